@@ -1,0 +1,23 @@
+# make repro: environment + `dvc repro`; make test: environment + the test suite. Both work on a fresh machine.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(abspath $(VENV))/bin
+
+.PHONY: repro test setup
+repro: setup
+	PATH="$(BIN):$$PATH" dvc repro
+
+test: setup
+	PATH="$(BIN):$$PATH" python -m pytest
+
+setup: $(VENV)/.installed
+
+$(VENV)/.installed: pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+	  || { echo "error: $(PYTHON) is older than 3.11; run: make $(MAKECMDGOALS) PYTHON=python3.11"; exit 2; }
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null \
+	  || { echo "error: $(PYTHON) has no venv; run: apt-get install python3-venv"; exit 2; }
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	$(BIN)/python -m compclip.text.wordnet --install
+	touch $@

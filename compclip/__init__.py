@@ -1,0 +1,1 @@
+"""compclip: declarative experiments in compositional CLIP fine-tuning."""

@@ -1,0 +1,68 @@
+"""Whole files or none: atomic writes, reading errors that name the file and the fix."""
+
+from __future__ import annotations
+
+import errno
+import os
+
+import pytest
+
+from compclip import files
+from compclip.errors import UserError, entry, unknown
+
+
+def test_full_disk_leaves_the_old_file(tmp_path, monkeypatch):
+    """No space while saving: one clear line, the old file whole, no temporary file left."""
+    path = tmp_path / "result.json"
+    files.write_json(path, {"a": 1})
+
+    def full(_fd):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(UserError, match=r"result\.json: cannot write: No space left on device; free space"):
+        files.write_json(path, {"a": 2})
+    assert files.read_json(path) == {"a": 1}
+    assert [p.name for p in tmp_path.iterdir()] == ["result.json"]
+
+
+@pytest.mark.parametrize("raw,message", [
+    (b"\xff\xfe{}", "not UTF-8 at byte 0"),
+    (b'{"a": }', "not JSON at line 1"),
+])
+def test_unreadable_json(tmp_path, raw, message):
+    """Invalid UTF-8 and broken JSON name the file and the place."""
+    path = tmp_path / "x.json"
+    path.write_bytes(raw)
+    with pytest.raises(UserError, match=f"x.json: {message}"):
+        files.read_json(path)
+
+
+def test_fingerprint_sees_names_and_bytes(tmp_path):
+    """Another byte or another name gives another fingerprint; time stamps do not matter."""
+    (tmp_path / "d").mkdir()
+    (tmp_path / "d" / "a").write_text("1")
+    first = files.fingerprint(tmp_path / "d")
+    os.utime(tmp_path / "d" / "a", (0, 0))
+    assert files.fingerprint(tmp_path / "d") == first
+    (tmp_path / "d" / "a").rename(tmp_path / "d" / "b")
+    assert files.fingerprint(tmp_path / "d") != first
+    (tmp_path / "d" / "b").rename(tmp_path / "d" / "a")
+    (tmp_path / "d" / "a").write_text("2")
+    assert files.fingerprint(tmp_path / "d") != first
+
+
+def test_user_errors_are_one_line_and_code_two(capsys):
+    """`entry` prints one line, however many the message has, and no traceback."""
+
+    def main(_argv):
+        raise UserError("params.yaml: train.lr=-1:\n must be > 0")
+
+    assert entry(main) == 2
+    assert capsys.readouterr().err == "error: params.yaml: train.lr=-1: must be > 0\n"
+
+
+def test_unknown_names_show_the_nearest():
+    """A misspelt name comes with what was probably meant."""
+    assert "did you mean 'negclip'" in str(unknown("method", "negclp", ["negclip", "clic", "finetune"]))
+    assert "known: clic, finetune" in str(unknown("method", "xyzzy", ["finetune", "clic"]))
