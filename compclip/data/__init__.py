@@ -1,0 +1,1 @@
+"""Where pictures and captions come from."""

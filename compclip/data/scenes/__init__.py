@@ -1,0 +1,1 @@
+"""The embedded scenes: a small world in which composition is known by construction."""

@@ -1,0 +1,28 @@
+"""The `scenes` stage: `python -m compclip.data.scenes --out data/scenes_world`."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+
+from compclip import config
+from compclip.data.scenes import generate
+from compclip.errors import entry
+
+
+def main(argv: list[str]) -> int:
+    """Make the world of params.yaml's section `scenes`."""
+    parser = argparse.ArgumentParser(prog="python -m compclip.data.scenes", description=generate.__doc__.splitlines()[0])
+    parser.add_argument("--out", type=Path, default=Path("data/scenes_world"))
+    parser.add_argument("--params", default="params.yaml")
+    parser.add_argument("overrides", nargs="*", metavar="key=value")
+    args = parser.parse_args(argv)
+    world = config.load(args.params, args.overrides).scenes
+    print(json.dumps(generate.generate(world, args.out)))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(entry(main))

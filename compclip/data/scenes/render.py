@@ -1,0 +1,64 @@
+"""Layouts to pixels: tinted glyphs of DejaVu Sans on a light ground.
+
+H, W pixels. Pure functions of the layout; masks are made once for each (symbol, size, texture).
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from pathlib import Path
+
+import numpy as np
+from PIL import Image, ImageDraw, ImageFont
+
+from compclip.data.scenes.layout import COLUMNS, Scene, Thing
+from compclip.data.scenes.words import COLOURS, SYMBOLS
+
+SIDE = 64  # pixels of a picture's side
+CELL = SIDE // COLUMNS
+EXTENT = {"small": 18, "large": 27}  # pixels of a symbol's longer side
+
+
+def render(scene: Scene) -> np.ndarray:
+    """The picture of a scene, uint8 [64, 64, 3]."""
+    canvas_HW3 = np.full((SIDE, SIDE, 3), scene.background, np.float32)
+    for thing in scene.things:
+        _paint(canvas_HW3, thing)
+    return canvas_HW3.astype(np.uint8)
+
+
+def _paint(canvas_HW3: np.ndarray, thing: Thing) -> None:
+    mask_HW = _mask(thing.symbol, thing.size, thing.texture)
+    height, width = mask_HW.shape
+    row, column = divmod(thing.cell, COLUMNS)
+    room_y, room_x = (CELL - height) / 2, (CELL - width) / 2
+    top = round(row * CELL + room_y * (1 + thing.shift[1]))
+    left = round(column * CELL + room_x * (1 + thing.shift[0]))
+    patch = canvas_HW3[top : top + height, left : left + width]
+    alpha = mask_HW[..., None]
+    patch[...] = patch * (1 - alpha) + np.asarray(COLOURS[thing.colour][0], np.float32) * alpha
+
+
+@lru_cache(maxsize=None)
+def _mask(symbol: str, size: str, texture: str) -> np.ndarray:
+    glyph = _glyph(SYMBOLS[symbol][0])
+    scale = EXTENT[size] / max(glyph.size)
+    shape = tuple(max(1, round(side * scale)) for side in glyph.size)
+    mask_HW = np.asarray(glyph.resize(shape, Image.Resampling.LANCZOS), np.float32) / 255
+    y, x = np.indices(mask_HW.shape)
+    if texture == "striped":
+        return mask_HW * np.where(y % 4 < 2, 1.0, 0.35)
+    if texture == "spotted":
+        return mask_HW * np.where((y % 5 < 2) & (x % 5 < 2), 0.1, 1.0)
+    return mask_HW
+
+
+@lru_cache(maxsize=None)
+def _glyph(character: str) -> Image.Image:
+    import matplotlib
+
+    path = Path(matplotlib.get_data_path()) / "fonts" / "ttf" / "DejaVuSans.ttf"
+    font = ImageFont.truetype(str(path), 96)
+    image = Image.new("L", (192, 192))
+    ImageDraw.Draw(image).text((40, 40), character, fill=255, font=font)
+    return image.crop(image.getbbox())

@@ -1,0 +1,68 @@
+"""The words of the scenes world: what can be drawn, and what it may be called.
+
+The first name of each entry is the usual one; the others are true synonyms. Relations name their converse.
+"""
+
+from __future__ import annotations
+
+# Glyphs of DejaVu Sans, which matplotlib carries.
+SYMBOLS: dict[str, tuple[str, tuple[str, ...]]] = {
+    "umbrella": ("\u2602", ("umbrella", "parasol")),
+    "plane": ("\u2708", ("plane", "aeroplane", "airplane")),
+    "anchor": ("\u2693", ("anchor",)),
+    "star": ("\u2605", ("star",)),
+    "heart": ("\u2665", ("heart",)),
+    "snowman": ("\u2603", ("snowman",)),
+    "king": ("\u265a", ("king", "monarch")),
+    "castle": ("\u265c", ("castle", "fortress")),
+    "horse": ("\u265e", ("horse", "steed")),
+    "sun": ("\u2600", ("sun",)),
+    "cloud": ("\u2601", ("cloud",)),
+    "moon": ("\u263e", ("moon", "crescent")),
+    "telephone": ("\u260e", ("telephone", "phone")),
+    "skull": ("\u2620", ("skull",)),
+    "envelope": ("\u2709", ("envelope", "letter")),
+    "pencil": ("\u270f", ("pencil",)),
+    "snowflake": ("\u2744", ("snowflake",)),
+    "flower": ("\u273f", ("flower", "blossom")),
+    "clover": ("\u2663", ("clover",)),
+    "flag": ("\u2691", ("flag", "banner")),
+    "gear": ("\u2699", ("gear", "cog")),
+    "cup": ("\u2615", ("cup", "mug")),
+    "face": ("\u263a", ("face",)),
+    "house": ("\u2302", ("house", "home")),
+}
+COLOURS: dict[str, tuple[tuple[int, int, int], tuple[str, ...]]] = {
+    "red": ((214, 32, 38), ("red", "crimson")),
+    "blue": ((36, 80, 220), ("blue", "azure")),
+    "green": ((30, 140, 50), ("green", "emerald")),
+    "yellow": ((225, 190, 20), ("yellow", "golden")),
+    "purple": ((130, 40, 160), ("purple", "violet")),
+    "orange": ((240, 120, 20), ("orange", "tangerine")),
+    "pink": ((240, 110, 170), ("pink", "rosy")),
+    "brown": ((120, 72, 36), ("brown", "chestnut")),
+    "black": ((20, 20, 20), ("black", "ebony")),
+    "teal": ((20, 160, 165), ("teal", "turquoise")),
+}
+SIZES: dict[str, tuple[str, ...]] = {"small": ("small", "little"), "large": ("large", "big")}
+TEXTURES: dict[str, tuple[str, ...]] = {
+    "plain": ("plain", "solid"),
+    "striped": ("striped", "stripy"),
+    "spotted": ("spotted", "dotted"),
+}
+RELATIONS: dict[str, tuple[str, ...]] = {
+    "above": ("above", "over"),
+    "below": ("below", "under", "beneath"),
+    "left": ("to the left of", "left of"),
+    "right": ("to the right of", "right of"),
+}
+CONVERSE = {"above": "below", "below": "above", "left": "right", "right": "left"}
+# Reading order, active and passive: what precedes stands to the left.
+VERBS = {"left": ("precedes", "is followed by"), "right": ("follows", "is preceded by")}
+NEAR = ("next to", "near", "beside")
+NUMBERS = ("zero", "one", "two", "three", "four")
+
+
+def article(phrase: str) -> str:
+    """The phrase behind its indefinite article."""
+    return ("an " if phrase[0] in "aeiou" else "a ") + phrase

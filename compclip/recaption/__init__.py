@@ -1,0 +1,1 @@
+"""Captioners, one file each."""

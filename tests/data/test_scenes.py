@@ -1,0 +1,156 @@
+"""The scenes world: what it says is true, its sides do not mix, and it is the same every time it is made."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from compclip.data.scenes import generate, grammar, layout, questions
+from compclip.data.scenes.config import Pretrain, World
+from compclip.data.scenes.layout import Scene, Thing
+from compclip.data.scenes.render import SIDE, render
+from compclip.data.scenes.words import COLOURS, RELATIONS, SYMBOLS
+from compclip.errors import UserError
+from compclip.files import fingerprint, read_json
+
+SMALL = World(train=40, retrieval=6, records=4, per_class=1, processes=1)
+UMBRELLA = Thing("umbrella", "red", "small", "plain", 0)
+ANCHOR = Thing("anchor", "blue", "large", "striped", 1)
+PAIR = Scene((UMBRELLA, ANCHOR))
+
+
+def test_relations_follow_the_cells():
+    """Cell 0 is top left, 1 top right, 2 bottom left, 3 bottom right."""
+    at = [replace(UMBRELLA, cell=c) for c in range(4)]
+    assert [layout.relation(at[0], at[c]) for c in (1, 2, 3)] == ["left", "above", None]
+    assert [layout.relation(at[3], at[c]) for c in (1, 2, 0)] == ["below", "right", None]
+
+
+def test_every_training_pair_is_seen_and_held_out_pairs_never():
+    """Training scenes have none of the pairs kept for test; test scenes do."""
+    rng = np.random.default_rng(0)
+    train = {t.pair for _ in range(2000) for t in layout.sample(rng, 3, test=False).things}
+    test = {t.pair for _ in range(800) for t in layout.sample(rng, 3, test=True).things}
+    assert train == {(c, s) for c in COLOURS for s in SYMBOLS} - layout.held_out()
+    assert test >= layout.held_out()
+    assert len(layout.held_out()) == len(SYMBOLS)
+
+
+def test_no_layout_on_both_sides():
+    """The hash of a layout decides its side, so that no layout is ever drawn on both."""
+    rng = np.random.default_rng(1)
+    sides = {test: {layout.sample(rng, 1, test).key() for _ in range(1500)} for test in (True, False)}
+    assert not sides[True] & sides[False]
+    assert all(layout.is_test(layout.sample(rng, 2, True)) for _ in range(20))
+
+
+def test_picture_shows_each_symbol_in_its_cell_and_colour():
+    """Reddest pixels lie in the top left quarter, bluest in the top right one; the bottom is empty."""
+    picture = render(PAIR).astype(int)
+    red = (picture[..., 0] - picture[..., 1:].max(-1)) > 100
+    blue = (picture[..., 2] - picture[..., :2].max(-1)) > 60
+    assert picture.shape == (SIDE, SIDE, 3)
+    assert red[:32, :32].sum() == red.sum() > 20
+    assert blue[:32, 32:].sum() == blue.sum() > 20
+    assert (picture[32:] == PAIR.background).all()
+
+
+def test_questions_by_hand():
+    """Each kind of record for one scene, against sentences written by hand."""
+    statement = grammar.Statement(UMBRELLA, ANCHOR, "left")
+    form = "There is {a} {r} {b}."
+    expected = {
+        "swap_att": ("There is a red umbrella to the left of a blue anchor.",
+                     "There is a blue umbrella to the left of a red anchor."),
+        "swap_obj": ("There is an umbrella to the left of an anchor.", "There is an anchor to the left of an umbrella."),
+        "replace_rel": ("There is a red umbrella to the left of a blue anchor.",
+                        "There is a red umbrella to the right of a blue anchor."),
+    }
+    for kind, (true, false) in expected.items():
+        said = questions.KINDS[kind](np.random.default_rng(0), PAIR, statement)
+        assert (said[0].text(form), said[1].text(form)) == (true, false)
+
+
+@pytest.mark.parametrize("kind", ["replace_obj", "replace_att", "add_obj", "add_att"])
+def test_negatives_name_what_is_not_there(kind):
+    """Replaced and added words are in no thing of the scene."""
+    statement = grammar.Statement(UMBRELLA, ANCHOR, "left")
+    item = questions.item(np.random.default_rng(3), kind, PAIR, statement)
+    new = set(item.negative.lower().strip(".").split()) - set(item.caption.lower().strip(".").split())
+    new -= {"a", "an", "with"}
+    assert len(new) == 1
+    assert new <= (set(SYMBOLS) | set(COLOURS)) - {"umbrella", "anchor", "red", "blue"}
+
+
+def test_dense_captions_say_only_what_is_true():
+    """Every first sentence that uses a plain relation is checked against the cells."""
+    rng, checked = np.random.default_rng(5), 0
+    names = {n: canonical for canonical, (_, ns) in SYMBOLS.items() for n in ns}
+    for _ in range(300):
+        scene = layout.sample(rng, 3, test=False)
+        where = {t.symbol: t for t in scene.things}
+        sentence = grammar.dense(rng, scene).split(".")[0].lower()
+        told = [r for r, words in RELATIONS.items() if any(f" {w} " in f" {sentence} " for w in words)]
+        found = [names[w] for w in sentence.split() if w in names]
+        if len(told) == 1 and len(found) == 2 and " with " not in sentence:
+            assert layout.relation(where[found[0]], where[found[1]]) == told[0], sentence
+            checked += 1
+    assert checked > 150
+
+
+@pytest.mark.parametrize("relation,verb,by", [("left", "precedes", "is followed by"), ("right", "follows", "is preceded by")])
+def test_active_and_passive_agree_with_reading_order(relation, verb, by):
+    """What stands to the left precedes and is followed by; what stands to the right follows and is preceded by."""
+    a, b = (UMBRELLA, ANCHOR) if relation == "left" else (ANCHOR, UMBRELLA)
+    said = {grammar.sentence(np.random.default_rng(i), grammar.Statement(a, b, relation)) for i in range(200)}
+    with_verb = [s for s in said if f" {verb} " in s or f" {by} " in s]
+    names = SYMBOLS[a.symbol][1]
+    assert with_verb
+    assert all(any(n in s.split(verb)[0].split(by)[0] for n in names) for s in with_verb)
+
+
+def test_alt_text_rarely_binds_a_colour_to_a_symbol():
+    """Without pairing, no colour stands right before the symbol it belongs to more often than before another."""
+    rng, own, other = np.random.default_rng(2), 0, 0
+    for _ in range(3000):
+        scene = layout.sample(rng, 2, test=False)
+        words = grammar.alt_text(rng, scene, paired=0.0).replace(",", "").split()
+        a, b = scene.things
+        for colour, noun in zip(words, words[1:], strict=False):
+            for thing, stranger in ((a, b), (b, a)):
+                own += colour in COLOURS[thing.colour][1] and noun in SYMBOLS[thing.symbol][1]
+                other += colour in COLOURS[thing.colour][1] and noun in SYMBOLS[stranger.symbol][1]
+    assert own + other > 100
+    assert abs(own - other) < 4 * np.sqrt(own + other)
+
+
+def test_same_bytes_again_and_in_parallel(tmp_path):
+    """The world is byte-identical made twice, by one process or by two."""
+    for name, processes in (("a", 1), ("b", 2)):
+        generate.generate(replace(SMALL, processes=processes), tmp_path / name / "world")
+    assert fingerprint(tmp_path / "a" / "world") == fingerprint(tmp_path / "b" / "world")
+    generate.generate(replace(SMALL, seed=1), tmp_path / "c" / "world")
+    assert fingerprint(tmp_path / "c" / "world") != fingerprint(tmp_path / "a" / "world")
+
+
+def test_files_have_the_official_form(tmp_path):
+    """SugarCrepe objects, SugarCrepe++ lists, and groups that split each subset in two."""
+    generate.generate(SMALL, tmp_path / "world")
+    record = read_json(tmp_path / "world" / "sugarcrepe" / "swap_att.json")["0"]
+    assert set(record) == {"filename", "caption", "negative_caption"}
+    assert (tmp_path / "world" / "test" / record["filename"]).is_file()
+    assert len(read_json(tmp_path / "world" / "sugarcrepe_pp" / "swap_obj.json")) == SMALL.records
+    groups = read_json(tmp_path / "world" / "sugarcrepe" / "groups.json")
+    assert groups["swap_att"] == {"seen_pairs": ["0", "2"], "unseen_pairs": ["1", "3"]}
+    layouts = generate.read_layouts(tmp_path / "world" / "layouts.jsonl")
+    assert len(layouts) == SMALL.train
+    assert not any(layout.is_test(scene) for scene in layouts.values())
+
+
+def test_sizes_are_checked():
+    """A world without records is refused with the key and the value."""
+    with pytest.raises(UserError, match="scenes.records=0"):
+        World(records=0)
+    assert Pretrain().steps > 0
