@@ -1,0 +1,51 @@
+"""AdamW over the trainable towers, and the learning rate as a function of the step."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import nn
+
+from compclip.config import Train
+
+TOWERS = {"all": ("image", "text"), "image": ("image",), "text": ("text",), "none": ()}
+
+
+def tower(name: str) -> str:
+    """Which part of an open_clip model a parameter belongs to: image, text, or scale (logit scale and bias)."""
+    if name in ("logit_scale", "logit_bias"):
+        return "scale"
+    return "image" if name.startswith("visual.") else "text"
+
+
+def freeze(clip: nn.Module, cfg: Train) -> frozenset[str]:
+    """Take what is not trained out of the graph; gives the names of the frozen towers."""
+    trained = set(TOWERS[cfg.trainable])
+    for name, parameter in clip.named_parameters():
+        part = tower(name)
+        parameter.requires_grad_(part in trained or name == "logit_bias" or (part == "scale" and cfg.train_logit_scale))
+    return frozenset({"image", "text"} - trained)
+
+
+def adamw(clip: nn.Module, cfg: Train) -> torch.optim.AdamW:
+    """AdamW; gains, biases and the logit scale are not decayed."""
+    named = [(n, p) for n, p in clip.named_parameters() if p.requires_grad]
+    groups = [{"params": [p for n, p in named if p.ndim >= 2], "weight_decay": cfg.weight_decay},
+              {"params": [p for n, p in named if p.ndim < 2], "weight_decay": 0.0}]
+    return torch.optim.AdamW(groups, lr=cfg.lr, betas=(cfg.beta1, cfg.beta2), eps=cfg.eps, fused=True)
+
+
+def learning_rate(step: int, steps: int, cfg: Train) -> float:
+    """Linear from `lr_start` to `lr` over the warm-up, then half a cosine down to `lr_end` at the last step."""
+    warmup = round(cfg.warmup_fraction * steps) if cfg.warmup_fraction else min(cfg.warmup_steps, steps)
+    if step < warmup:
+        return cfg.lr_start + (cfg.lr - cfg.lr_start) * (step + 1) / warmup
+    progress = (step - warmup) / max(1, steps - warmup - 1)
+    return cfg.lr_end + (cfg.lr - cfg.lr_end) * 0.5 * (1 + math.cos(math.pi * min(1.0, progress)))
+
+
+def clamp_scale(clip: nn.Module, largest: float) -> None:
+    """Keep exp(logit_scale) within [1, largest]."""
+    with torch.no_grad():
+        clip.logit_scale.clamp_(0.0, math.log(largest))

@@ -1,0 +1,122 @@
+"""The scenes world's own "pretrained" model: `python -m compclip.pretrain --out models/scenes`.
+
+A small ViT trained contrastively on alt-text that names what is there and binds nothing, so that it retrieves and
+names well and is at chance on swaps, as CLIP is. Without --from-scratch the shipped weights are unpacked.
+
+B pictures, H, W pixels.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import torch
+from safetensors.torch import load_file, save
+from torch import Tensor
+
+from compclip import backbone, config, losses, towers
+from compclip.backbone import Model
+from compclip.data.scenes import grammar, layout
+from compclip.data.scenes.config import Pretrain
+from compclip.data.scenes.render import render
+from compclip.errors import UserError, entry
+from compclip.files import write_atomic
+
+# Shares of pictures with one to four symbols in the two halves of training: names come first, crowds later.
+COUNTS = ((0.6, 0.2, 0.12, 0.08), (0.4, 0.25, 0.2, 0.15))
+
+
+def batch(cfg: Pretrain, seed: int, step: int) -> tuple[list[np.ndarray], list[str]]:
+    """Pictures [H, W, 3] and alt-texts of one step: a function of (seed, step)."""
+    rng = np.random.default_rng((seed, 2, step))
+    shares = COUNTS[step >= cfg.steps // 2]
+    scenes = [layout.sample(rng, int(n), test=False) for n in rng.choice((1, 2, 3, 4), cfg.batch_size, p=shares)]
+    return [render(s) for s in scenes], [grammar.alt_text(rng, s, cfg.paired) for s in scenes]
+
+
+def pixels(pictures: list[np.ndarray], model: Model) -> Tensor:
+    """Normalised pictures, float32 [B, 3, H, W]."""
+    mean, std = (torch.tensor(model.preprocess_cfg[k])[:, None, None] for k in ("mean", "std"))
+    return (torch.from_numpy(np.stack(pictures)).permute(0, 3, 1, 2).float() / 255 - mean) / std
+
+
+def train(model: Model, cfg: Pretrain, seed: int, log: Path) -> None:
+    """Train from random weights; one JSON line every ten steps."""
+    torch.set_num_threads(cfg.threads)
+    clip = model.clip.train()
+    groups = [{"params": [p for p in clip.parameters() if p.ndim >= 2], "weight_decay": cfg.weight_decay},
+              {"params": [p for p in clip.parameters() if p.ndim < 2], "weight_decay": 0.0}]
+    adamw = torch.optim.AdamW(groups, lr=cfg.lr, betas=(cfg.beta1, cfg.beta2), eps=cfg.eps, fused=True)
+    started, lines = time.perf_counter(), []
+    for step in range(cfg.steps):
+        rate = cfg.lr * min(1.0, (step + 1) / cfg.warmup_steps) * 0.5 * (1 + math.cos(math.pi * step / cfg.steps))
+        for group in adamw.param_groups:
+            group["lr"] = rate
+        loss = _step(model, adamw, batch(cfg, seed, step), cfg)
+        if (step + 1) % 10 == 0:
+            speed = (step + 1) * cfg.batch_size / (time.perf_counter() - started)
+            lines.append(json.dumps({"step": step + 1, "loss": round(loss, 4), "samples_per_second": round(speed)}))
+            print(lines[-1], flush=True)
+    write_atomic(log, "\n".join(lines) + "\n")
+
+
+def _step(model: Model, adamw: torch.optim.AdamW, made: tuple[list, list], cfg: Pretrain) -> float:
+    pictures, texts = made
+    image_BD, _ = towers.image(model.clip, pixels(pictures, model))
+    text_BD, _ = towers.text(model.clip, model.tokenize(texts))
+    loss = losses.clip(image_BD, text_BD, model.clip.logit_scale.exp())
+    adamw.zero_grad(set_to_none=True)
+    loss.backward()
+    torch.nn.utils.clip_grad_norm_(model.clip.parameters(), cfg.grad_clip_norm)
+    adamw.step()
+    with torch.no_grad():
+        model.clip.logit_scale.clamp_(0.0, math.log(100))
+    return loss.item()
+
+
+def pack(model: Model, path: Path) -> None:
+    """Write the weights in half precision: what is shipped."""
+    write_atomic(path, save({k: v.half().contiguous() for k, v in model.clip.state_dict().items()}))
+
+
+def unpack(model: Model, path: Path) -> None:
+    """Load shipped half-precision weights into a float32 model. Raises UserError where they are missing."""
+    if not path.is_file():
+        raise UserError(f"{path}: no shipped weights; make them with `python -m compclip.pretrain --from-scratch`")
+    model.clip.load_state_dict({k: v.float() for k, v in load_file(path).items()})
+
+
+def main(argv: list[str]) -> int:
+    """The `backbone` stage of the scenes world."""
+    parser = argparse.ArgumentParser(prog="python -m compclip.pretrain", description=__doc__.splitlines()[0])
+    parser.add_argument("--backbone", default="scenes")
+    parser.add_argument("--params", default="params.yaml")
+    parser.add_argument("--from-scratch", action="store_true", help="train again and replace the shipped weights")
+    args = parser.parse_args(argv)
+    params = config.load(args.params)
+    if args.backbone not in params.backbones:
+        raise UserError(f"backbones: no {args.backbone!r}; known: {', '.join(params.backbones)}")
+    spec = params.backbones[args.backbone]
+    made = backbone.create(spec.model, "" if spec.weights.endswith(".fp16.safetensors") else spec.weights,
+                           params.scenes.seed)
+    if spec.weights.endswith(".fp16.safetensors"):
+        _scenes(made, Path(spec.weights), args.from_scratch, params.scenes)
+    made.save(Path("models") / args.backbone)
+    return 0
+
+
+def _scenes(model: Model, weights: Path, from_scratch: bool, world) -> None:
+    if from_scratch:
+        train(model, world.pretrain, world.seed, weights.with_suffix(".log.jsonl"))
+        pack(model, weights)
+    unpack(model, weights)
+
+
+if __name__ == "__main__":
+    sys.exit(entry(main))

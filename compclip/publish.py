@@ -1,0 +1,128 @@
+"""From a run key to the files of a cell: what is in flight in .work/<run key>/, what is finished in runs/<cell>/."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from compclip import config, images
+from compclip.backbone import Model
+from compclip.config import Run
+from compclip.data import store
+from compclip.errors import UserError
+from compclip.files import fingerprint, read_json, write_atomic, write_json
+from compclip.text import annotation
+from compclip.views import TrainSet
+
+FILES = ("config.yaml", "checkpoint", "metrics.jsonl", "environment.json")
+
+
+@dataclass(frozen=True)
+class Publisher:
+    """The folders of one run."""
+
+    run: Run
+    key: str
+    data_folder: Path
+    backbone_folder: Path
+    work: Path
+    target: Path
+
+    @classmethod
+    def of(cls, params_path: str, overrides: list[str], cell: str, root: Path = Path(".")) -> Publisher:
+        """Resolve a cell of the grid. Raises UserError for an unknown cell or inputs that were not made yet."""
+        params = config.load(params_path, overrides)
+        run = config.resolve(params, cell)
+        data, base = root / "data" / run.cell.data, root / "models" / run.cell.backbone
+        for path, stage in ((data / "annotations.parquet", "annotate"), (base, "backbone")):
+            if not path.exists():
+                raise UserError(f"{path}: not there; run `dvc repro {stage}` first")
+        inputs = fingerprint(data / "samples.parquet", data / "annotations.parquet", base)
+        key = config.run_key(run, inputs)
+        return cls(run, key, data, base, root / ".work" / key, root / "runs" / run.cell.name)
+
+    @contextlib.contextmanager
+    def lock(self) -> Iterator[None]:
+        """Hold the run key; a second process waits here and then finds the run finished."""
+        self.work.mkdir(parents=True, exist_ok=True)
+        with open(self.work / "lock", "a+", encoding="utf-8") as file:
+            _acquire(file, self.work)
+            try:
+                yield
+            finally:
+                fcntl.flock(file, fcntl.LOCK_UN)
+
+    def finished(self) -> bool:
+        """Whether the run key's files are complete."""
+        return (self.work / "final" / "environment.json").is_file()
+
+    def train_set(self) -> TrainSet:
+        """The annotated samples of the run's data."""
+        samples = store.load(self.data_folder / "samples.parquet")
+        annotations = annotation.load(self.data_folder / "annotations.parquet")
+        return TrainSet(tuple(samples), grouped(samples, annotations), images.load)
+
+    def finish(self, model: Model, facts: dict) -> None:
+        """Write the run's files; environment.json comes last and marks them complete."""
+        final = self.work / "final"
+        model.save(final / "checkpoint")
+        write_atomic(final / "config.yaml", config.to_yaml(self.run))
+        log = self.work / "metrics.jsonl"
+        write_atomic(final / "metrics.jsonl", log.read_bytes() if log.exists() else b"")
+        write_json(final / "environment.json", {"run_key": self.key, **facts})
+        for path in self.work.glob("step_*.safetensors"):
+            path.unlink()
+
+    def publish(self) -> None:
+        """Copy the finished files to runs/<cell>/: a folder or file is replaced whole."""
+        self.target.mkdir(parents=True, exist_ok=True)
+        for name in FILES:
+            _replace(self.work / "final" / name, self.target / name)
+
+    def environment(self) -> dict:
+        """The facts stored with the finished run."""
+        return read_json(self.work / "final" / "environment.json")
+
+
+def grouped(samples, annotations) -> tuple[tuple, ...]:
+    """Annotations of all captions in order, as one tuple a sample."""
+    rows, start = [], 0
+    for sample in samples:
+        rows.append(tuple(annotations[start : start + len(sample.captions)]))
+        start += len(sample.captions)
+    if start != len(annotations):
+        raise UserError(f"annotations: {len(annotations)} for {start} captions; run `dvc repro annotate` again")
+    return tuple(rows)
+
+
+def _acquire(file, work: Path) -> None:
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        file.seek(0)
+        print(f"{work}: process {file.read().strip() or '?'} is training this run; waiting for it", flush=True)
+        fcntl.flock(file, fcntl.LOCK_EX)
+    file.truncate(0)
+    file.write(str(os.getpid()))
+    file.flush()
+
+
+def _replace(source: Path, target: Path) -> None:
+    """Copy beside the target, then swap: a reader never sees half of it."""
+    fresh = target.with_name(f".{target.name}.new")
+    _remove(fresh)
+    shutil.copytree(source, fresh) if source.is_dir() else shutil.copyfile(source, fresh)
+    _remove(target)
+    os.replace(fresh, target)
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)

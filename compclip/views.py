@@ -1,0 +1,135 @@
+"""What one sample looks like in one epoch: its picture, its caption, and the texts that the rules make of it.
+
+A view depends on (seed, epoch, sample id) and on what the method asks for: never on the batch, the worker count or
+the other methods of the grid.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from PIL import Image
+
+from compclip import composite
+from compclip.batch import View, Views
+from compclip.data.sample import Sample
+from compclip.errors import UserError
+from compclip.images import ImageError
+from compclip.text import concepts
+from compclip.text.annotation import Annotation
+
+
+@dataclass(frozen=True)
+class TrainSet:
+    """Samples and their annotated captions: `annotations[i][j]` belongs to caption j of sample i."""
+
+    samples: tuple[Sample, ...]
+    annotations: tuple[tuple[Annotation, ...], ...]
+    load: Callable[[str | Path], Image.Image]
+
+    def __len__(self) -> int:
+        return len(self.samples)
+
+
+def generator(seed: int, epoch: int, sample_id: str) -> np.random.Generator:
+    """The one source of randomness of a sample in an epoch."""
+    return np.random.default_rng((seed, epoch, zlib.crc32(sample_id.encode())))
+
+
+def order(size: int, seed: int, epoch: int) -> np.ndarray:
+    """The order of samples in an epoch: a function of (seed, epoch) alone."""
+    return np.random.default_rng((seed, epoch, 1 << 40)).permutation(size)
+
+
+class Maker:
+    """Makes views of a training set: holds what composites need to find a partner of the same orientation."""
+
+    def __init__(self, data: TrainSet, seed: int, side: int) -> None:
+        self.data, self.seed, self.side = data, seed, side
+        shapes = [composite.orientation(s.width, s.height) for s in data.samples]
+        self.partners = {o: np.flatnonzero([s == o for s in shapes]) for o in set(shapes)}
+        self.shapes = shapes
+
+    def view(self, index: int, epoch: int, views: Views) -> View:
+        """The view of sample `index`. Raises ImageError where a picture cannot be read."""
+        sample = self.data.samples[index]
+        rng = generator(self.seed, epoch, sample.id)
+        which = int(rng.integers(len(self.data.annotations[index])))
+        picture = self.data.load(sample.image)
+        if views.composite:
+            return self._composite(index, which, picture, views, rng)
+        caption = _caption(self.data.annotations[index][which], views)
+        spans = tuple((start, end) for start, end, _ in concepts.spans(caption)) if views.concepts else ()
+        texts = [_texts(rules, caption, rng, views.lowercase) for rules in (views.negatives, views.positives)]
+        return View(picture, _case(caption.text, views.lowercase), *texts, concepts=spans)
+
+    def _composite(self, index: int, which: int, picture: Image.Image, views: Views, rng: np.random.Generator) -> View:
+        own = self._sentences(index, which)
+        if views.partner:
+            partners = self.partners[self.shapes[index]]
+            other = int(partners[rng.integers(len(partners))])
+            their = self._sentences(other, int(rng.integers(len(self.data.annotations[other]))))
+            positives, negative = composite.captions(own, their, views.composite, rng)
+            theirs = self.data.load(self.data.samples[other].image)
+            picture = composite.pictures(picture, theirs, self.side, rng)
+        else:
+            positives, negative = composite.own_captions(own, views.composite, rng)
+        texts = [_case(t, views.lowercase) for t in positives]
+        return View(picture, texts[0], (_case(negative, views.lowercase),), tuple(texts[1:]))
+
+    def _sentences(self, index: int, which: int) -> tuple[Annotation, ...]:
+        """The sentences of one caption and, where it has a single one, those of the image's other captions."""
+        annotations = self.data.annotations[index]
+        chosen = split(annotations[which])
+        others = (a for j, a in enumerate(annotations) if j != which)
+        return chosen if len(chosen) > 1 else chosen + tuple(s for a in others for s in split(a))
+
+
+def split(annotation: Annotation) -> tuple[Annotation, ...]:
+    """The sentences of a caption as annotations of their own."""
+    return tuple(annotation.sentence(i) for i in range(len(annotation.sentences))) or (annotation,)
+
+
+def _caption(annotation: Annotation, views: Views) -> Annotation:
+    if views.caption == "full" or len(annotation.sentences) <= 1:
+        return annotation
+    return annotation.sentence(0)
+
+
+def _case(text: str | None, lowercase: bool) -> str | None:
+    return text.lower() if text is not None and lowercase else text
+
+
+def _texts(rules: Sequence, caption: Annotation, rng: np.random.Generator, lowercase: bool) -> tuple[str | None, ...]:
+    return tuple(_case(rule(caption, rng), lowercase) for rule in rules)
+
+
+class Rows:
+    """The samples of an epoch in its order, batch by batch; unreadable pictures give way to the next sample."""
+
+    def __init__(self, maker: Maker, batch_size: int) -> None:
+        if len(maker.data) < batch_size:
+            raise UserError(f"train.batch_size={batch_size}: the data has {len(maker.data)} samples; lower the batch size")
+        self.maker, self.batch_size = maker, batch_size
+        self.per_epoch = len(maker.data) // batch_size
+
+    def batch(self, step: int, views: Views) -> tuple[list[View], dict[str, int]]:
+        """The views of optimiser step `step` (counted from 0) and what had to be replaced, by reason."""
+        epoch, within = divmod(step, self.per_epoch)
+        permuted = order(len(self.maker.data), self.maker.seed, epoch)
+        rows, dropped = [], {}
+        for place in range(within * self.batch_size, (within + 1) * self.batch_size):
+            rows.append(self._readable(permuted, place, epoch, views, dropped))
+        return rows, dropped
+
+    def _readable(self, permuted: np.ndarray, place: int, epoch: int, views: Views, dropped: dict) -> View:
+        for shift in range(len(permuted)):
+            try:
+                return self.maker.view(int(permuted[(place + shift) % len(permuted)]), epoch, views)
+            except ImageError as error:
+                dropped[error.reason] = dropped.get(error.reason, 0) + 1
+        raise UserError("no picture of the data can be read; check data.<name>.images")

@@ -1,0 +1,96 @@
+"""Data flows one way: a module imports only from its left, and heavy packages each have one importer."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+PACKAGE = ROOT / "compclip"
+
+# From left to right; a folder stands for all its modules, which may import each other.
+ORDER = (
+    "errors", "files", "modules", "images", "text.annotation", "text", "features", "batch", "losses", "methods",
+    "data.sample", "data.scenes.config", "config", "run_key", "data.scenes", "data.sources", "data.store", "recaption",
+    "data.prepare", "backbone", "towers", "composite", "views", "collate", "encode", "optimiser", "checkpoint",
+    "progress", "environment", "publish", "pretrain", "train", "metrics", "embed", "benchmark", "benchmarks",
+    "evaluate", "census", "report", "track", "dashboard",
+)
+HEAVY = {"mlflow": {"track"}, "spacy": {"text.annotate"}, "dvc": set(), "optuna": {"sweep"}, "submitit": {"launch"},
+         "nltk": {"text.wordnet"}}
+
+
+def modules() -> dict[str, Path]:
+    """Dotted names below compclip and their files."""
+    found = {}
+    for path in sorted(PACKAGE.rglob("*.py")):
+        name = ".".join(path.relative_to(PACKAGE).with_suffix("").parts)
+        found[name.removesuffix(".__init__")] = path
+    found.pop("__init__", None)
+    return found
+
+
+def imports(path: Path) -> set[str]:
+    """Dotted names of everything a file imports, at the top or inside functions."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            found |= {f"{node.module}.{alias.name}" for alias in node.names}
+    return found
+
+
+def rank(name: str) -> int:
+    """Where a module stands: the place of its longest prefix in ORDER."""
+    fitting = [o for o in ORDER if name == o or name.startswith(o + ".")]
+    assert fitting, f"compclip.{name} has no place in ORDER"
+    return ORDER.index(max(fitting, key=len))
+
+
+def own(name: str, known: dict[str, Path]) -> str | None:
+    """The compclip module that an imported dotted name belongs to."""
+    parts = name.split(".")
+    if parts[0] != "compclip":
+        return None
+    while parts[1:] and ".".join(parts[1:]) not in known:
+        parts.pop()
+    return ".".join(parts[1:]) or None
+
+
+@pytest.mark.parametrize("name", sorted(modules()))
+def test_imports_come_from_the_left(name):
+    """No upward import."""
+    known = modules()
+    if known[name].name == "__init__.py" and not imports(known[name]):
+        return
+    for imported in imports(known[name]):
+        target = own(imported, known)
+        if target and target != name and known[target].name != "__init__.py":
+            assert rank(target) <= rank(name), f"compclip.{name} imports compclip.{target}, which stands to its right"
+
+
+@pytest.mark.parametrize("package", sorted(HEAVY))
+def test_heavy_packages_have_one_importer(package):
+    """mlflow, spacy and the like are imported by the one module that is made for it."""
+    importers = {n for n, p in modules().items() if any(i.split(".")[0] == package for i in imports(p))}
+    assert importers <= HEAVY[package]
+
+
+def test_training_core_needs_no_heavy_package():
+    """Importing the trainer loads none of them."""
+    code = ("import sys, compclip.train; from compclip import modules;"
+            "[modules.find('compclip.methods', n) for n in modules.names('compclip.methods')];"
+            f"print(sorted(set(sys.modules) & {set(HEAVY) | {'matplotlib', 'pandas', 'jinja2'}}))")
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
+    assert out.stdout.strip() == "[]"
+
+
+def test_no_file_is_long():
+    """At most 400 lines a file."""
+    long = {n: count for n, p in modules().items() if (count := len(p.read_text().splitlines())) > 400}
+    assert not long
