@@ -1,0 +1,1 @@
+"""Result files of the grid's cells -> tables, intervals, plots and one page."""

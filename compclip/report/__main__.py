@@ -1,0 +1,100 @@
+"""The grid's results as one page and as tables: `python -m compclip.report [--partial]`.
+
+Reads runs/<cell>/ of the grid in params.yaml; writes index.html, report.md, report.csv, report.tex, metrics.json and
+plots/ into reports/. A missing cell or result is an error that names it, unless --partial shows what there is.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from compclip import config, modules
+from compclip.errors import UserError, entry
+from compclip.files import write_atomic, write_json
+from compclip.report import formats, page, plots, published
+from compclip.report.collect import Run, collect
+
+FEWEST = 200  # bootstrap samples: five behind each end of the interval
+LEGEND = (
+    "Mean ± standard deviation over seeds, in percent; best **bold**, second best <u>underlined</u>; ▲ ▼ better or "
+    "worse than the pretrained model by a paired bootstrap whose 95 % interval excludes 0."
+)
+
+
+def main(argv: list[str]) -> int:
+    """The `report` stage."""
+    args = _parser().parse_args(argv)
+    params = config.load(args.params)
+    benchmarks = list(params.evaluate.benchmarks)
+    runs, missing = collect(config.cells(params), benchmarks, args.runs, args.partial)
+    draws = params.report.bootstrap_samples
+    if draws < FEWEST:
+        raise UserError(f"report.bootstrap_samples={draws}: must be >= {FEWEST} for a 95 % interval")
+    printed = published.read(args.published)
+    made = page.build(runs, benchmarks, params.report.columns, missing, printed, usual(params), draws)
+    write(made, args.out)
+    print(f"{args.out / 'index.html'}: {len(runs)} runs" + (f", {len(missing)} missing" if missing else ""))
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m compclip.report", description=__doc__.splitlines()[0])
+    parser.add_argument("--partial", action="store_true", help="show the cells there are and name the missing ones")
+    parser.add_argument("--params", type=Path, default=Path("params.yaml"), help="the file that holds the grid")
+    parser.add_argument("--runs", type=Path, default=Path("runs"), help="folder of the run directories")
+    parser.add_argument("--out", type=Path, default=Path("reports"), help="folder to write")
+    parser.add_argument("--published", type=Path, default=Path("experiments/published"), help="papers' tables")
+    return parser
+
+
+def usual(params: config.Params) -> Callable[[Run], dict[str, Any]]:
+    """A function that gives a run's defaults: the common training settings and its method's own."""
+
+    def defaults(run: Run) -> dict[str, Any]:
+        method = modules.find("compclip.methods", run.cell.method.partition(".")[0])
+        return {"train": _plain(params.train), "method": _plain(method.Config())}
+
+    return defaults
+
+
+def _plain(settings: Any) -> dict[str, Any]:
+    values = dataclasses.asdict(settings)
+    return {k: list(v) if isinstance(v, tuple) else v for k, v in values.items()}  # as YAML has them
+
+
+def write(report: page.Report, out: Path) -> None:
+    """Write all files of the report; each is whole or not there, and the page comes last."""
+    groups = report.main
+    files = {
+        "report.md": formats.markdown(groups, report.missing, LEGEND),
+        "report.csv": formats.table_csv((*groups, *report.parts, *report.rest)),
+        "report.tex": formats.latex(groups),
+        "plots/tradeoff.csv": plots.tradeoff_csv(groups),
+        **loss_files(report),
+        "index.html": page.render(report),
+    }
+    clear(out / "plots")
+    write_json(out / "metrics.json", formats.metrics(groups))
+    for name, text in files.items():
+        write_atomic(out / name, text)
+
+
+def loss_files(report: page.Report) -> dict[str, str]:
+    """plots/loss/<method>-<backbone>-<data>.csv for every row that was trained."""
+    rows = [(f"{row.method}-{g.backbone}-{g.data}", plots.loss_csv(row.runs)) for g in report.main for row in g.rows]
+    return {f"plots/loss/{name}.csv": text for name, text in rows if text}
+
+
+def clear(folder: Path) -> None:
+    """Remove the plots of an earlier grid, which nothing below would overwrite."""
+    for path in sorted(folder.rglob("*.csv")):
+        path.unlink()
+
+
+if __name__ == "__main__":
+    sys.exit(entry(main))

@@ -1,0 +1,153 @@
+"""The tables as Markdown, CSV, LaTeX and flat metrics: same numbers, same marks as the page."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Sequence
+from typing import Any
+
+from compclip.report.collect import Missing
+from compclip.report.tables import Column, Entry, Group, Row
+
+FIELDS = (
+    "backbone", "data", "method", "benchmark", "metric", "better", "seeds", "mean", "std", "rank",
+    "difference", "low", "high", "items", "verdict",
+)  # fmt: skip
+VERDICT = {1: "better", -1: "worse", 0: ""}
+LATEX = {"&": r"\&", "%": r"\%", "_": r"\_", "#": r"\#", "$": r"\$", "{": r"\{", "}": r"\}", "~": r"\textasciitilde{}"}
+
+
+def number(value: float, column: Column, sign: bool = False) -> str:
+    """A value in the column's unit: percent with one decimal, scores with three; a true minus sign."""
+    text = f"{value * column.scale:{'+' if sign else ''}.{column.digits}f}"
+    return f"{0:.{column.digits}f}" if float(text) == 0 else text.replace("-", "−")
+
+
+def spread(entry: Entry, column: Column) -> str:
+    """' ± std' in the column's unit; empty for one seed."""
+    return "" if entry.std is None else f" ± {number(entry.std, column)}"
+
+
+def markdown(groups: Sequence[Group], missing: Sequence[Missing], legend: str) -> str:
+    """All tables in Markdown: best bold, second underlined, ▲ ▼ where the interval excludes 0."""
+    parts = ["# Report", legend]
+    parts += [f"## {g.name}\n\n{_markdown_table(g)}" for g in groups]
+    if missing:
+        parts.append("## Missing\n\n" + "\n".join(f"- {m.cell}: {m.reason}" for m in missing))
+    return "\n\n".join(parts) + "\n"
+
+
+def _markdown_table(group: Group) -> str:
+    head = ["method", "seeds", *(f"{c.name} {c.arrow}".strip() for c in group.columns)]
+    rule = ["---", *["---:"] * (len(head) - 1)]
+    return "\n".join("| " + " | ".join(line) + " |" for line in [head, rule, *map(_markdown_row(group), group.rows)])
+
+
+def _markdown_row(group: Group) -> Any:
+    def line(row: Row) -> list[str]:
+        cells = zip(row.entries, group.columns, strict=True)
+        return [row.method, str(row.seeds), *(_markdown_cell(e, c) for e, c in cells)]
+
+    return line
+
+
+def _markdown_cell(entry: Entry | None, column: Column) -> str:
+    if entry is None:
+        return "–"
+    text = number(entry.mean, column)
+    text = {1: f"**{text}**", 2: f"<u>{text}</u>"}.get(entry.rank, text)
+    return text + spread(entry, column) + {1: " ▲", -1: " ▼", 0: ""}[entry.verdict]
+
+
+def table_csv(groups: Sequence[Group]) -> str:
+    """One line for each method and column, in the metrics' own unit (fractions), empty where there is no number."""
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(FIELDS)
+    for group in groups:
+        for row in group.rows:
+            pairs = zip(group.columns, row.entries, strict=True)
+            writer.writerows(_csv_line(group, row, c, e) for c, e in pairs if e is not None)
+    return out.getvalue()
+
+
+def _csv_line(group: Group, row: Row, column: Column, entry: Entry) -> list[Any]:
+    found = entry.difference
+    tail = (found.low, found.high, found.items) if found else (None, None, None)
+    better = {"↑": "higher", "↓": "lower"}.get(column.arrow, "")
+    line = [
+        group.backbone, group.data, row.method, column.benchmark, column.metric, better,
+        entry.seeds, entry.mean, entry.std, entry.rank or None, entry.change, *tail, VERDICT[entry.verdict],
+    ]  # fmt: skip
+    return [_plain(v) for v in line]
+
+
+def _plain(value: Any) -> Any:
+    return "" if value is None else f"{value:.6f}" if isinstance(value, float) else value
+
+
+def latex(groups: Sequence[Group]) -> str:
+    """One booktabs table for each group; needs the packages booktabs and graphicx."""
+    return "% needs \\usepackage{booktabs,graphicx}\n" + "\n".join(map(_latex_table, groups))
+
+
+def _latex_table(group: Group) -> str:
+    lines = [
+        r"\begin{table}[t]", r"\centering", r"\resizebox{\linewidth}{!}{%",
+        rf"\begin{{tabular}}{{l{'c' * len(group.columns)}}}", r"\toprule", *_latex_head(group), r"\midrule",
+        *(_latex_row(row, group.columns) for row in group.rows),
+        r"\bottomrule", r"\end{tabular}}",
+        rf"\caption{{{_tex(group.name)}: mean $\pm$ standard deviation over seeds; best bold, second best underlined; "
+        r"$\ast$ marks a difference to the pretrained model whose 95\,\% interval excludes 0.}",
+        r"\end{table}",
+    ]  # fmt: skip
+    return "\n".join(lines) + "\n"
+
+
+def _latex_head(group: Group) -> list[str]:
+    spans = header(group.columns)
+    top = " & ".join(["", *(rf"\multicolumn{{{n}}}{{c}}{{{_tex(name)}}}" for name, n in spans)])
+    arrows = {"↑": r" $\uparrow$", "↓": r" $\downarrow$", "": ""}
+    names = " & ".join(["Method", *(_tex(c.metric) + arrows[c.arrow] for c in group.columns)])
+    return [top + r" \\", names + r" \\"]
+
+
+def header(columns: Sequence[Column]) -> list[tuple[str, int]]:
+    """Neighbouring columns of one benchmark as (benchmark, number of columns)."""
+    spans: list[tuple[str, int]] = []
+    for column in columns:
+        if spans and spans[-1][0] == column.benchmark:
+            spans[-1] = (column.benchmark, spans[-1][1] + 1)
+        else:
+            spans.append((column.benchmark, 1))
+    return spans
+
+
+def _latex_row(row: Row, columns: Sequence[Column]) -> str:
+    cells = [_latex_cell(e, c) for e, c in zip(row.entries, columns, strict=True)]
+    return " & ".join([_tex(row.method), *cells]) + r" \\"
+
+
+def _latex_cell(entry: Entry | None, column: Column) -> str:
+    if entry is None:
+        return "--"
+    text = number(entry.mean, column).replace("−", "$-$")
+    text = {1: rf"\textbf{{{text}}}", 2: rf"\underline{{{text}}}"}.get(entry.rank, text)
+    std = "" if entry.std is None else rf" {{\scriptsize $\pm$ {number(entry.std, column)}}}"
+    return text + std + (r"$^\ast$" if entry.verdict else "")
+
+
+def _tex(text: str) -> str:
+    return "".join(LATEX.get(c, c) for c in text)
+
+
+def metrics(groups: Sequence[Group]) -> dict[str, float]:
+    """Flat means for `dvc metrics show`: method-backbone-data/benchmark/metric -> value, six decimals."""
+    return {
+        f"{row.method}-{group.backbone}-{group.data}/{column.name}": round(entry.mean, 6)
+        for group in groups
+        for row in group.rows
+        for column, entry in zip(group.columns, row.entries, strict=True)
+        if entry is not None
+    }

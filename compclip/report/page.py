@@ -1,0 +1,197 @@
+"""One self-contained page: the tables, plots and details as text that the template lays out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
+from markupsafe import Markup
+
+from compclip.report import details, plots, tables
+from compclip.report.collect import PRETRAINED, Missing, Run
+from compclip.report.formats import header, number
+from compclip.report.published import Comparison, Number, compare
+from compclip.report.statistics import DRAWS
+from compclip.report.tables import SUMMARY, Column, Entry, Group, Row
+
+RANK = {0: "", 1: "best", 2: "second"}
+VERDICT = {1: "better", -1: "worse", 0: ""}
+MARK = {1: "▲", -1: "▼", 0: ""}
+
+
+@dataclass(frozen=True)
+class Report:
+    """All that is shown: runs, the columns by section, what is missing, published numbers, the methods' defaults."""
+
+    runs: tuple[Run, ...]
+    benchmarks: tuple[str, ...]
+    main: tuple[Group, ...]
+    parts: tuple[Group, ...]
+    rest: tuple[Group, ...]
+    missing: tuple[Missing, ...]
+    published: tuple[Number, ...]
+    defaults: Callable[[Run], dict[str, Any]]
+    draws: int
+
+
+def build(
+    runs: Sequence[Run], benchmarks: Sequence[str], wanted: Sequence[str] | None, missing: Sequence[Missing],
+    published: Sequence[Number], defaults: Callable[[Run], dict[str, Any]], draws: int = DRAWS,
+) -> Report:  # fmt: skip
+    """Compute every table. `main`: summary and chosen columns; `parts`: groups of items; `rest`: all other metrics."""
+    tables.comparable(runs)
+    shown = tables.columns(runs, wanted, benchmarks)
+    main = (*tables.summary_columns(shown, runs), *shown)
+    others = [c for c in tables.every_column(runs, benchmarks) if c not in main]
+    sections = (main, [c for c in others if "/" in c.metric], [c for c in others if "/" not in c.metric])
+    made = [tuple(tables.groups(runs, s, draws)) if s else () for s in sections]
+    return Report(tuple(runs), tuple(benchmarks), *made, tuple(missing), tuple(published), defaults, draws)
+
+
+def render(report: Report) -> str:
+    """The page's HTML, the same bytes for the same run files."""
+    names, counts = details.counts(report.runs, report.benchmarks)
+    return _template().render(
+        draws=report.draws,
+        facts=facts(report), missing=report.missing, missing_cells=len({m.cell for m in report.missing}),
+        formulas=formulas(report), main=[section(g) for g in report.main], parts=[section(g) for g in report.parts],
+        rest=[section(g) for g in report.rest], intervals=[differences(g) for g in report.main],
+        tradeoffs=[(g.name, f) for g in report.main if (f := tradeoff_figures(g))],
+        losses=[(g.name, f) for g in report.main if (f := loss_figures(g))],
+        published=comparisons(report), count_names=names, counts=counts,
+        group_counts=details.group_counts(report.runs),
+        machines=details.machines(report.runs), versions=details.versions(report.runs), settings=settings(report),
+    )  # fmt: skip
+
+
+def _template() -> Template:
+    loader = FileSystemLoader(Path(__file__).parent)
+    made = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    return made.get_template("page.html.j2")
+
+
+def facts(report: Report) -> list[tuple[str, str]]:
+    """What the grid holds, as (name, values) pairs for the head of the page."""
+    cells = [r.cell for r in report.runs]
+    pairs = {
+        "methods": [c.method for c in cells], "backbone": [c.backbone for c in cells], "data": [c.data for c in cells],
+        "seeds": [str(c.seed) for c in cells if c.method != PRETRAINED] or [str(c.seed) for c in cells],
+        "benchmarks": list(report.benchmarks),
+    }  # fmt: skip
+    return [(name, ", ".join(dict.fromkeys(values))) for name, values in pairs.items()]
+
+
+def formulas(report: Report) -> list[tuple[str, str]]:
+    """How each summary column is made of others."""
+    found = [c for g in report.main[:1] for c in g.columns if c.benchmark == SUMMARY]
+    return [(c.metric, _formula(c)) for c in found]
+
+
+def _formula(column: Column) -> str:
+    inner = "; ".join(f"{p.benchmark} ({', '.join(q.metric for q in p.parts)})" for p in column.parts if p.parts)
+    return f"mean over benchmarks of the mean of a benchmark's columns: {inner}" if inner else "mean of " + ", ".join(
+        p.name for p in column.parts
+    )
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A number as the table shows it; `key` sorts."""
+
+    text: str
+    small: str
+    css: str
+    mark: str
+    title: str
+    key: str
+    figure: str = ""
+
+
+EMPTY = Shown("–", "", "none", "", "no result", "")
+
+
+def section(group: Group) -> dict[str, Any]:
+    """A table of means: header spans, columns, and rows of shown numbers."""
+    return _table(group, group.rows, _shown)
+
+
+def differences(group: Group) -> dict[str, Any]:
+    """A table of differences to the pretrained model with their intervals; without it, or alone, no rows."""
+    rows = [row for row in group.rows if any(e and e.change is not None for e in row.entries)]
+    limits = [_limit([row.entries[i] for row in rows]) for i in range(len(group.columns))]
+    return _table(group, rows, lambda e, c: _difference(e, c, limits[group.columns.index(c)]))
+
+
+def _table(group: Group, rows: Sequence[Row], show: Callable[[Entry | None, Column], Shown]) -> dict[str, Any]:
+    lines = [(r.method, r.seeds, [show(e, c) for e, c in zip(r.entries, group.columns, strict=True)]) for r in rows]
+    starts = {i for i, c in enumerate(group.columns) if i and group.columns[i - 1].benchmark != c.benchmark}
+    spans = header(group.columns)
+    return {"name": group.name, "spans": spans, "columns": group.columns, "rows": lines, "starts": starts}
+
+
+def _shown(entry: Entry | None, column: Column) -> Shown:
+    if entry is None:
+        return EMPTY
+    small = "" if entry.std is None else "±" + number(entry.std, column)
+    title = f"{column.name}: {entry.mean:.4f}, {entry.seeds} seed{'s' * (entry.seeds > 1)}"
+    css = f"{RANK[entry.rank]} {VERDICT[entry.verdict]}".strip()
+    return Shown(number(entry.mean, column), small, css, MARK[entry.verdict], title, f"{entry.mean:.6f}")
+
+
+def _limit(entries: Sequence[Entry | None]) -> float:
+    ends = [abs(v) for e in entries if e and e.difference for v in (e.difference.low, e.difference.high)]
+    return max(ends, default=0.0) or 1.0
+
+
+def _difference(entry: Entry | None, column: Column, limit: float) -> Shown:
+    if entry is None or entry.change is None:
+        return EMPTY
+    text, key = number(entry.change, column, sign=True), f"{entry.change:.6f}"
+    found = entry.difference
+    if found is None:
+        return Shown(text, "no items", "", "", "the benchmark keeps no items of this metric", key)
+    small = f"[{number(found.low, column, sign=True)}, {number(found.high, column, sign=True)}]"
+    figure = Markup(plots.interval_svg(found.low, found.high, found.estimate, limit, entry.verdict))
+    return Shown(text, small, VERDICT[entry.verdict], MARK[entry.verdict], f"{found.items} item pairs", key, figure)
+
+
+def tradeoff_figures(group: Group) -> list[Markup]:
+    """Compositionality against zero-shot and retrieval, one figure for each summary column."""
+    places = [i for i, c in enumerate(group.columns) if c.benchmark == SUMMARY]
+    names = [group.columns[i].metric for i in places]
+    entries = [[row.entries[i] for i in places] for row in group.rows]
+    found = plots.tradeoffs(group, entries, names)
+    return [Markup(plots.tradeoff_svg(points, name)) for name, points in found.items()]
+
+
+def loss_figures(group: Group) -> list[tuple[str, Markup]]:
+    """One figure of loss curves for each method that was trained."""
+    drawn = [(row.method, plots.loss_svg(row.runs, f"Loss of {row.method}")) for row in group.rows]
+    return [(method, Markup(svg)) for method, svg in drawn if svg]
+
+
+def comparisons(report: Report) -> list[Comparison]:
+    """The papers' tables beside ours, over all columns of each group."""
+    found = []
+    for group in report.main:
+        other = [g for g in (*report.parts, *report.rest) if g.name == group.name]
+        found += compare(report.published, _joined(group, other))
+    return found
+
+
+def _joined(group: Group, others: Sequence[Group]) -> Group:
+    columns, rows = group.columns, group.rows
+    for other in others:
+        columns += other.columns
+        rows = tuple(Row(a.method, a.runs, a.entries + b.entries) for a, b in zip(rows, other.rows, strict=True))
+    return Group(group.backbone, group.data, columns, rows)
+
+
+def settings(report: Report) -> list[tuple[str, list[details.Setting]]]:
+    """Each trained method's parameters that differ from their defaults, from its first run."""
+    first = {r.cell.method: r for r in reversed(report.runs) if r.config and r.cell.method != PRETRAINED}
+    order = dict.fromkeys(r.cell.method for r in report.runs)
+    return [(m, details.settings(first[m], report.defaults)) for m in order if m in first]

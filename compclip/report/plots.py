@@ -1,0 +1,255 @@
+"""Plots as inline SVG that takes its colours from the page, and the same series as CSV for `dvc plots`."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Sequence
+from dataclasses import dataclass
+from html import escape
+from math import ceil, floor, log10
+
+import numpy as np
+
+from compclip.report.collect import PRETRAINED, Run
+from compclip.report.tables import SUMMARY, Entry, Group
+
+NOT_TERMS = {
+    "step", "epoch", "samples", "loss", "lr", "logit_scale", "scale", "bias", "grad_norm", "samples_per_second", "time",
+}  # fmt: skip
+POINTS = 160  # a curve is drawn as at most so many means over neighbouring steps
+COLOURS = 8
+
+
+@dataclass(frozen=True)
+class Axis:
+    """A linear map from the values [low, high] to the pixels [start, stop], with its ticks."""
+
+    low: float
+    high: float
+    start: float
+    stop: float
+    ticks: tuple[float, ...]
+
+    def __call__(self, value: float) -> float:
+        share = (value - self.low) / (self.high - self.low)
+        return round(self.start + share * (self.stop - self.start), 1)
+
+
+def axis(values: Sequence[float], start: float, stop: float, ticks: int = 5) -> Axis:
+    """An axis over `values` that ends on round ticks."""
+    low, high = min(values), max(values)
+    if high - low < 1e-9:
+        low, high = low - 0.5, high + 0.5
+    rough = (high - low) / ticks
+    power = 10.0 ** floor(log10(rough))
+    step = next(s * power for s in (1, 2, 2.5, 5, 10) if s * power >= rough * 0.999)
+    first, last = floor(low / step + 1e-9), ceil(high / step - 1e-9)
+    found = tuple(round(i * step, 10) for i in range(first, last + 1))
+    return Axis(found[0], found[-1], start, stop, found)
+
+
+def terms(runs: Sequence[Run]) -> list[str]:
+    """The named loss terms in the curves, in the order of the files; a method of one term has none beside the total."""
+    names = [k for run in runs for line in run.curve for k, v in line.items() if isinstance(v, (int, float))]
+    found = [n for n in dict.fromkeys(names) if n not in NOT_TERMS]
+    return found if len(found) > 1 else []
+
+
+def series(runs: Sequence[Run], term: str) -> tuple[list[int], np.ndarray]:
+    """Steps and values of one term, shape (S seeds, steps): only the steps that all seeds logged."""
+    tables = [{line["step"]: line[term] for line in run.curve if line.get(term) is not None} for run in runs]
+    tables = [t for t in tables if t]
+    steps = sorted(set.intersection(*map(set, tables))) if tables else []
+    return steps, np.array([[t[s] for s in steps] for t in tables], dtype=np.float64)
+
+
+def thin(steps: Sequence[int], values: np.ndarray, points: int = POINTS) -> tuple[np.ndarray, np.ndarray]:
+    """Means over runs of neighbouring steps, so that at most `points` remain; shapes (P,) and (S, P)."""
+    pieces = np.array_split(np.arange(len(steps)), min(points, len(steps)))
+    at = np.array([np.mean([steps[i] for i in piece]) for piece in pieces])
+    return at, np.stack([values[:, piece].mean(axis=1) for piece in pieces], axis=1)
+
+
+def loss_svg(runs: Sequence[Run], title: str, size: tuple[int, int] = (390, 240)) -> str:
+    """Total and named terms against the step: a line is the mean over seeds, its band their range."""
+    curves = {name: series(runs, name) for name in ["loss", *terms(runs)]}
+    curves = {name: thin(*c) for name, c in curves.items() if c[0]}
+    if not curves:
+        return ""
+    width, height = size
+    x = axis([s for at, _ in curves.values() for s in (at[0], at[-1])], 44, width - 20, 4)
+    # the first steps of a run can tower over the rest: the axis covers all but the highest 2 %
+    tops = [0.0, *(float(np.quantile(v, 0.98)) for _, v in curves.values())]
+    y = axis([*tops, *(float(v.min()) for _, v in curves.values())], height - 36, 48)
+    drawn = [_curve(at, values, x, y, i) for i, (at, values) in enumerate(curves.values())]
+    body = _frame(x, y, "step", "") + f'<g clip-path="inset(0)">{"".join(drawn)}</g>' + _legend(curves, width)
+    return _svg(body, width, height, title)
+
+
+def _curve(at: np.ndarray, values: np.ndarray, x: Axis, y: Axis, colour: int) -> str:
+    top = y.ticks[-1]
+    line = _path([(x(s), y(min(v, top))) for s, v in zip(at, values.mean(axis=0), strict=True)])
+    shape = f'<path class="line c{colour % COLOURS}" d="{line}"/>'
+    if len(values) < 2:
+        return shape
+    upper = [(x(s), y(min(v, top))) for s, v in zip(at, values.max(axis=0), strict=True)]
+    lower = [(x(s), y(min(v, top))) for s, v in zip(at, values.min(axis=0), strict=True)]
+    return f'<path class="band f{colour % COLOURS}" d="{_path(upper + lower[::-1])}Z"/>' + shape
+
+
+def _legend(names: Sequence[str], width: int) -> str:
+    out, left, top = [], 44.0, 7
+    for i, name in enumerate(names):
+        label = "total" if name == "loss" else name
+        if left + 14 + 6.4 * len(label) > width:
+            left, top = 44.0, top + 16
+        out.append(f'<rect class="f{i % COLOURS}" x="{left:.0f}" y="{top}" width="10" height="10" rx="2"/>')
+        out.append(_text(left + 14, top + 9, label, "label"))
+        left += 26 + 6.4 * len(label)
+    return "".join(out)
+
+
+@dataclass(frozen=True)
+class Point:
+    """A method in the trade-off plot, in percent; deviations are 0 for one seed."""
+
+    name: str
+    x: float
+    y: float
+    dx: float = 0.0
+    dy: float = 0.0
+
+
+def tradeoffs(group: Group, entries: Sequence[Sequence[Entry | None]], names: Sequence[str]) -> dict[str, list[Point]]:
+    """Compositionality (y) against each of the other summary columns (x): points in percent by x's name."""
+    if "Comp" not in names:
+        return {}
+    comp = names.index("Comp")
+    found = {}
+    for i, name in enumerate(names):
+        pairs = [(row.method, e[i], e[comp]) for row, e in zip(group.rows, entries, strict=True)]
+        if i != comp:
+            found[name] = [_point(m, x, y) for m, x, y in pairs if x is not None and y is not None]
+    return {name: points for name, points in found.items() if points}
+
+
+def _point(method: str, x: Entry, y: Entry) -> Point:
+    return Point(method, 100 * x.mean, 100 * y.mean, 100 * (x.std or 0.0), 100 * (y.std or 0.0))
+
+
+def tradeoff_svg(points: Sequence[Point], x_label: str, size: tuple[int, int] = (405, 350)) -> str:
+    """One point a method with its deviation over seeds; dashed lines through the pretrained model."""
+    width, height = size
+    x = axis([v for p in points for v in (p.x - p.dx, p.x + p.dx)], 58, width - 20)
+    y = axis([v for p in points for v in (p.y - p.dy, p.y + p.dy)], height - 44, 18)
+    base = [p for p in points if p.name == PRETRAINED]
+    body = _frame(x, y, f"{x_label}, %", "Comp, %") + "".join(_cross(p, x, y) for p in base)
+    body += "".join(_dot(p, x, y, i) for i, p in enumerate(points)) + _labels(points, x, y, width)
+    return _svg(body, width, height, f"Compositionality against {x_label}")
+
+
+def _cross(p: Point, x: Axis, y: Axis) -> str:
+    return _line(x(p.x), y.start, x(p.x), y.stop, "guide") + _line(x.start, y(p.y), x.stop, y(p.y), "guide")
+
+
+def _dot(p: Point, x: Axis, y: Axis, colour: int) -> str:
+    bars = _line(x(p.x - p.dx), y(p.y), x(p.x + p.dx), y(p.y), "bar") + _line(
+        x(p.x), y(p.y - p.dy), x(p.x), y(p.y + p.dy), "bar"
+    )
+    title = f"<title>{escape(p.name)}: {p.x:.1f} / {p.y:.1f}</title>"
+    if p.name == PRETRAINED:
+        left, top = x(p.x), y(p.y)
+        return f'{bars}<path class="base" d="M{left} {top - 7}l7 7l-7 7l-7 -7Z">{title}</path>'
+    return f'{bars}<circle class="f{colour % COLOURS}" cx="{x(p.x)}" cy="{y(p.y)}" r="5.5">{title}</circle>'
+
+
+def _labels(points: Sequence[Point], x: Axis, y: Axis, width: int) -> str:
+    """Names beside their points, moved to the first of a few places that overlaps no other name or point."""
+    taken = [(x(p.x) - 6, y(p.y) - 6, x(p.x) + 6, y(p.y) + 6) for p in points]
+    out = []
+    for p in points:
+        long = 6.6 * len(p.name)
+        left, top = x(p.x), y(p.y)
+        rows = (0, -12, 12, -24, 24, -36, 36)
+        places = [(at, top + 4 + d) for d in rows for at in (left + 9, left - 9 - long, left - long / 2)]
+        boxes = [(a, b - 10, a + long, b + 2) for a, b in places]
+        free = [b for b in boxes if b[0] > x.start and b[2] < width and not any(_overlap(b, t) for t in taken)]
+        box = (free or boxes)[0]
+        taken.append(box)
+        out.append(_text(box[0], box[3] - 2, p.name, "name"))
+    return "".join(out)
+
+
+def _overlap(a: tuple[float, ...], b: tuple[float, ...]) -> bool:
+    return a[0] < b[2] and b[0] < a[2] and a[1] < b[3] and b[1] < a[3]
+
+
+def interval_svg(low: float, high: float, estimate: float, limit: float, verdict: int, width: int = 96) -> str:
+    """A small interval around 0 on an axis of ± limit: the dot is the estimate."""
+    x = Axis(-limit, limit, 2, width - 2, ())
+    mark = {1: "good", -1: "bad", 0: "none"}[verdict]
+    body = _line(x(0), 1, x(0), 13, "zero") + _line(x(low), 7, x(high), 7, f"range {mark}")
+    return _svg(body + f'<circle class="{mark}" cx="{x(estimate)}" cy="7" r="3"/>', width, 14, "", "spark")
+
+
+def _frame(x: Axis, y: Axis, x_label: str, y_label: str) -> str:
+    out = [_line(x.start, y(t), x.stop, y(t), "grid") for t in y.ticks]
+    out += [_text(x.start - 6, y(t) + 4, _short(t), "tick end") for t in y.ticks]
+    out += [_text(x(t), y.start + 16, _short(t), "tick middle") for t in x.ticks]
+    out.append(_text((x.start + x.stop) / 2, y.start + 32, x_label, "label middle"))
+    if y_label:
+        turn = f"translate(14 {(y.start + y.stop) / 2:.1f}) rotate(-90)"
+        out.append(f'<text class="label middle" transform="{turn}">{escape(y_label)}</text>')
+    return "".join(out)
+
+
+def _short(value: float) -> str:
+    return f"{value:.4g}".replace("-", "−")
+
+
+def _line(x1: float, y1: float, x2: float, y2: float, css: str) -> str:
+    return f'<line class="{css}" x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}"/>'
+
+
+def _text(x: float, y: float, text: str, css: str) -> str:
+    return f'<text class="{css}" x="{x:.1f}" y="{y:.1f}">{escape(text)}</text>'
+
+
+def _path(points: Sequence[tuple[float, float]]) -> str:
+    return "M" + "L".join(f"{a:.1f} {b:.1f}" for a, b in points)
+
+
+def _svg(body: str, width: int, height: int, title: str, css: str = "plot") -> str:
+    label = f' role="img" aria-label="{escape(title)}"' if title else ' aria-hidden="true"'
+    return f'<svg class="{css}" viewBox="0 0 {width} {height}" width="{width}" height="{height}"{label}>{body}</svg>'
+
+
+def loss_csv(runs: Sequence[Run]) -> str:
+    """step, loss and each term, means over seeds, for `dvc plots`; empty without curves."""
+    curves = {name: series(runs, name) for name in ["loss", *terms(runs)]}
+    steps = curves["loss"][0]
+    rows = [[s, *(_mean_at(*c, s) for c in curves.values())] for s in steps]
+    return _csv(["step", *curves], rows) if steps else ""
+
+
+def _mean_at(steps: list[int], values: np.ndarray, step: int) -> str:
+    return f"{values[:, steps.index(step)].mean():.6g}" if step in steps else ""
+
+
+def tradeoff_csv(groups: Sequence[Group]) -> str:
+    """One line a method: summary columns in percent, for `dvc plots`."""
+    names = list(dict.fromkeys(c.metric for g in groups for c in g.columns if c.benchmark == SUMMARY))
+    rows = []
+    for group in groups:
+        for row in group.rows:
+            found = {c.metric: e for c, e in zip(group.columns, row.entries, strict=True) if c.benchmark == SUMMARY}
+            values = [f"{100 * found[n].mean:.4f}" if found.get(n) else "" for n in names]
+            rows.append([f"{row.method}-{group.backbone}-{group.data}", *values])
+    return _csv(["method", *names], rows)
+
+
+def _csv(head: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
+    out = io.StringIO()
+    csv.writer(out, lineterminator="\n").writerows([head, *rows])
+    return out.getvalue()

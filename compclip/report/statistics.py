@@ -1,0 +1,96 @@
+"""Mean, spread, ranks, and paired bootstrap intervals.
+
+S seeds, I items, B bootstrap draws.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import sqrt
+
+import numpy as np
+
+from compclip.report.collect import Items
+
+DRAWS = 10_000
+LEVEL = 0.95
+FEW = 64  # up to so many different values a draw of counts is cheaper than a draw of items
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A difference with its bootstrap interval; `items` is how many pairs it rests on."""
+
+    estimate: float
+    low: float
+    high: float
+    items: int
+
+    @property
+    def sign(self) -> int:
+        """+1 or -1 where the interval excludes 0, else 0."""
+        return int(self.low > 0) - int(self.high < 0)
+
+
+def mean_std(values: Sequence[float]) -> tuple[float, float | None]:
+    """Mean and sample standard deviation (ddof 1); the deviation of a single value is None."""
+    mean = sum(values) / len(values)
+    if len(values) < 2:
+        return mean, None
+    return mean, sqrt(sum((v - mean) ** 2 for v in values) / (len(values) - 1))
+
+
+def ranks(values: Sequence[float | None], lower: bool = False, digits: int = 3) -> list[int]:
+    """1 for the best, 2 for the second best, 0 otherwise; values equal to `digits` decimals share a rank.
+
+    None has no rank, and a single value has nothing to be better than.
+    """
+    shown = [None if v is None else round(v, digits) for v in values]
+    order = sorted({v for v in shown if v is not None}, reverse=not lower)
+    if sum(v is not None for v in shown) < 2:
+        return [0] * len(shown)
+    return [0 if v is None or v not in order[:2] else order.index(v) + 1 for v in shown]
+
+
+def average(items: Sequence[Items]) -> Items:
+    """Each item's mean outcome over seeds, for the ids that all seeds have, in the first one's order."""
+    first = items[0]
+    if all(other.ids == first.ids for other in items):
+        return Items(first.ids, np.mean([i.values for i in items], axis=0))
+    tables = [dict(zip(i.ids, i.values, strict=True)) for i in items]
+    ids = tuple(i for i in first.ids if all(i in table for table in tables))
+    return Items(ids, np.array([np.mean([table[i] for table in tables]) for i in ids]))
+
+
+def paired(ours: Items, theirs: Items) -> np.ndarray:
+    """ours - theirs for every id that both have, shape I."""
+    if ours.ids == theirs.ids:
+        return ours.values - theirs.values
+    other = dict(zip(theirs.ids, theirs.values, strict=True))
+    return np.array([v - other[i] for i, v in zip(ours.ids, ours.values, strict=True) if i in other])
+
+
+def bootstrap(values_I: np.ndarray, rng: np.random.Generator, draws: int = DRAWS) -> np.ndarray:
+    """Means of `draws` samples of I items drawn with replacement, shape B.
+
+    A sample's mean depends only on how often each different value was drawn, and those counts are multinomial:
+    outcomes of a few seeds have few different values, so that this draws tens of numbers instead of thousands.
+    """
+    values_V, counts_V = np.unique(values_I, return_counts=True)
+    size = len(values_I)
+    if len(values_V) <= FEW:
+        return rng.multinomial(size, counts_V / size, size=draws) @ values_V / size
+    return np.array([values_I[rng.integers(0, size, size)].mean() for _ in range(draws)])
+
+
+def interval(estimate: float, draws_B: np.ndarray, items: int, level: float = LEVEL) -> Interval:
+    """The percentile interval of `draws_B` around `estimate`."""
+    low, high = np.quantile(draws_B, [(1 - level) / 2, (1 + level) / 2])
+    return Interval(estimate, float(low), float(high), items)
+
+
+def generator(*names: str) -> np.random.Generator:
+    """The generator of one table entry, a function of its names alone: another column changes no interval."""
+    return np.random.default_rng(zlib.crc32("\0".join(names).encode()))

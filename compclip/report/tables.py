@@ -1,0 +1,280 @@
+"""The tables of the report: rows are methods, columns are metrics, one table for each backbone and data set.
+
+A column is a metric of a benchmark, or the mean of other columns (the summary columns Comp, ZS, I2T, T2I).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from compclip.errors import UserError, unknown
+from compclip.report.collect import PRETRAINED, Items, Result, Run
+from compclip.report.statistics import DRAWS, Interval, average, bootstrap, generator, interval, mean_std, paired, ranks
+
+LOWER = {"brittleness", "gap"}
+SUMMARY = "summary"
+RETRIEVAL = {"I2T": "i2t_recall_at_1", "T2I": "t2i_recall_at_1"}
+
+
+@dataclass(frozen=True)
+class Column:
+    """A metric of a benchmark; with `parts`, the plain mean of those columns."""
+
+    benchmark: str
+    metric: str
+    parts: tuple[Column, ...] = ()
+
+    @property
+    def name(self) -> str:
+        return f"{self.benchmark}/{self.metric}"
+
+    @property
+    def lower(self) -> bool:
+        """Lower is better."""
+        return bool(LOWER & set(self.metric.replace("/", "_").split("_")))
+
+    @property
+    def fraction(self) -> bool:
+        """Shown in percent; mean scores are cosines, neither a share of items nor better when higher."""
+        return "score" not in self.metric.split("_")
+
+    @property
+    def scale(self) -> float:
+        return 100.0 if self.fraction else 1.0
+
+    @property
+    def digits(self) -> int:
+        return 1 if self.fraction else 3
+
+    @property
+    def arrow(self) -> str:
+        return "" if not self.fraction else "↓" if self.lower else "↑"
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One number of a table, in the metric's own unit: `std` is None for one seed, `difference` without items."""
+
+    mean: float
+    std: float | None
+    seeds: int
+    rank: int = 0
+    difference: Interval | None = None
+    change: float | None = None
+    verdict: int = 0  # +1 better than the pretrained model, -1 worse, 0 the interval holds 0
+
+
+@dataclass(frozen=True)
+class Row:
+    """A method's seeds in one backbone and data set; `entries` has None where a result is missing."""
+
+    method: str
+    runs: tuple[Run, ...]
+    entries: tuple[Entry | None, ...]
+
+    @property
+    def seeds(self) -> int:
+        return len(self.runs)
+
+
+@dataclass(frozen=True)
+class Group:
+    """The comparable rows: same backbone, same data."""
+
+    backbone: str
+    data: str
+    columns: tuple[Column, ...]
+    rows: tuple[Row, ...]
+
+    @property
+    def name(self) -> str:
+        return f"{self.backbone} / {self.data}"
+
+
+def columns(runs: Sequence[Run], wanted: Sequence[str] | None, benchmarks: Sequence[str]) -> tuple[Column, ...]:
+    """The columns named in report.columns as benchmark/metric; without it every metric that is no detail of another.
+
+    Raises UserError for a column that no run has.
+    """
+    known = {c.name: c for c in every_column(runs, benchmarks)}
+    if not wanted:
+        return tuple(c for c in known.values() if not is_detail(c, runs))
+    for name in wanted:
+        if name not in known:
+            raise unknown("column", name, known, "params.yaml: report.columns")
+    return tuple(known[name] for name in wanted)
+
+
+def every_column(runs: Sequence[Run], benchmarks: Iterable[str]) -> tuple[Column, ...]:
+    """All metrics of all runs, benchmark by benchmark, in the order in which the result files have them."""
+    found = {}
+    for benchmark in benchmarks:
+        for run in runs:
+            metrics = run.results[benchmark].metrics if benchmark in run.results else ()
+            found.update({(benchmark, m): Column(benchmark, m) for m in metrics})
+    return tuple(found.values())
+
+
+def is_detail(column: Column, runs: Sequence[Run]) -> bool:
+    """A group's part of a metric (`swap/unseen_pairs`), or a subset that only feeds a mean."""
+    if "/" in column.metric:
+        return True
+    found = [run.results[column.benchmark] for run in runs if column.benchmark in run.results]
+    means = {name: members for result in found for name, members in result.means.items()}
+    return column.metric not in means and any(column.metric in members for members in means.values())
+
+
+def summary_columns(shown: Sequence[Column], runs: Sequence[Run]) -> tuple[Column, ...]:
+    """Comp, ZS, I2T and T2I as in FSC-CLIP Table 1, over the columns shown.
+
+    Comp: mean over compositionality benchmarks of one number each: its metric `average` where it has one, else the
+    mean of its columns (fractions of which higher is better).
+    ZS: mean top-1 of the classification benchmarks. I2T, T2I: mean Recall@1 of the retrieval benchmarks.
+    """
+    kinds = {name: kind(result) for run in runs for name, result in run.results.items()}
+    every = every_column(runs, kinds)
+    comp = [c for c in shown if kinds.get(c.benchmark) == "composition" and c.fraction and not c.lower]
+    parts = {"Comp": tuple(_one_number(name, comp, every) for name in dict.fromkeys(c.benchmark for c in comp))}
+    parts["ZS"] = tuple(c for c in every if kinds[c.benchmark] == "classification" and c.metric == "top_1")
+    for name, metric in RETRIEVAL.items():
+        parts[name] = tuple(c for c in every if kinds[c.benchmark] == "retrieval" and c.metric == metric)
+    return tuple(Column(SUMMARY, name, p) for name, p in parts.items() if p)
+
+
+def kind(result: Result) -> str:
+    """What a benchmark measures, told from its metrics: retrieval, classification or composition."""
+    if any("recall_at" in m for m in result.metrics):
+        return "retrieval"
+    return "classification" if "top_1" in result.metrics else "composition"
+
+
+def _one_number(benchmark: str, shown: Sequence[Column], every: Sequence[Column]) -> Column:
+    average = Column(benchmark, "average")
+    parts = (average,) if average in every else tuple(c for c in shown if c.benchmark == benchmark)
+    return Column(benchmark, "mean", parts)
+
+
+def groups(runs: Sequence[Run], shown: Sequence[Column], draws: int = DRAWS) -> list[Group]:
+    """One table for each backbone and data set, in the grid's order; intervals of `draws` bootstrap samples."""
+    keys = dict.fromkeys((r.cell.backbone, r.cell.data) for r in runs)
+    return [_group(backbone, data, runs, tuple(shown), draws) for backbone, data in keys]
+
+
+def _group(backbone: str, data: str, runs: Sequence[Run], shown: tuple[Column, ...], draws: int) -> Group:
+    mine = [r for r in runs if (r.cell.backbone, r.cell.data) == (backbone, data)]
+    base = reference(runs, backbone, data)
+    names = dict.fromkeys(r.cell.method for r in mine)
+    rows = [_row(name, tuple(r for r in mine if r.cell.method == name), base, shown, draws) for name in names]
+    if base and PRETRAINED not in names:
+        rows.append(_row(PRETRAINED, base, base, shown, draws))
+    rows.sort(key=lambda row: row.method != PRETRAINED)
+    return Group(backbone, data, shown, _ranked(rows, shown))
+
+
+def reference(runs: Sequence[Run], backbone: str, data: str) -> tuple[Run, ...]:
+    """The pretrained model's runs: those of this data set, else those the grid has for the backbone."""
+    base = [r for r in runs if r.cell.method == PRETRAINED and r.cell.backbone == backbone]
+    first = base[0].cell.data if base else None
+    same = [r for r in base if r.cell.data == data]
+    return tuple(same or [r for r in base if r.cell.data == first])
+
+
+def _row(method: str, mine: tuple[Run, ...], base: tuple[Run, ...], shown: Sequence[Column], draws: int) -> Row:
+    return Row(method, mine, tuple(entry(column, mine, base, draws) for column in shown))
+
+
+def entry(column: Column, mine: Sequence[Run], base: Sequence[Run], draws: int = DRAWS) -> Entry | None:
+    """Mean and deviation over the seeds that have the metric, and the difference to the pretrained model."""
+    values = [v for run in mine if (v := value(run, column)) is not None]
+    if not values:
+        return None
+    mean, std = mean_std(values)
+    theirs = [v for run in base if (v := value(run, column)) is not None]
+    if mine[0].cell.method == PRETRAINED or not theirs:
+        # one model evaluated once for each seed has no spread, only rounding
+        return Entry(mean, std if std and std > 1e-9 else None, len(values))
+    change = mean - mean_std(theirs)[0]
+    found = difference(column, mine, base, change, draws)
+    verdict = found.sign * (-1 if column.lower else 1) if found and column.fraction else 0
+    return Entry(mean, std, len(values), difference=found, change=change, verdict=verdict)
+
+
+def value(run: Run, column: Column) -> float | None:
+    """The column's number for one run; None where a part of it is missing."""
+    if column.parts:
+        parts = [value(run, part) for part in column.parts]
+        return None if None in parts else float(np.mean(parts))
+    result = run.results.get(column.benchmark)
+    found = result.metrics.get(column.metric) if result else None
+    return None if found is None or found != found else found  # NaN: a metric without a single item
+
+
+def difference(
+    column: Column, mine: Sequence[Run], base: Sequence[Run], change: float, draws: int = DRAWS
+) -> Interval | None:
+    """The paired bootstrap interval of `change`; None where a metric keeps no items or no item is shared."""
+    draws_B, items = _draws(column, mine, base, draws)
+    return None if draws_B is None else interval(change, draws_B, items)
+
+
+def _draws(
+    column: Column, mine: Sequence[Run], base: Sequence[Run], draws: int
+) -> tuple[np.ndarray | None, int]:
+    """Bootstrap draws of the difference, shape B, and the number of item pairs: a mean draws each part by itself."""
+    parts = column.parts or _members(column, mine)
+    if parts:
+        drawn = [_draws(part, mine, base, draws) for part in parts]
+        if any(draws_B is None for draws_B, _ in drawn):
+            return None, 0
+        return np.mean([draws_B for draws_B, _ in drawn], axis=0), sum(items for _, items in drawn)
+    ours, theirs = _items(mine, column), _items(base, column)
+    pairs_I = paired(average(ours), average(theirs)) if ours and theirs else np.empty(0)
+    if not len(pairs_I):
+        return None, 0
+    seed = generator(column.name, mine[0].cell.method, mine[0].cell.backbone, mine[0].cell.data)
+    return bootstrap(pairs_I, seed, draws), len(pairs_I)
+
+
+def _members(column: Column, runs: Sequence[Run]) -> tuple[Column, ...]:
+    found = [r.results[column.benchmark] for r in runs if column.benchmark in r.results]
+    names = found[0].means.get(column.metric, ()) if found else ()
+    return tuple(Column(column.benchmark, name) for name in names)
+
+
+def _items(runs: Sequence[Run], column: Column) -> list[Items]:
+    found = [r.results[column.benchmark].items for r in runs if column.benchmark in r.results]
+    return [items[column.metric] for items in found if column.metric in items]
+
+
+def _ranked(rows: Sequence[Row], shown: Sequence[Column]) -> tuple[Row, ...]:
+    """The rows with best and second best of every column marked, at the precision in which they are shown."""
+    entries = [list(row.entries) for row in rows]
+    for i, column in enumerate(shown):
+        if column.fraction:
+            digits = column.digits + 2
+            means = [row[i].mean if row[i] else None for row in entries]
+            for row, rank in zip(entries, ranks(means, column.lower, digits), strict=True):
+                row[i] = _with_rank(row[i], rank)
+    return tuple(Row(r.method, r.runs, tuple(e)) for r, e in zip(rows, entries, strict=True))
+
+
+def _with_rank(found: Entry | None, rank: int) -> Entry | None:
+    if found is None:
+        return None
+    return replace(found, rank=rank)
+
+
+def comparable(runs: Sequence[Run]) -> None:
+    """Raise UserError where two runs were evaluated on different files of one benchmark."""
+    seen: dict[str, tuple[str, str]] = {}
+    for run in runs:
+        for name, result in run.results.items():
+            cell, first = seen.setdefault(name, (run.cell.name, result.fingerprint))
+            if result.fingerprint != first:
+                raise UserError(
+                    f"results of {name}: {run.cell.name} and {cell} were evaluated on different benchmark files; "
+                    f"evaluate one of them again"
+                )

@@ -1,0 +1,212 @@
+"""The files of the report: numbers and marks as shown, same bytes every time, nothing fetched, nothing half-written."""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+import sys
+from html.parser import HTMLParser
+from types import SimpleNamespace
+
+import pytest
+
+from compclip.errors import UserError, entry
+from compclip.report import __main__ as command
+from compclip.report import formats, page
+from compclip.report.collect import collect
+from compclip.report.tables import Column
+from tests import fake_runs
+
+DEFAULTS = {"train": {"lr": 1e-6, "threads": 1}, "method": {"weight": 0.5}}
+VOID = {"meta", "br", "hr", "img"}
+
+
+def build(runs, missing=(), published=()):
+    return page.build(runs, fake_runs.BENCHMARKS, None, missing, published, lambda run: DEFAULTS)
+
+
+@pytest.fixture
+def report(tmp_path):
+    return build(collect(fake_runs.cells(), fake_runs.BENCHMARKS, fake_runs.make(tmp_path / "runs"))[0])
+
+
+class Reader(HTMLParser):
+    """Checks that tags nest and gathers the tables as rows of text."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.open, self.tables = [], []
+        self.feed(text)
+        assert self.open == []
+
+    def handle_starttag(self, tag, attrs):
+        if tag == "table":
+            self.tables.append([])
+        if tag == "tr":
+            self.tables[-1].append([])
+        if tag in ("td", "th"):
+            self.tables[-1][-1].append("")
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        if {"td", "th"} & set(self.open):
+            self.tables[-1][-1][-1] += data.strip()
+
+
+def test_the_page_nests_and_its_first_table_has_the_numbers(report):
+    rows = Reader(page.render(report)).tables[0]
+    assert rows[1] == ["method", "seeds", "Comp ↑", "I2T ↑", "T2I ↑", "swap ↑", "brittleness ↓", "mean score",
+                       "i2t recall at 1 ↑", "t2i recall at 1 ↑"]  # fmt: skip
+    assert rows[2] == ["pretrained", "2", "45.0", "80.0", "60.0", "45.0", "25.0", "0.250", "80.0", "60.0"]
+    assert rows[3] == ["negclip", "2", "80.0±14.1▲", "50.0±14.1", "70.0±14.1", "80.0±14.1▲", "62.5±17.7",
+                       "0.250±0.000", "50.0±14.1", "70.0±14.1"]  # fmt: skip
+
+
+def test_best_and_second_are_marked_on_the_page(report):
+    html = page.render(report)
+    best = re.search(r'<td class="best[^"]*" title="sugarcrepe/swap: 0.8000, 2 seeds"', html)
+    second = re.search(r'<td class="second[^"]*" title="sugarcrepe/swap: 0.7500, 2 seeds"', html)
+    assert best and second
+
+
+def test_the_page_fetches_nothing(report):
+    html = page.render(report)
+    assert not re.search(r"(src|href)=\"(?!#)", html)
+    assert not re.search(r"url\(|@import|https?://", html)
+
+
+def test_the_page_escapes_what_files_say(tmp_path):
+    runs = fake_runs.make(tmp_path)
+    path = runs / "clic-vit-scenes-0" / "environment.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"device": "<script>alert(1)</script>"}))
+    html = page.render(build(collect(fake_runs.cells(), fake_runs.BENCHMARKS, runs)[0]))
+    assert "<script>alert" not in html
+    assert "&lt;script&gt;alert" in html
+
+
+def test_missing_cells_are_named_on_a_partial_page(tmp_path):
+    runs = fake_runs.make(tmp_path)
+    cells = [*fake_runs.cells(), fake_runs.Cell("fsc_clip")]
+    found, missing = collect(cells, fake_runs.BENCHMARKS, runs, partial=True)
+    assert "<code>fsc_clip-vit-scenes-0</code>: no run directory" in page.render(build(found, missing))
+
+
+def test_parameters_that_differ_from_the_defaults(report):
+    found = {method: [(s.key, s.value, s.default) for s in settings] for method, settings in page.settings(report)}
+    assert found == {"negclip": [], "clic": [("train.lr", "2e-06", "1e-06")]}
+
+
+@pytest.mark.parametrize(
+    ("value", "metric", "sign", "text"),
+    [
+        (0.5, "swap", False, "50.0"),
+        (-0.0501, "swap", True, "−5.0"),
+        (-0.0001, "swap", True, "0.0"),
+        (0.0501, "swap", True, "+5.0"),
+        (0.25129, "mean_score", False, "0.251"),
+    ],
+)
+def test_numbers_as_shown(value, metric, sign, text):
+    assert formats.number(value, Column("b", metric), sign) == text
+
+
+def test_markdown_latex_and_csv_say_the_same(report):
+    lines = formats.markdown(report.main, (), "legend").splitlines()
+    negclip = next(line for line in lines if line.startswith("| negclip"))
+    assert negclip.split(" | ")[5] == "**80.0** ± 14.1 ▲"
+    tex = formats.latex(report.main)
+    assert r"\textbf{80.0} {\scriptsize $\pm$ 14.1}$^\ast$" in tex
+    assert tex.count(r"\begin{tabular}") == tex.count(r"\end{tabular}") == 1
+    rows = list(csv.DictReader(formats.table_csv(report.main).splitlines()))
+    (row,) = [r for r in rows if (r["method"], r["benchmark"], r["metric"]) == ("negclip", "sugarcrepe", "swap")]
+    assert (row["mean"], row["std"], row["rank"], row["difference"]) == ("0.800000", "0.141421", "1", "0.350000")
+    assert (row["items"], row["verdict"], row["seeds"]) == ("15", "better", "2")
+
+
+def test_metrics_are_flat(report):
+    found = formats.metrics(report.main)
+    assert found["negclip-vit-scenes/sugarcrepe/swap"] == 0.8
+    assert found["pretrained-vit-scenes/summary/T2I"] == 0.6
+
+
+@pytest.fixture
+def project(tmp_path, monkeypatch):
+    """A project folder with all runs and a grid that asks for them."""
+    fake_runs.make(tmp_path / "runs")
+    evaluate = SimpleNamespace(benchmarks=list(fake_runs.BENCHMARKS))
+    params = SimpleNamespace(evaluate=evaluate, report=SimpleNamespace(columns=[], bootstrap_samples=2000))
+    monkeypatch.setattr(command.config, "load", lambda path: params)
+    monkeypatch.setattr(command.config, "cells", lambda params: fake_runs.cells())
+    monkeypatch.setattr(command, "usual", lambda params: lambda run: DEFAULTS)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def files(folder):
+    return {str(p.relative_to(folder)): p.read_bytes() for p in sorted(folder.rglob("*")) if p.is_file()}
+
+
+def test_the_command_writes_the_same_bytes_twice(project):
+    assert command.main([]) == 0
+    first = files(project / "reports")
+    assert sorted(first) == [
+        "index.html", "metrics.json", "plots/loss/clic-vit-scenes.csv", "plots/loss/negclip-vit-scenes.csv",
+        "plots/tradeoff.csv", "report.csv", "report.md", "report.tex",
+    ]  # fmt: skip
+    (project / "reports" / "plots" / "loss" / "of_an_old_grid.csv").write_text("step,loss\n")
+    assert command.main([]) == 0
+    assert files(project / "reports") == first
+
+
+def test_a_missing_result_ends_with_2_and_writes_nothing(project, monkeypatch, capsys):
+    (project / "runs/clic-vit-scenes-1/results/retrieval.json").unlink()
+    monkeypatch.setattr(sys, "argv", ["report"])
+    assert entry(command.main) == 2
+    assert "clic-vit-scenes-1: no results/retrieval.json" in capsys.readouterr().err
+    assert not (project / "reports").exists()
+    assert command.main(["--partial"]) == 0
+    assert "no results/retrieval.json" in (project / "reports/report.md").read_text()
+
+
+def test_published_numbers_stand_beside_ours(project):
+    folder = project / "experiments" / "published"
+    folder.mkdir(parents=True)
+    (folder / "paper.csv").write_text(
+        "paper,table,row,method,backbone,data,benchmark,metric,value\n"
+        "NegCLIP,Table 3,CLIP,pretrained,ViT-B/32,,sugarcrepe,swap,62.0\n"
+        "NegCLIP,Table 3,NegCLIP,negclip,ViT-B/32,COCO,sugarcrepe,swap,75.5\n"
+        "NegCLIP,Table 3,Other,unknown_method,ViT-B/32,COCO,sugarcrepe,swap,70.0\n"
+    )
+    command.main([])
+    tables = Reader((project / "reports/index.html").read_text()).tables
+    (table,) = [t for t in tables if t[0][:2] == ["method", "source"]]
+    assert table[1:] == [
+        ["pretrained", "CLIP: ViT-B/32", "62.0"], ["pretrained", "ours: vit, scenes", "45.0"],
+        ["negclip", "NegCLIP: ViT-B/32, COCO", "75.5 (+13.5)"], ["negclip", "ours: vit, scenes", "80.0 (+35.0)"],
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("paper,table\n", "no column 'row'"),
+        (",".join(command.published.FIELDS) + "\na,b,c,d,e,f,g,h,x\n", "line 2: value='x'"),
+    ],
+)
+def test_a_bad_published_table_is_named(tmp_path, text, message):
+    (tmp_path / "bad.csv").write_text(text)
+    with pytest.raises(UserError, match=message):
+        command.published.read(tmp_path)
+
+
+def test_the_defaults_are_the_common_training_and_the_method_s_own():
+    params = SimpleNamespace(train=command.config.Train(lr=0.5))
+    run = SimpleNamespace(cell=fake_runs.Cell("fsc_clip.lora"))
+    found = command.usual(params)(run)
+    assert found["train"]["lr"] == 0.5
+    assert found["method"]["gamma"] == 2.0

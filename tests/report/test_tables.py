@@ -1,0 +1,148 @@
+"""Every number of the tables against the bits that made it (see fake_runs)."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from compclip.errors import UserError
+from compclip.report import tables
+from compclip.report.collect import collect
+from compclip.report.tables import Column
+from tests import fake_runs
+
+
+@pytest.fixture
+def runs(tmp_path):
+    return collect(fake_runs.cells(), fake_runs.BENCHMARKS, fake_runs.make(tmp_path))[0]
+
+
+@pytest.fixture
+def table(runs):
+    """method -> column name -> entry, for all columns and the summary."""
+    every = tables.every_column(runs, fake_runs.BENCHMARKS)
+    shown = tables.columns(runs, None, fake_runs.BENCHMARKS)
+    (group,) = tables.groups(runs, (*tables.summary_columns(shown, runs), *every))
+    names = [c.name for c in group.columns]
+    return {row.method: dict(zip(names, row.entries, strict=True)) for row in group.rows}
+
+
+def test_pretrained_is_the_first_row_whatever_the_order(tmp_path):
+    grid = fake_runs.cells(("clic", "negclip", "pretrained"))
+    found, _ = collect(grid, fake_runs.BENCHMARKS, fake_runs.make(tmp_path, grid))
+    (group,) = tables.groups(found, tables.columns(found, None, fake_runs.BENCHMARKS))
+    assert [row.method for row in group.rows] == ["pretrained", "clic", "negclip"]
+
+
+def test_mean_and_deviation_over_seeds(table):
+    swap_att = table["negclip"]["sugarcrepe/swap_att"]
+    assert swap_att.mean == pytest.approx((0.8 + 1.0) / 2)
+    assert swap_att.std == pytest.approx(0.02**0.5)  # ((0.1)^2 + (0.1)^2) / (2 - 1)
+    assert swap_att.seeds == 2
+
+
+def test_a_mean_of_subsets(table):
+    assert table["negclip"]["sugarcrepe/swap"].mean == pytest.approx(((0.8 + 0.6) / 2 + (1.0 + 0.8) / 2) / 2)
+
+
+def test_best_and_second_with_ties(table):
+    # swap_att: 0.5, 0.9, 0.9; swap_obj: 0.4, 0.7, 0.6
+    assert [table[m]["sugarcrepe/swap_att"].rank for m in fake_runs.METHODS] == [2, 1, 1]
+    assert [table[m]["sugarcrepe/swap_obj"].rank for m in fake_runs.METHODS] == [0, 1, 2]
+
+
+def test_lower_is_better_for_brittleness(table):
+    # 0.25, 0.625, 0.125
+    assert [table[m]["hard_positives/brittleness"].rank for m in fake_runs.METHODS] == [2, 0, 1]
+    assert table["negclip"]["hard_positives/brittleness"].change == pytest.approx(0.375)
+
+
+def test_a_score_is_neither_ranked_nor_judged(table):
+    assert {table[m]["hard_positives/mean_score"].rank for m in fake_runs.METHODS} == {0}
+
+
+def test_difference_to_the_pretrained_model(table):
+    entry = table["negclip"]["sugarcrepe/swap_att"]
+    assert entry.change == entry.difference.estimate == pytest.approx(0.4)
+    assert entry.difference.items == 10
+    # per item: five are 0, three are +1, two are +0.5: the interval holds 0.4 and not 0
+    assert 0.0 < entry.difference.low < 0.4 < entry.difference.high < 1.0
+    assert entry.verdict == 1
+
+
+def test_few_items_decide_little(table):
+    entry = table["clic"]["retrieval/i2t_recall_at_1"]  # one half of one item of five
+    assert entry.difference.low == 0.0
+    assert entry.verdict == 0
+
+
+def test_mean_of_subsets_draws_each_subset(table):
+    entry = table["clic"]["sugarcrepe/swap"]
+    assert entry.change == pytest.approx((0.4 + 0.2) / 2)
+    assert entry.difference.items == 15
+    # a subset's own deviation: sqrt(.4 * .6 / 10) and sqrt(.2 * .8 / 5); of their mean, 0.118
+    assert entry.difference.high - entry.difference.low == pytest.approx(2 * 1.96 * 0.118, rel=0.08)
+
+
+def test_the_pretrained_row_has_no_difference(table):
+    assert table["pretrained"]["sugarcrepe/swap"].difference is None
+
+
+def test_a_metric_without_items_has_a_change_and_no_interval(table):
+    entry = table["negclip"]["sugarcrepe/swap_att/unseen_pairs"]
+    assert (entry.change, entry.difference, entry.verdict) == (0.0, None, 0)
+
+
+def test_summary_columns(table):
+    assert table["clic"]["summary/Comp"].mean == pytest.approx((0.9 + 0.6) / 2)
+    assert table["clic"]["summary/I2T"].mean == pytest.approx(0.9)
+    assert table["clic"]["summary/T2I"].mean == pytest.approx(0.9)
+    assert "summary/ZS" not in table["clic"]
+
+
+def test_comp_weighs_benchmarks_alike(tmp_path):
+    found, _ = collect(fake_runs.cells(), fake_runs.BENCHMARKS, fake_runs.make(tmp_path))
+    first = found[-1]
+    other = dataclasses.replace(first.results["sugarcrepe"], benchmark="other")
+    found = [dataclasses.replace(r, results=r.results | {"other": other}) for r in found]
+    shown = (Column("sugarcrepe", "swap_att"), Column("sugarcrepe", "swap_obj"), Column("other", "swap_att"))
+    comp = tables.summary_columns(shown, found)[0]
+    assert tables.value(found[-1], comp) == pytest.approx(((0.9 + 0.6) / 2 + 0.9) / 2)
+
+
+def test_default_columns_leave_out_subsets_and_groups(runs):
+    names = [c.name for c in tables.columns(runs, None, fake_runs.BENCHMARKS)]
+    assert names == [
+        "sugarcrepe/swap", "hard_positives/brittleness", "hard_positives/mean_score",
+        "retrieval/i2t_recall_at_1", "retrieval/t2i_recall_at_1",
+    ]  # fmt: skip
+
+
+def test_chosen_columns_keep_their_order(runs):
+    wanted = ["retrieval/t2i_recall_at_1", "sugarcrepe/swap_att/unseen_pairs"]
+    assert [c.name for c in tables.columns(runs, wanted, fake_runs.BENCHMARKS)] == wanted
+
+
+def test_an_unknown_column_names_the_near_one(runs):
+    with pytest.raises(UserError, match=r"report.columns: unknown column 'sugarcrepe/swop'; did you mean"):
+        tables.columns(runs, ["sugarcrepe/swop"], fake_runs.BENCHMARKS)
+
+
+def test_backbones_and_data_make_groups_with_the_pretrained_row_in_each(tmp_path):
+    grid = [*fake_runs.cells(), fake_runs.Cell("clic", data="coco"), fake_runs.Cell("negclip", backbone="siglip")]
+    found, _ = collect(grid, fake_runs.BENCHMARKS, fake_runs.make(tmp_path, grid))
+    made = tables.groups(found, tables.columns(found, None, fake_runs.BENCHMARKS))
+    assert [(g.name, [r.method for r in g.rows]) for g in made] == [
+        ("vit / scenes", ["pretrained", "negclip", "clic"]),
+        ("vit / coco", ["pretrained", "clic"]),
+        ("siglip / scenes", ["negclip"]),
+    ]
+    assert made[1].rows[1].entries[0].change == pytest.approx(0.3)
+    assert made[2].rows[0].entries[0].change is None
+
+
+def test_results_on_other_benchmark_files_do_not_compare(runs):
+    changed = dataclasses.replace(runs[-1].results["sugarcrepe"], fingerprint="other")
+    with pytest.raises(UserError, match="results of sugarcrepe: clic-vit-scenes-1 and pretrained-vit-scenes-0"):
+        tables.comparable([*runs[:-1], dataclasses.replace(runs[-1], results={"sugarcrepe": changed})])
