@@ -8,7 +8,6 @@
 from __future__ import annotations
 
 import argparse
-import hashlib
 import itertools
 import math
 import subprocess
@@ -25,17 +24,9 @@ from yaml import YAMLError
 from compclip import modules
 from compclip.data.scenes.config import World
 from compclip.errors import UserError, entry, unknown
-from compclip.files import fingerprint, write_atomic
+from compclip.files import write_atomic
 
 DEFAULT = "params.yaml"
-# What may differ between two runs that give the same bits.
-RESOURCES = ("workers", "checkpoint_every_steps")
-# The code that a trained checkpoint depends on, besides its method's own file.
-TRAIN_CODE = ("batch.py", "checkpoint.py", "collate.py", "composite.py", "encode.py", "features.py", "images.py",
-              "losses.py", "optimiser.py", "towers.py", "train.py", "views.py", "methods/_check.py", "text/annotation.py",
-              "text/concepts.py", "text/edits.py", "text/positives.py", "text/replace.py", "text/shuffle.py",
-              "text/swap.py")
-
 
 @dataclass(frozen=True)
 class Grid:
@@ -119,7 +110,7 @@ class Report:
     """The columns of the comparison (`benchmark/metric`; none: all whole-benchmark metrics) and the bootstrap."""
 
     columns: list[str] = field(default_factory=list)
-    bootstrap_samples: int = 2000
+    bootstrap_samples: int = 10_000
 
 
 @dataclass(frozen=True)
@@ -241,19 +232,6 @@ def from_yaml(path: str | Path) -> Run:
     config = modules.find("compclip.methods", cell.method.partition(".")[0]).Config
     return Run(cell, _structured(config, raw["method"], "method"), _structured(Train, raw["train"], "train"),
                _structured(Backbone, raw["backbone"], "backbone"), _structured(Data, raw["data"], "data"))
-
-
-def run_key(run: Run, inputs: str) -> str:
-    """16 hex digits over the resolved run without resources, the fingerprint of its inputs, and the code it depends on.
-
-    The names of backbone and data are no part of it: `inputs` stands for their contents.
-    """
-    train = {k: v for k, v in asdict(run.train).items() if k not in RESOURCES}
-    identity = {"method": run.method_name, "config": asdict(run.method), "train": train, "seed": run.cell.seed}
-    package = Path(__file__).parent
-    code = [package / name for name in (*TRAIN_CODE, f"methods/{run.method_name}.py") if (package / name).exists()]
-    text = OmegaConf.to_yaml(OmegaConf.create(identity), sort_keys=True) + inputs + fingerprint(*code)
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 # --- reading --------------------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from compclip import config, images
+from compclip import config, images, run_key
 from compclip.backbone import Model
 from compclip.config import Run
 from compclip.data import store
@@ -43,7 +43,7 @@ class Publisher:
             if not path.exists():
                 raise UserError(f"{path}: not there; run `dvc repro {stage}` first")
         inputs = fingerprint(data / "samples.parquet", data / "annotations.parquet", base)
-        key = config.run_key(run, inputs)
+        key = run_key.of(run, inputs)
         return cls(run, key, data, base, root / ".work" / key, root / "runs" / run.cell.name)
 
     @contextlib.contextmanager

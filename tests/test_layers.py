@@ -21,7 +21,7 @@ ORDER = (
     "evaluate", "census", "report", "track", "dashboard",
 )
 HEAVY = {"mlflow": {"track"}, "spacy": {"text.annotate"}, "dvc": set(), "optuna": {"sweep"}, "submitit": {"launch"},
-         "nltk": {"text.wordnet"}}
+         "nltk": {"text.wordnet", "text.wordnet_data"}}
 
 
 def modules() -> dict[str, Path]:

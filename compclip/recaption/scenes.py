@@ -14,11 +14,11 @@ from compclip.data.scenes import grammar
 from compclip.data.scenes.generate import read_layouts
 from compclip.errors import UserError
 
-CAPTIONS = 3
+CAPTIONS = 2
 
 
 def caption(samples: list[Sample], cfg) -> tuple[list[Sample], Counter]:
-    """Replace the captions of every sample by three dense ones; counts samples whose layout is not known."""
+    """Replace the captions of every sample by two dense ones; counts samples whose layout is not known."""
     path = Path(cfg.path).with_name("layouts.jsonl")
     if not path.is_file():
         raise UserError(f"{path}: not there; the captioner 'scenes' needs the layouts of the scenes world")

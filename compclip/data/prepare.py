@@ -1,0 +1,79 @@
+"""The `recaption` and `annotate` stages: `python -m compclip.data.prepare --data scenes [--annotate]`.
+
+Writes data/<name>/samples.parquet and counts.json, then annotations.parquet and annotation_counts.json.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import os
+import sys
+from collections import Counter
+from pathlib import Path
+
+from compclip import config, modules
+from compclip.data import store
+from compclip.data.sample import Sample
+from compclip.errors import UserError, entry
+from compclip.files import write_json
+from compclip.text import annotation
+
+
+def recaption(cfg, folder: Path) -> dict:
+    """Read the source, let the captioner rewrite the captions, write the samples; gives the counts."""
+    samples, counts = modules.find("compclip.data.sources", cfg.source).read(cfg)
+    samples, more = modules.find("compclip.recaption", cfg.captioner).caption(samples, cfg)
+    if not samples:
+        raise UserError(f"data with source {cfg.source!r}: no sample is left after captioner {cfg.captioner!r}")
+    counts = dict(sorted((counts + more).items()))
+    store.save(folder / "samples.parquet", samples, pictures(samples))
+    write_json(folder / "counts.json", counts)
+    return counts
+
+
+def pictures(samples: list[Sample]) -> str:
+    """A fingerprint of all pictures: name, size and first bytes of each."""
+    digest = hashlib.sha256()
+    for sample in samples:
+        with open(sample.image, "rb") as file:
+            digest.update(f"{Path(sample.image).name} {Path(sample.image).stat().st_size} ".encode() + file.read(65536))
+    return digest.hexdigest()
+
+
+def annotate(folder: Path) -> dict:
+    """Analyse every different caption once and write the annotations in the order of the captions."""
+    from compclip.text.annotate import about
+    from compclip.text.annotate import annotate as analyse
+
+    captions = [c for sample in store.load(folder / "samples.parquet") for c in sample.captions]
+    different, counts = list(dict.fromkeys(captions)), Counter()
+    made = dict(zip(different, analyse(different, processes=os.cpu_count() or 1, counts=counts), strict=True))
+    annotations = [made[c] for c in captions]
+    annotation.save(folder / "annotations.parquet", annotations, about())
+    counts.update(captions=len(captions), different=len(different),
+                  without_noun=sum(not {"NOUN", "PROPN"} & set(a.pos) for a in annotations))
+    write_json(folder / "annotation_counts.json", dict(counts))
+    return dict(counts)
+
+
+def main(argv: list[str]) -> int:
+    """Prepare one data set of params.yaml."""
+    parser = argparse.ArgumentParser(prog="python -m compclip.data.prepare", description=__doc__.splitlines()[0])
+    parser.add_argument("--data", required=True)
+    parser.add_argument("--annotate", action="store_true")
+    parser.add_argument("--params", default="params.yaml")
+    parser.add_argument("overrides", nargs="*", metavar="key=value")
+    args = parser.parse_args(argv)
+    params = config.load(args.params, args.overrides)
+    if args.data not in params.data:
+        raise UserError(f"data: no {args.data!r}; known: {', '.join(params.data)}")
+    folder = Path("data") / args.data
+    counts = annotate(folder) if args.annotate else recaption(params.data[args.data], folder)
+    print(json.dumps(counts))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(entry(main))

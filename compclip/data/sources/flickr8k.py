@@ -1,0 +1,50 @@
+"""Flickr8k and Flickr30k: captions.txt (`image,caption`) or the token file (`image.jpg#0<TAB>caption`)."""
+
+from __future__ import annotations
+
+import csv
+from collections import Counter
+from pathlib import Path
+
+from compclip.data.sample import Sample
+from compclip.data.sources._common import finish
+from compclip.errors import UserError
+
+
+def read(cfg) -> tuple[list[Sample], Counter]:
+    """Samples in the order of the file. Lines that are not UTF-8 or have no caption are dropped and counted."""
+    counts: Counter = Counter()
+    texts: dict[str, list[str]] = {}
+    for name, caption in _rows(_lines(cfg.path, counts), cfg.path, counts):
+        texts.setdefault(name, []).append(caption)
+    found = ((Path(name).stem, Path(cfg.images) / name, captions) for name, captions in texts.items())
+    samples, more = finish(found, cfg.split, cfg.limit)
+    return samples, counts + more
+
+
+def _lines(path: str, counts: Counter) -> list[str]:
+    try:
+        raw = Path(path).read_bytes().splitlines()
+    except OSError as error:
+        raise UserError(f"{path}: {error.strerror}; give the path of captions.txt") from error
+    lines = []
+    for line in raw:
+        try:
+            lines.append(line.decode("utf-8"))
+        except UnicodeDecodeError:
+            counts["invalid_utf8_lines"] += 1
+    return lines
+
+
+def _rows(lines: list[str], path: str, counts: Counter) -> list[tuple[str, str]]:
+    if lines and lines[0].strip() == "image,caption":
+        rows = list(csv.reader(lines[1:]))
+        pairs = [(row[0], ",".join(row[1:])) for row in rows if len(row) >= 2]
+        counts["malformed_lines"] += len(rows) - len(pairs)
+        return pairs
+    tabbed = [line.split("\t", 1) for line in lines]
+    pairs = [(row[0].rpartition("#")[0], row[1]) for row in tabbed if len(row) == 2 and "#" in row[0]]
+    if not pairs:
+        raise UserError(f"{path}: neither 'image,caption' nor 'image.jpg#0<TAB>caption' lines; is it captions.txt?")
+    counts["malformed_lines"] += len(lines) - len(pairs)
+    return pairs
