@@ -1,0 +1,185 @@
+"""Loss terms that two or more methods share: pure functions of a whole batch's features.
+
+B images, K negatives an image, C = 1 + K candidate texts of an image (the original first), P patches, T tokens,
+N texts or concepts, D dim.
+
+Nothing here knows of processes: under DDP the caller passes the gathered features of all of them, with `owner_N`
+counting images of the whole batch. Every mean is then over the whole batch, as on one process.
+Half-precision inputs are widened and autocast is off inside, so that each term is computed in float32 at least.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import wraps
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+ATTENTION = ("minmax", "minmax_sparse", "softmax")
+
+
+def _in_full_precision(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    @wraps(function)
+    def wrapped(*args, **kwargs) -> Tensor:
+        with torch.autocast(args[0].device.type, enabled=False):
+            return function(*map(_widen, args), **{name: _widen(value) for name, value in kwargs.items()})
+
+    return wrapped
+
+
+def _widen(value):
+    half = isinstance(value, Tensor) and value.dtype in (torch.bfloat16, torch.float16)
+    return value.float() if half else value
+
+
+# Contrast within a batch
+
+
+@_in_full_precision
+def matching(query_BD: Tensor, key_ND: Tensor, scale: Tensor, valid_N: Tensor | None = None) -> Tensor:
+    """CE(s q·kᵀ, diag): query i against all keys, of which key i is its own. Keys where `valid_N` is False are left out.
+
+    Unit vectors; N >= B, and keys beyond the first B are only ever wrong ones.
+    """
+    logits_BN = scale * query_BD @ key_ND.T
+    if valid_N is not None:
+        logits_BN = logits_BN.masked_fill(~valid_N, -torch.inf)
+    return F.cross_entropy(logits_BN, torch.arange(len(query_BD), device=query_BD.device))
+
+
+@_in_full_precision
+def clip(image_BD: Tensor, text_BD: Tensor, scale: Tensor) -> Tensor:
+    """½ [CE(s v·tᵀ, diag) + CE(s t·vᵀ, diag)] (CLIC Eq. 1, FSC-CLIP Eq. 2) of unit vectors; a scalar."""
+    return (matching(image_BD, text_BD, scale) + matching(text_BD, image_BD, scale)) / 2
+
+
+@_in_full_precision
+def negclip(image_BD: Tensor, text_BD: Tensor, negative_BKD: Tensor, mask_BK: Tensor, scale: Tensor) -> Tensor:
+    """CLIP where an image is told from all texts and all valid negatives of the batch (NegCLIP; CLIC Eq. 2); a scalar.
+
+    Texts are told from images as in CLIP: negatives have no image. Without a valid negative it is `clip`.
+    """
+    key_ND = torch.cat([text_BD, negative_BKD.flatten(0, 1)])
+    valid_N = torch.cat([mask_BK.new_ones(len(text_BD)), mask_BK.flatten()])
+    return (matching(image_BD, key_ND, scale, valid_N) + matching(text_BD, image_BD, scale)) / 2
+
+
+# Contrast within the candidate texts of one image
+
+
+@_in_full_precision
+def candidate_scores(image_BD: Tensor, text_BD: Tensor, negative_BKD: Tensor, scale: Tensor) -> Tensor:
+    """[B, 1 + K] scores s v_i·(t_i, n_i1 … n_iK) of unit vectors (FSC-CLIP Eq. 3)."""
+    text_BCD = torch.cat([text_BD[:, None], negative_BKD], dim=1)
+    return scale * torch.einsum("bd,bcd->bc", image_BD, text_BCD)
+
+
+def with_original(mask_BK: Tensor) -> Tensor:
+    """[B, 1 + K] mask of the candidates: the original always counts."""
+    return torch.cat([mask_BK.new_ones(len(mask_BK), 1), mask_BK], dim=1)
+
+
+@_in_full_precision
+def focal_smoothed(logits_BC: Tensor, mask_BC: Tensor, gamma: float, epsilon: float) -> Tensor:
+    """−mean_i Σ_k y_ik (1 − p_ik)^γ log p_ik (FSC-CLIP Eq. 9–10); a scalar.
+
+    Column 0 is the original, the others are negatives that count where `mask_BC` is True. p is the softmax over what
+    counts, y = (1 − ε) onehot + ε / (1 + K_i) with K_i valid negatives. Images without one are left out of the mean;
+    where none is left the value is 0, with a gradient of 0.
+    Departure from the released code: masked negatives leave the softmax (there they stay, with logit 0).
+    """
+    mask_BC = with_original(mask_BC[:, 1:])
+    log_p_BC = logits_BC.masked_fill(~mask_BC, -torch.inf).log_softmax(dim=1).masked_fill(~mask_BC, 0.0)
+    counted_BC = mask_BC.to(logits_BC.dtype)
+    y_BC = epsilon * counted_BC / counted_BC.sum(dim=1, keepdim=True)
+    y_BC[:, 0] += 1 - epsilon
+    # 1 − p without cancellation; the floor keeps the slope of (1 − p)^γ finite at p = 1 for 0 < γ < 1
+    wrong_BC = (-torch.expm1(log_p_BC)).clamp_min(torch.finfo(log_p_BC.dtype).tiny)
+    # an original alone has p = 1 and adds nothing to the sum, so only the divisor has to know of it
+    images = mask_BC[:, 1:].any(dim=1).sum()
+    return -(y_BC * wrong_BC**gamma * log_p_BC).sum() / images.clamp_min(1)
+
+
+@_in_full_precision
+def s_neg(image_BD: Tensor, text_BD: Tensor, negative_BKD: Tensor, mask_BK: Tensor, scale: Tensor) -> Tensor:
+    """CE over {t_i, n_i1 … n_iK} per image (CLIC Eq. 3; FSC-CLIP Eq. 3–4), one softmax; a scalar.
+
+    Images without a valid negative are left out of the mean; none in the batch gives 0 with a gradient of 0.
+    """
+    scores_BC = candidate_scores(image_BD, text_BD, negative_BKD, scale)
+    return focal_smoothed(scores_BC, with_original(mask_BK), gamma=0.0, epsilon=0.0)
+
+
+# Local similarity of patches and tokens
+
+
+@_in_full_precision
+def local_similarity(
+    patch_BPD: Tensor, token_BTD: Tensor, token_mask_BT: Tensor, scale: Tensor, attention: str
+) -> Tensor:
+    """[B] local scores S_l of image i with text i (FSC-CLIP Eq. 6–8) from raw patches and tokens.
+
+    Also takes several texts an image: tokens [B, K, T, D] with masks [B, K, T] give scores [B, K]. `token_mask_BT` is
+    True on a text's own tokens and its end token; a text with none scores −inf.
+    """
+    flat_BTD = token_BTD.reshape(len(token_BTD), -1, token_BTD.shape[-1])
+    with torch.no_grad():
+        weight_BTP = attention_weights(flat_BTD @ patch_BPD.mT, attention)
+    aligned_BTD = F.normalize(weight_BTP @ patch_BPD, dim=-1)  # Eq. 7
+    cosine_BT = (aligned_BTD * F.normalize(flat_BTD, dim=-1)).sum(dim=-1).reshape(token_mask_BT.shape)
+    scores_BT = (scale * cosine_BT).masked_fill(~token_mask_BT, -torch.inf)
+    return scores_BT.logsumexp(dim=-1)  # Eq. 8
+
+
+def attention_weights(map_BTP: Tensor, attention: str) -> Tensor:
+    """Weights over patches, summing to 1 for each token, from the similarity map T Vᵀ (FSC-CLIP Eq. 6).
+
+    A constant map gives uniform min–max weights; the released code divides 0 by 0 there.
+    """
+    if attention == "softmax":
+        return map_BTP.softmax(dim=-1)
+    low_BT1, high_BT1 = map_BTP.amin(dim=-1, keepdim=True), map_BTP.amax(dim=-1, keepdim=True)
+    spread_BT1 = high_BT1 - low_BT1
+    weight_BTP = torch.where(spread_BT1 > 0, (map_BTP - low_BT1) / spread_BT1, 1.0)
+    if attention == "minmax_sparse":
+        weight_BTP = weight_BTP.masked_fill(weight_BTP < 1 / map_BTP.shape[-1], 0.0)
+    elif attention != "minmax":
+        raise ValueError(f"attention={attention!r}: must be one of {', '.join(ATTENTION)}")
+    return weight_BTP / weight_BTP.sum(dim=-1, keepdim=True)
+
+
+# Sigmoid terms: every image against every text
+
+
+@_in_full_precision
+def sigmoid(image_BD: Tensor, text_ND: Tensor, owner_N: Tensor, scale: Tensor, bias: Tensor) -> Tensor:
+    """−1/N ΣΣ log σ(z_ij (s v_i·t_j + b)), z = 1 where image i owns text j, else −1 (C2LIP Eq. 4, 5); a scalar.
+
+    Unit vectors. With captions N = B and `owner_N` counts up; with concepts an image may own several or none.
+    No texts give 0 with a gradient of 0.
+    """
+    return _sigmoid_sum(scale * image_BD @ text_ND.T + bias, owner_N)
+
+
+@_in_full_precision
+def cross_attended(patch_BPD: Tensor, concept_ND: Tensor, owner_N: Tensor, scale: Tensor, bias: Tensor) -> Tensor:
+    """The sigmoid term on v̂_i(c_k)·c_k, with v̂_i(c) = normalise(V'ᵢᵀ softmax(V'ᵢ c)) (C2LIP Eq. 6, 7); a scalar.
+
+    Patches are normalised here, concepts are unit vectors; every image attends for every concept of the batch. The
+    pooled vectors [B, N, D] are never made: with attention a and map m = V'c, v̂·c = aᵀm / √(aᵀ V'V'ᵀ a), so that
+    memory grows with B·N·P instead.
+    """
+    patch_BPD = F.normalize(patch_BPD, dim=-1)
+    map_BPN = patch_BPD @ concept_ND.T
+    attention_BPN = map_BPN.softmax(dim=1)
+    dot_BN = (attention_BPN * map_BPN).sum(dim=1)
+    square_BN = (attention_BPN * (patch_BPD @ patch_BPD.mT @ attention_BPN)).sum(dim=1)
+    cosine_BN = dot_BN * square_BN.clamp_min(torch.finfo(dot_BN.dtype).eps).rsqrt()
+    return _sigmoid_sum(scale * cosine_BN + bias, owner_N)
+
+
+def _sigmoid_sum(logits_BN: Tensor, owner_N: Tensor) -> Tensor:
+    owns_BN = torch.arange(len(logits_BN), device=owner_N.device)[:, None] == owner_N
+    return -F.logsigmoid(torch.where(owns_BN, logits_BN, -logits_BN)).sum() / max(len(owner_N), 1)

@@ -1,0 +1,1 @@
+"""Paper methods, one file each: Config, views, loss."""

@@ -1,0 +1,63 @@
+"""C2LIP: concept-centric learning without hard negatives (Samsung Labs, concept_centric_clip), Sec. 3.
+
+B images, N patches, M concepts of the batch, D dim. Concepts are noun phrases; each is positive for its own image only.
+Departures: the paper says that concepts are pooled, not how: `pooled` is the mean of their raw projected tokens, while the
+released code encodes each as a text of its own (`encoded`). Under DDP the concept terms contrast the whole batch
+(released code: images of one process with concepts of all).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from compclip import losses
+from compclip.batch import Views
+from compclip.errors import UserError
+from compclip.features import Features
+from compclip.methods import _check
+
+TRAINS = True
+
+
+@dataclass(frozen=True)
+class Config:
+    lambda_npc: float = 1.0  # Eq. 8
+    lambda_xac: float = 0.01  # Eq. 8
+    concepts: str = "pooled"  # "encoded" in the released code
+    init_bias: float = -10.0  # of the learnt bias a softmax backbone is given; a SigLIP keeps its own
+    caption: str = "full"  # the whole caption, or its "first" sentence
+
+    def __post_init__(self) -> None:
+        _check.at_least(self, 0, "lambda_npc", "lambda_xac")
+        _check.one_of(self, "concepts", ("pooled", "encoded"))
+        _check.one_of(self, "caption", ("full", "first"))
+        if not math.isfinite(self.init_bias):
+            raise UserError(f"init_bias={self.init_bias}: must be finite")
+
+
+def needs_bias(cfg: Config) -> bool:
+    """A backbone without a bias must be given a learnt one: all terms are sigmoid losses."""
+    return True
+
+
+def views(cfg: Config, step: int) -> Views:
+    """The caption's concepts where a term uses them, and patches for the cross-attended one."""
+    concepts = cfg.concepts if cfg.lambda_npc or cfg.lambda_xac else ""
+    return Views(concepts=concepts, caption=cfg.caption, tokens=cfg.lambda_xac > 0)
+
+
+def loss(f: Features, cfg: Config, step: int) -> dict[str, Tensor]:
+    """The three terms of Eq. 8, scalars, weights applied; a term of weight 0 is left out."""
+    own_B = torch.arange(len(f.image_BD), device=f.image_BD.device)
+    terms = {"contrastive": losses.sigmoid(f.image_BD, f.text_BD, own_B, f.scale, f.bias)}  # Eq. 4
+    if cfg.lambda_npc:
+        npc = losses.sigmoid(f.image_BD, f.concept_MD, f.owner_M, f.scale, f.bias)  # Eq. 5
+        terms["npc"] = cfg.lambda_npc * npc
+    if cfg.lambda_xac:
+        xac = losses.cross_attended(f.patch_BND, f.concept_MD, f.owner_M, f.scale, f.bias)  # Eq. 6–7
+        terms["xac"] = cfg.lambda_xac * xac
+    return terms

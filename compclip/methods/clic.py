@@ -1,0 +1,88 @@
+"""CLIC: compositionally-aware learning in CLIP (Peleg et al., NeurIPS 2025, arXiv:2505.24424), Sec. 3.
+
+B composites u, l = 1 … `positives` captions p_l of each, one negative n, D dim. Even steps train on composites, odd ones
+are plain CLIP on single images. Departures: `uni_norm` is squared as in the released code (Eq. 6 is not); a composite
+whose captions have no two words to exchange has no negative, and is left out of Eq. 5.
+Ablations (Table 10): C1 positives 1, lambda_s_neg 0, lambda_uni 0, alternate false; C2 adds lambda_s_neg; C3
+positives 4; C4 lambda_uni; C5 alternate. B1–B4 the same with composites false.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from compclip import losses
+from compclip.batch import Views
+from compclip.errors import UserError
+from compclip.features import Features
+from compclip.methods import _check
+
+TRAINS = True
+
+
+@dataclass(frozen=True)
+class Config:
+    lambda_cont: float = 0.5  # Eq. 7
+    lambda_s_neg: float = 0.5  # Eq. 7
+    lambda_uni: float = 1.0  # Eq. 7
+    positives: int = 4  # p1 … p4 (Table 13: 1 to 5)
+    uni_norm: str = "squared"  # the released code; "l2" is Eq. 6
+    composites: bool = True  # false: one picture, p2 = p1, words exchanged within its first sentence (B1–B4)
+    alternate: bool = True  # every second step is plain CLIP (C5, B4)
+
+    def __post_init__(self) -> None:
+        _check.at_least(self, 0, "lambda_cont", "lambda_s_neg", "lambda_uni")
+        _check.at_least(self, 1, "positives")
+        _check.one_of(self, "uni_norm", ("squared", "l2"))
+        if self.lambda_uni and self.positives < 2:
+            raise UserError(f"lambda_uni={self.lambda_uni}: compares p1 and p2; set it to 0 with positives=1")
+
+
+def views(cfg: Config, step: int) -> Views:
+    """Composites with their captions and negative, or single images with their first sentence; in lower case."""
+    if plain(cfg, step):
+        return Views(caption="first", lowercase=True)
+    return Views(composite=cfg.positives, partner=cfg.composites, caption="first", lowercase=True)
+
+
+def loss(f: Features, cfg: Config, step: int) -> dict[str, Tensor]:
+    """The terms of Eq. 7, or on plain steps that of Eq. 1 with weight 1; scalars, weights applied."""
+    if plain(cfg, step):
+        return {"clip": losses.clip(f.image_BD, f.text_BD, f.scale)}
+    terms = {"cont": cfg.lambda_cont * cont(f), "s_neg": cfg.lambda_s_neg * s_neg(f)}
+    if cfg.lambda_uni:
+        terms["uni"] = cfg.lambda_uni * uni(f, cfg.uni_norm)
+    return terms
+
+
+def plain(cfg: Config, step: int) -> bool:
+    """Whether a step, counted from 0, is one of plain CLIP: composites come first."""
+    return cfg.alternate and step % 2 == 1
+
+
+def captions(f: Features) -> list[Tensor]:
+    """p1, p2, … [B, D] each."""
+    return [f.text_BD, *f.positive_BPD.unbind(1)]
+
+
+def cont(f: Features) -> Tensor:
+    """Eq. 4: images against captions p_l of the same l, mean over l."""
+    return torch.stack([losses.clip(f.image_BD, p_BD, f.scale) for p_BD in captions(f)]).mean()
+
+
+def s_neg(f: Features) -> Tensor:
+    """Eq. 5: each p_l against the negative of its own image, mean over l."""
+    terms = [losses.s_neg(f.image_BD, p_BD, f.negative_BKD, f.mask_BK, f.scale) for p_BD in captions(f)]
+    return torch.stack(terms).mean()
+
+
+def uni(f: Features, norm: str) -> Tensor:
+    """Eq. 6: mean distance of p1 and p2, the same sentences in the other order."""
+    p1_BD, p2_BD = captions(f)[:2]
+    difference_BD = (p1_BD - p2_BD).float() if p1_BD.dtype.itemsize < 4 else p1_BD - p2_BD
+    if norm == "l2":
+        return torch.linalg.vector_norm(difference_BD, dim=1).mean()
+    return difference_BD.square().sum(dim=1).mean()

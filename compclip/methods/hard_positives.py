@@ -1,0 +1,79 @@
+"""Hard positives: training on rewrites that keep the meaning (Kamath et al., ECCV 2024), supplementary E.1.
+
+B images, K negatives, P rules for positives, D dim. E.1 follows SVLC: a contrastive loss, a hard-negative loss and an
+analogy loss on the hard positive. E.1 reads as plain CLIP plus both; SVLC's released default also has the negatives in the
+contrast (`negatives_in_contrastive`). Departures: texts come from rules, not from a language model; up to one negative a
+rule in one softmax, where E.1 retrieves one; a caption with both hard positives uses the swap, which is the rarer one
+(119,071 of 710,824, D.2), where E.1 subsamples.
+Variants: hard_positives none (HN only), both (HP + HN), swap, replace.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from compclip import losses
+from compclip.batch import Views
+from compclip.features import Features
+from compclip.methods import _check
+from compclip.text import positives, replace, swap
+
+TRAINS = True
+KINDS = {"both": ("swap", "replace"), "swap": ("swap",), "replace": ("replace",), "none": ()}
+NEGATIVES = {"swap": swap.negclip, "replace": replace.wordnet}
+POSITIVES = {"swap": positives.swap, "replace": positives.replace}
+
+
+@dataclass(frozen=True)
+class Config:
+    lambda_s_neg: float = 1.0  # SVLC
+    lambda_analogy: float = 1.0  # SVLC
+    negatives_in_contrastive: bool = True  # SVLC's released default; false is how E.1 reads
+    hard_negatives: str = "both"  # which rules: both, swap, replace
+    hard_positives: str = "both"  # which rules: both, swap, replace, none
+    caption: str = "full"  # the whole caption, or its "first" sentence
+
+    def __post_init__(self) -> None:
+        _check.at_least(self, 0, "lambda_s_neg", "lambda_analogy")
+        _check.one_of(self, "hard_negatives", ("both", "swap", "replace"))
+        _check.one_of(self, "hard_positives", KINDS)
+        _check.one_of(self, "caption", ("full", "first"))
+
+
+def views(cfg: Config, step: int) -> Views:
+    """Negatives and hard positives by the rules that are on."""
+    return Views(
+        negatives=tuple(NEGATIVES[kind] for kind in KINDS[cfg.hard_negatives]),
+        positives=tuple(POSITIVES[kind] for kind in KINDS[cfg.hard_positives]),
+        caption=cfg.caption,
+    )
+
+
+def loss(f: Features, cfg: Config, step: int) -> dict[str, Tensor]:
+    """Contrast, hard-negative and analogy term, scalars, weights applied; without hard positives no analogy."""
+    negatives = (f.negative_BKD, f.mask_BK)
+    if cfg.negatives_in_contrastive:
+        terms = {"negclip": losses.negclip(f.image_BD, f.text_BD, *negatives, f.scale)}
+    else:
+        terms = {"clip": losses.clip(f.image_BD, f.text_BD, f.scale)}
+    terms["s_neg"] = cfg.lambda_s_neg * losses.s_neg(f.image_BD, f.text_BD, *negatives, f.scale)
+    if cfg.hard_positives != "none":
+        terms["analogy"] = cfg.lambda_analogy * analogy(f)
+    return terms
+
+
+def analogy(f: Features) -> Tensor:
+    """½ [CE(s v·qᵀ) + CE(s t·qᵀ)]: image and caption each find the hard positive of the batch that is theirs."""
+    q_BD = rewritten(f)
+    return (losses.matching(f.image_BD, q_BD, f.scale) + losses.matching(f.text_BD, q_BD, f.scale)) / 2
+
+
+def rewritten(f: Features) -> Tensor:
+    """[B, D] the first valid hard positive of each caption, the caption itself where it has none."""
+    q_BCD = torch.cat([f.positive_BPD, f.text_BD[:, None]], dim=1)
+    valid_BC = torch.cat([f.positive_mask_BP, f.positive_mask_BP.new_ones(len(q_BCD), 1)], dim=1)
+    first_B = valid_BC.int().argmax(dim=1)  # the first of equal maxima
+    return q_BCD[torch.arange(len(q_BCD), device=q_BCD.device), first_B]

@@ -1,0 +1,74 @@
+"""C2LIP: Eq. 4–8 against loops, batches without concepts, and what it asks of the batch and the backbone."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from compclip.errors import UserError
+from compclip.methods import c2lip
+from tests import reference
+
+
+def test_terms_are_eq_8(features):
+    f = features()
+    npc = reference.sigmoid(f.image_BD, f.concept_MD, f.owner_M, f.scale, f.bias)
+    xac = reference.cross_attended(f.patch_BND, f.concept_MD, f.owner_M, f.scale, f.bias)
+    terms = c2lip.loss(f, c2lip.Config(), 0)
+    assert list(terms) == ["contrastive", "npc", "xac"]
+    contrastive = reference.sigmoid(f.image_BD, f.text_BD, torch.arange(4), f.scale, f.bias)
+    torch.testing.assert_close(terms["contrastive"], contrastive)
+    torch.testing.assert_close(terms["npc"], 1.0 * npc)
+    torch.testing.assert_close(terms["xac"], 0.01 * xac)
+
+
+def test_the_contrastive_term_divides_by_images_and_npc_by_concepts(features):
+    f = features(M=8)
+    silent = torch.tensor(0.0, dtype=torch.float64)  # every pair costs log 2
+    terms = c2lip.loss(replace(f, scale=silent, bias=silent), c2lip.Config(), 0)
+    pair = torch.log(torch.tensor(2.0, dtype=torch.float64))
+    torch.testing.assert_close(terms["contrastive"], 4 * pair)  # 4 x 4 pairs over 4 images
+    torch.testing.assert_close(terms["npc"], 4 * pair)  # 4 x 8 pairs over 8 concepts
+
+
+def test_a_batch_without_concepts_costs_nothing_more(features):
+    terms = c2lip.loss(features(M=0), c2lip.Config(), 0)
+    assert terms["npc"].item() == 0.0 and terms["xac"].item() == 0.0
+
+
+def test_scale_and_bias_are_trained_by_it(features):
+    f = features()
+    sum(c2lip.loss(f, c2lip.Config(), 0).values()).backward()
+    assert f.scale.grad.item() != 0.0 and f.bias.grad.item() != 0.0
+
+
+@pytest.mark.parametrize("kind", ["pooled", "encoded"])
+def test_views_ask_for_concepts_and_patches(kind):
+    views = c2lip.views(c2lip.Config(concepts=kind), 0)
+    assert (views.concepts, views.tokens, views.negatives) == (kind, True, ())
+
+
+def test_terms_of_weight_zero_ask_for_nothing(features):
+    npc_only, neither = c2lip.Config(lambda_xac=0.0), c2lip.Config(lambda_npc=0.0, lambda_xac=0.0)
+    assert not c2lip.views(npc_only, 0).tokens and c2lip.views(npc_only, 0).concepts == "pooled"
+    assert c2lip.views(neither, 0).concepts == ""
+    assert list(c2lip.loss(replace(features(), patch_BND=None), npc_only, 0)) == ["contrastive", "npc"]
+
+
+def test_a_softmax_backbone_is_to_be_given_a_bias():
+    assert c2lip.needs_bias(c2lip.Config()) and c2lip.Config().init_bias == -10.0
+
+
+@pytest.mark.parametrize(
+    "field,value,message",
+    [
+        ("lambda_xac", -0.5, "lambda_xac=-0.5: must be >= 0"),
+        ("concepts", "pool", "concepts=pool: must be one of pooled, encoded; did you mean 'pooled'"),
+        ("init_bias", float("nan"), "init_bias=nan: must be finite"),
+    ],
+)
+def test_bad_values_are_refused_by_name(field, value, message):
+    with pytest.raises(UserError, match=message):
+        c2lip.Config(**{field: value})

@@ -1,0 +1,102 @@
+"""CLIC: Eq. 4–7 against loops, the rhythm of composite and plain steps, and the ablations of Table 10."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from compclip.batch import Views
+from compclip.errors import UserError
+from compclip.methods import clic
+from tests import reference
+
+
+def captions(f) -> list[torch.Tensor]:
+    return [f.text_BD, f.positive_BPD[:, 0], f.positive_BPD[:, 1], f.positive_BPD[:, 2]]
+
+
+def test_composite_steps_have_the_terms_of_eq_7(features):
+    f = features(K=1, P=3)
+    terms = clic.loss(f, clic.Config(lambda_cont=0.3, lambda_s_neg=0.7, lambda_uni=2.0), step=0)
+    cont = sum(reference.clip(f.image_BD, p, f.scale) for p in captions(f)) / 4
+    s_neg = sum(reference.s_neg(f.image_BD, p, f.negative_BKD, f.mask_BK, f.scale) for p in captions(f)) / 4
+    squares = [reference.dot(a - b, a - b) for a, b in zip(f.text_BD, f.positive_BPD[:, 0], strict=True)]
+    assert list(terms) == ["cont", "s_neg", "uni"]
+    torch.testing.assert_close(terms["cont"], 0.3 * cont)
+    torch.testing.assert_close(terms["s_neg"], 0.7 * s_neg)
+    torch.testing.assert_close(terms["uni"], 2.0 * reference.mean(squares))
+
+
+def test_default_weights_are_the_papers(features):
+    f = features(K=1, P=3)
+    weighted, plain = (clic.loss(f, cfg, 0) for cfg in (clic.Config(), clic.Config(1.0, 1.0, 1.0)))
+    assert [(weighted[k] / plain[k]).item() for k in ("cont", "s_neg", "uni")] == [0.5, 0.5, 1.0]
+
+
+def test_uni_with_the_plain_norm_is_eq_6(features):
+    f = features(K=1, P=3)
+    lengths = [reference.dot(a - b, a - b).sqrt() for a, b in zip(f.text_BD, f.positive_BPD[:, 0], strict=True)]
+    terms = clic.loss(f, clic.Config(uni_norm="l2"), 0)
+    torch.testing.assert_close(terms["uni"], reference.mean(lengths))
+
+
+@pytest.mark.parametrize("norm", ["squared", "l2"])
+def test_uni_of_equal_captions_is_zero_with_finite_slope(features, norm):
+    f = features(K=1, P=1)
+    same = replace(f, positive_BPD=f.text_BD.detach()[:, None].requires_grad_())
+    value = clic.uni(same, norm)
+    value.backward()
+    assert value.item() == 0.0 and not same.text_BD.grad.any()
+
+
+def test_odd_steps_are_plain_clip_with_weight_one(features):
+    f = features(K=1, P=3)
+    terms = clic.loss(f, clic.Config(lambda_cont=0.1), step=1)
+    assert list(terms) == ["clip"]
+    torch.testing.assert_close(terms["clip"], reference.clip(f.image_BD, f.text_BD, f.scale))
+
+
+def test_composites_come_first_then_single_images():
+    cfg = clic.Config()
+    assert [clic.views(cfg, step).composite for step in range(4)] == [4, 0, 4, 0]
+    assert clic.views(cfg, 1) == Views(caption="first", lowercase=True)
+    assert clic.views(cfg, 0).lowercase
+
+
+def test_without_alternation_every_step_is_a_composite(features):
+    cfg = clic.Config(alternate=False)
+    assert [clic.views(cfg, step).composite for step in range(3)] == [4, 4, 4]
+    assert "cont" in clic.loss(features(K=1), cfg, step=1)
+
+
+@pytest.mark.parametrize("count", [1, 2, 5])
+def test_the_number_of_positives_is_a_parameter(features, count):
+    f = features(K=1, P=count - 1)
+    cfg = clic.Config(positives=count, lambda_uni=float(count > 1))
+    assert clic.views(cfg, 0).composite == count
+    terms = clic.loss(f, cfg, 0)
+    all_p = [f.text_BD, *(f.positive_BPD[:, l] for l in range(count - 1))]
+    torch.testing.assert_close(terms["cont"], 0.5 * sum(reference.clip(f.image_BD, p, f.scale) for p in all_p) / count)
+    assert ("uni" in terms) == (count > 1)
+
+
+def test_single_images_are_a_parameter():
+    views = clic.views(clic.Config(composites=False), 0)
+    assert (views.composite, views.partner) == (4, False) and clic.views(clic.Config(), 0).partner
+
+
+@pytest.mark.parametrize(
+    "field,value,message",
+    [
+        ("lambda_s_neg", -1.0, "lambda_s_neg=-1.0: must be >= 0"),
+        ("lambda_cont", float("nan"), "lambda_cont=nan: must be >= 0 and finite"),
+        ("positives", 0, "positives=0: must be >= 1"),
+        ("positives", 1, "lambda_uni=1.0: compares p1 and p2; set it to 0 with positives=1"),
+        ("uni_norm", "l1", "uni_norm=l1: must be one of squared, l2"),
+    ],
+)
+def test_bad_values_are_refused_by_name(field, value, message):
+    with pytest.raises(UserError, match=message):
+        clic.Config(**{field: value})

@@ -1,0 +1,32 @@
+"""Plain fine-tuning, and the model that is not trained."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from compclip.batch import Views
+from compclip.errors import UserError
+from compclip.methods import finetune, pretrained
+from tests import reference
+
+
+def test_loss_is_the_clip_loss(features):
+    f = features()
+    terms = finetune.loss(f, finetune.Config(), 0)
+    assert list(terms) == ["clip"]
+    torch.testing.assert_close(terms["clip"], reference.clip(f.image_BD, f.text_BD, f.scale))
+
+
+def test_views_are_the_caption_alone():
+    assert finetune.views(finetune.Config(), 0) == Views(caption="full")
+    assert finetune.views(finetune.Config(caption="first"), 0) == Views(caption="first")
+
+
+def test_an_unknown_caption_is_refused_with_the_nearest():
+    with pytest.raises(UserError, match="caption=frist: must be one of full, first; did you mean 'first'"):
+        finetune.Config(caption="frist")
+
+
+def test_pretrained_has_nothing_to_train():
+    assert not pretrained.TRAINS and not hasattr(pretrained, "loss") and not hasattr(pretrained, "views")

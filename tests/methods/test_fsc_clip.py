@@ -1,0 +1,83 @@
+"""FSC-CLIP: Eq. 3–11 against loops, and the ablation rows by parameters."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from compclip.errors import UserError
+from compclip.methods import fsc_clip
+from compclip.text import replace as replacing
+from compclip.text import shuffle, swap
+from tests import reference
+
+
+def global_term(f, gamma: float, epsilon: float) -> torch.Tensor:
+    """Loops: z_ik = s v_i·(t_i, n_i1 …)."""
+    rows = [[f.scale * reference.dot(f.image_BD[i], t) for t in [f.text_BD[i], *f.negative_BKD[i]]] for i in range(4)]
+    return reference.focal_smoothed(torch.stack([torch.stack(r) for r in rows]), candidates(f), gamma, epsilon, None)
+
+
+def local_term(f, kind: str, gamma: float, epsilon: float) -> torch.Tensor:
+    """Loops: S_l of each image with its own caption and negatives."""
+    texts = [(f.token_BTD, f.token_mask_BT)]
+    texts += [(f.negative_token_BKTD[:, k], f.negative_token_mask_BKT[:, k]) for k in range(3)]
+    columns = [reference.local_similarity(f.patch_BND, token, mask, f.scale, kind) for token, mask in texts]
+    return reference.focal_smoothed(torch.stack(columns, 1), candidates(f), gamma, epsilon, None)
+
+
+def candidates(f) -> torch.Tensor:
+    return torch.cat([torch.ones(4, 1, dtype=torch.bool), f.mask_BK], 1)
+
+
+@pytest.mark.parametrize("attention", ["minmax", "minmax_sparse", "softmax"])
+def test_terms_are_eq_11(features, attention):
+    f = features()
+    assert 0 < f.mask_BK.sum() < f.mask_BK.numel()
+    terms = fsc_clip.loss(f, fsc_clip.Config(attention=attention), 0)
+    assert list(terms) == ["clip", "global", "local"]
+    torch.testing.assert_close(terms["clip"], reference.clip(f.image_BD, f.text_BD, f.scale))
+    torch.testing.assert_close(terms["global"], 0.5 * global_term(f, 2.0, 0.02))
+    torch.testing.assert_close(terms["local"], 0.2 * local_term(f, attention, 2.0, 0.02))
+
+
+@pytest.mark.parametrize("gamma,epsilon", [(0.0, 0.0), (2.0, 0.0), (0.0, 0.02)])
+def test_focal_and_smoothing_switch_off_one_by_one(features, gamma, epsilon):
+    f = features()
+    terms = fsc_clip.loss(f, fsc_clip.Config(gamma=gamma, epsilon=epsilon), 0)
+    torch.testing.assert_close(terms["global"], 0.5 * global_term(f, gamma, epsilon))
+    torch.testing.assert_close(terms["local"], 0.2 * local_term(f, "minmax", gamma, epsilon))
+
+
+def test_global_term_without_calibration_is_s_neg(features):
+    f = features()
+    terms = fsc_clip.loss(f, fsc_clip.Config(lambda_global=1.0, gamma=0.0, epsilon=0.0), 0)
+    torch.testing.assert_close(terms["global"], reference.s_neg(f.image_BD, f.text_BD, f.negative_BKD, f.mask_BK, f.scale))
+
+
+def test_terms_of_weight_zero_need_no_tokens(features):
+    f = replace(features(), patch_BND=None, token_BTD=None, negative_token_BKTD=None)
+    cfg = fsc_clip.Config(lambda_local=0.0)
+    assert list(fsc_clip.loss(f, cfg, 0)) == ["clip", "global"] and not fsc_clip.views(cfg, 0).tokens
+    assert list(fsc_clip.loss(features(), fsc_clip.Config(lambda_global=0.0), 0)) == ["clip", "local"]
+
+
+def test_views_are_three_negatives_with_tokens():
+    views = fsc_clip.views(fsc_clip.Config(), 0)
+    assert views.negatives == (swap.negclip, replacing.wordnet, shuffle.bigram) and views.tokens
+
+
+@pytest.mark.parametrize(
+    "field,value,message",
+    [
+        ("gamma", -1, "gamma=-1: must be >= 0"),
+        ("epsilon", 1.0, "epsilon=1.0: must be >= 0 and < 1"),
+        ("lambda_local", float("inf"), "lambda_local=inf: must be >= 0 and finite"),
+        ("attention", "minmx", "attention=minmx: must be one of minmax, minmax_sparse, softmax; did you mean 'minmax'"),
+    ],
+)
+def test_bad_values_are_refused_by_name(field, value, message):
+    with pytest.raises(UserError, match=message):
+        fsc_clip.Config(**{field: value})

@@ -1,0 +1,116 @@
+"""The losses again as the papers write them: float64, loops over scalars, nothing shared with compclip.losses.
+
+Slow on purpose. Gradients come from autograd through the scalars, so that slopes are compared as well as values.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+
+def dot(a: Tensor, b: Tensor) -> Tensor:
+    return sum(x * y for x, y in zip(a, b, strict=True))
+
+
+def unit(a: Tensor) -> Tensor:
+    return a / dot(a, a).sqrt()
+
+
+def log_share(scores: list[Tensor], own: int) -> Tensor:
+    """log softmax of one entry, as log of a ratio."""
+    return (scores[own].exp() / sum(s.exp() for s in scores)).log()
+
+
+def mean(values: list[Tensor]) -> Tensor:
+    return sum(values) / len(values)
+
+
+def clip(image: Tensor, text: Tensor, s: Tensor) -> Tensor:
+    terms = []
+    for i in range(len(image)):
+        terms.append(-log_share([s * dot(image[i], t) for t in text], i))
+        terms.append(-log_share([s * dot(v, text[i]) for v in image], i))
+    return mean(terms)
+
+
+def negclip(image: Tensor, text: Tensor, negative: Tensor, mask: Tensor, s: Tensor) -> Tensor:
+    kept = [negative[i, k] for i in range(len(negative)) for k in range(negative.shape[1]) if mask[i, k]]
+    to_text = [-log_share([s * dot(v, t) for t in [*text, *kept]], i) for i, v in enumerate(image)]
+    to_image = [-log_share([s * dot(v, t) for v in image], i) for i, t in enumerate(text)]
+    return (mean(to_text) + mean(to_image)) / 2
+
+
+def focal_smoothed(logits: Tensor, mask: Tensor, gamma: float, epsilon: float, zero: Tensor) -> Tensor:
+    """`zero` is a 0 with a path to the inputs, for batches without a valid negative."""
+    losses = []
+    for i in range(len(logits)):
+        kept = [logits[i, 0]] + [logits[i, k] for k in range(1, logits.shape[1]) if mask[i, k]]
+        if len(kept) == 1:
+            continue
+        total = 0
+        for k in range(len(kept)):
+            log_p = log_share(kept, k)
+            y = (1 - epsilon) * (1 if k == 0 else 0) + epsilon / len(kept)
+            total = total - y * (1 - log_p.exp()) ** gamma * log_p
+        losses.append(total)
+    return mean(losses) if losses else zero
+
+
+def s_neg(image: Tensor, text: Tensor, negative: Tensor, mask: Tensor, s: Tensor) -> Tensor:
+    losses = []
+    for i, v in enumerate(image):
+        kept = [s * dot(v, negative[i, k]) for k in range(negative.shape[1]) if mask[i, k]]
+        if kept:
+            losses.append(-log_share([s * dot(v, text[i]), *kept], 0))
+    return mean(losses) if losses else 0 * (image.sum() + text.sum() + negative.sum() + s)
+
+
+def attention(row: list[float], kind: str) -> list[float]:
+    """Weights of one token over patches from its row of the similarity map."""
+    if kind == "softmax":
+        weights = [torch.tensor(x, dtype=torch.float64).exp().item() for x in row]
+    elif max(row) == min(row):
+        weights = [1.0] * len(row)
+    else:
+        weights = [(x - min(row)) / (max(row) - min(row)) for x in row]
+        if kind == "minmax_sparse":
+            weights = [w if w >= 1 / len(row) else 0.0 for w in weights]
+    return [w / sum(weights) for w in weights]
+
+
+def local_similarity(patch: Tensor, token: Tensor, mask: Tensor, s: Tensor, kind: str) -> Tensor:
+    scores = []
+    for i in range(len(patch)):
+        total = 0
+        for w in range(token.shape[1]):
+            if mask[i, w]:
+                weights = attention([dot(p, token[i, w]).item() for p in patch[i]], kind)
+                aligned = unit(sum(a * p for a, p in zip(weights, patch[i], strict=True)))
+                total = total + (s * dot(aligned, unit(token[i, w]))).exp()
+        scores.append(total.log())
+    return torch.stack(scores)
+
+
+def sigmoid_pair(score: Tensor, own: bool) -> Tensor:
+    z = 1 if own else -1
+    return -(1 / (1 + (-z * score).exp())).log()
+
+
+def sigmoid(image: Tensor, text: Tensor, owner: Tensor, s: Tensor, b: Tensor) -> Tensor:
+    total = 0 * (image.sum() + s + b)
+    for i, v in enumerate(image):
+        for j, t in enumerate(text):
+            total = total + sigmoid_pair(s * dot(v, t) + b, owner[j] == i)
+    return total / max(len(text), 1)
+
+
+def cross_attended(patch: Tensor, concept: Tensor, owner: Tensor, s: Tensor, b: Tensor) -> Tensor:
+    total = 0 * (patch.sum() + s + b)
+    for i in range(len(patch)):
+        patches = [unit(p) for p in patch[i]]
+        for k, c in enumerate(concept):
+            weights = [dot(p, c).exp() for p in patches]
+            pooled = unit(sum(w * p for w, p in zip(weights, patches, strict=True)) / sum(weights))
+            total = total + sigmoid_pair(s * dot(pooled, c) + b, owner[k] == i)
+    return total / max(len(concept), 1)
