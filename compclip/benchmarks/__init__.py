@@ -1,0 +1,1 @@
+"""Benchmarks, one file each: load(path) reads the official files."""

@@ -1,0 +1,94 @@
+"""Reading benchmark files: fields that must be there, where the images are, which groups are asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from compclip.benchmark import Groups, Record
+from compclip.errors import UserError, unknown
+from compclip.files import read_json
+
+GROUPS = "groups.json"
+
+
+def value(file: Path, record: str, row: Any, name: str, kind: type | tuple[type, ...] = str) -> Any:
+    """Field `name` of one record. Raises UserError naming all three where it is absent or of another kind."""
+    if not isinstance(row, Mapping):
+        raise UserError(f"{file}: record {record}: expected an object, not {type(row).__name__}; fetch the file again")
+    if name not in row:
+        raise UserError(f"{file}: record {record}: no field {name!r}; found {', '.join(row)}; fetch the official file")
+    if not isinstance(row[name], kind):
+        raise UserError(f"{file}: record {record}: field {name!r} is {row[name]!r}; fetch the official file")
+    return row[name]
+
+
+def rows(file: Path, kind: type) -> Any:
+    """The list or object of a JSON file. Raises UserError where the file holds the other or is empty."""
+    content = read_json(file)
+    if not isinstance(content, kind):
+        wanted = "a list" if kind is list else "an object"
+        raise UserError(f"{file}: expected {wanted} of records, not {type(content).__name__}; fetch the official file")
+    if not content:
+        raise UserError(f"{file}: holds no records; fetch the official file")
+    return content
+
+
+def unique(file: Path, records: Sequence[Record]) -> tuple[Record, ...]:
+    """The records, each id once in its subset. Raises UserError naming an id that stands twice."""
+    seen: set[tuple[str, str]] = set()
+    for record in records:
+        if (record.subset, record.id) in seen:
+            raise UserError(f"{file}: id {record.id!r} stands twice; remove one of the records")
+        seen.add((record.subset, record.id))
+    return tuple(records)
+
+
+def images_folder(folder: Path, images: str | Path | None) -> Path:
+    """The folder given, or `images` or `Images` beside the annotations, or the folder of the annotations itself."""
+    if images:
+        return Path(images)
+    return next((folder / name for name in ("images", "Images") if (folder / name).is_dir()), folder)
+
+
+def subsets(folder: Path, names: Sequence[str], split: str) -> dict[str, Path]:
+    """The files of the subsets asked for: all, or those that `split` names with commas between.
+
+    Raises UserError for an unknown subset and for a file that is not there.
+    """
+    chosen = [name.strip() for name in split.split(",") if name.strip()] or list(names)
+    for name in chosen:
+        if name not in names:
+            raise unknown("subset", name, names, str(folder))
+        if not (folder / f"{name}.json").is_file():
+            raise UserError(f"{folder / name}.json: no such file; fetch it, or name the subsets to read in split")
+    return {name: folder / f"{name}.json" for name in chosen}
+
+
+def groups(folder: Path, records: Sequence[Record]) -> tuple[Groups, tuple[Path, ...]]:
+    """`groups.json` beside the annotations, {subset: {group: [record ids]}}, and its path; nothing where there is none.
+
+    Raises UserError for a subset or an id that no record has.
+    """
+    file = folder / GROUPS
+    if not file.is_file():
+        return {}, ()
+    known: dict[str, set[str]] = {}
+    for record in records:
+        known.setdefault(record.subset, set()).add(record.id)
+    content = rows(file, dict)
+    for subset in content:
+        if subset not in known:
+            raise unknown("subset", subset, known, str(file))
+    return {s: _members(file, s, value(file, s, content, s, dict), known[s]) for s in content}, (file,)
+
+
+def _members(file: Path, subset: str, content: Mapping[str, Any], known: set[str]) -> dict[str, frozenset[str]]:
+    found = {}
+    for group in content:
+        members = frozenset(map(str, value(file, subset, content, group, list)))
+        if stray := sorted(members - known):
+            raise UserError(f"{file}: {subset}/{group}: no record has id {stray[0]!r}; write the file again")
+        found[group] = members
+    return found

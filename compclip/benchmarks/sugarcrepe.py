@@ -1,0 +1,50 @@
+"""SugarCrepe (Hsieh et al., NeurIPS 2023, arXiv:2306.14610): the caption against one hard negative, seven subsets.
+
+Correct where the image is closer to the caption than to the negative; a tie is wrong. `add`, `replace` and `swap` are
+means over their subsets, `average` is the mean of all seven, each subset weighing the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from compclip import metrics
+from compclip.benchmark import Benchmark, Items, Record, by_subset, column, ids, readable
+from compclip.benchmarks._files import groups, images_folder, rows, subsets, value
+from compclip.embed import Embeddings
+
+SUBSETS = ("add_att", "add_obj", "replace_att", "replace_obj", "replace_rel", "swap_att", "swap_obj")
+MEANS = {kind: tuple(s for s in SUBSETS if s.startswith(kind)) for kind in ("add", "replace", "swap")}
+TEXTS = ("caption", "negative_caption")
+
+
+def load(path: str | Path, images: str | Path | None = None, split: str = "") -> Benchmark:
+    """The folder of `<subset>.json`; `split` names some of the subsets (`swap_att,swap_obj`), all without it.
+
+    Raises UserError for a missing file, or a record without a field.
+    """
+    folder, pictures = Path(path), images_folder(Path(path), images)
+    files = subsets(folder, SUBSETS, split)
+    records = tuple(r for subset, file in files.items() for r in _records(subset, file, pictures))
+    chosen, sidecar = groups(folder, records)
+    return Benchmark(records, (*files.values(), *sidecar), evaluate, {**MEANS, "average": SUBSETS}, chosen)
+
+
+def _records(subset: str, file: Path, pictures: Path) -> list[Record]:
+    """Ids are the file's own keys: `swap_obj` has a gap at 108."""
+    return [
+        Record(subset, key, (str(pictures / value(file, key, row, "filename")),),
+               tuple(value(file, key, row, name) for name in TEXTS))
+        for key, row in rows(file, dict).items()
+    ]  # fmt: skip
+
+
+def evaluate(records: Sequence[Record], embeddings: Embeddings) -> dict[str, Items]:
+    """1 for each record whose caption wins."""
+    found = {}
+    for subset, part in by_subset(readable(records, embeddings)).items():
+        pictures = [record.images[0] for record in part]
+        positive_N, negative_N = (embeddings.matches(pictures, column(part, text)) for text in (0, 1))
+        found[subset] = Items(subset, ids(part), metrics.sugarcrepe_outcomes(positive_N, negative_N)["accuracy"])
+    return found

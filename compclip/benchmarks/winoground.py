@@ -1,0 +1,71 @@
+"""Winoground (Thrush et al., CVPR 2022, arXiv:2204.03162): two images, two captions of the same words.
+
+text: each image is closer to its own caption. image: each caption is closer to its own image. group: both. Ties are
+wrong.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from compclip import metrics
+from compclip.benchmark import Benchmark, Items, Record, column, ids, readable
+from compclip.benchmarks._files import groups, images_folder, unique, value
+from compclip.embed import Embeddings
+from compclip.errors import UserError
+from compclip.files import read_text
+
+FILE = "examples.jsonl"
+SUBSET = "all"
+
+
+def load(path: str | Path, images: str | Path | None = None, split: str = "") -> Benchmark:
+    """The folder of `examples.jsonl`; images are `<image_0>.png` in `images`. There are no splits.
+
+    Raises UserError for a missing file, a line that is not JSON, or a record without a field.
+    """
+    if split:
+        raise UserError(f"benchmark winoground: split={split!r}: it has no splits; leave split out")
+    folder, pictures = Path(path), images_folder(Path(path), images)
+    file = folder / FILE
+    lines = [(number, line) for number, line in enumerate(read_text(file).splitlines(), 1) if line.strip()]
+    if not lines:
+        raise UserError(f"{file}: holds no records; fetch the official file")
+    records = unique(file, [_record(file, number, _row(file, number, line), pictures) for number, line in lines])
+    chosen, sidecar = groups(folder, records)
+    return Benchmark(records, (file, *sidecar), evaluate, groups=chosen)
+
+
+def _row(file: Path, number: int, line: str) -> Any:
+    try:
+        return json.loads(line)
+    except json.JSONDecodeError as error:
+        raise UserError(f"{file}: not JSON at line {number}: {error.msg}; fetch the official file") from error
+
+
+def _record(file: Path, number: int, row: Any, pictures: Path) -> Record:
+    key = str(value(file, f"at line {number}", row, "id", (int, str)))
+    names = [value(file, key, row, f"image_{i}") for i in (0, 1)]
+    return Record(
+        SUBSET, key,
+        tuple(str(pictures / (name if Path(name).suffix else f"{name}.png")) for name in names),
+        tuple(value(file, key, row, f"caption_{i}") for i in (0, 1)),
+    )  # fmt: skip
+
+
+def evaluate(records: Sequence[Record], embeddings: Embeddings) -> dict[str, Items]:
+    """Text, image and group outcomes of the records both of whose images were read."""
+    part = readable(records, embeddings)
+    if not part:
+        return {}
+    scores_N22 = np.empty((len(part), 2, 2))
+    for caption in (0, 1):
+        for image in (0, 1):
+            pictures = [record.images[image] for record in part]
+            scores_N22[:, caption, image] = embeddings.matches(pictures, column(part, caption))
+    return {name: Items(SUBSET, ids(part), o_N) for name, o_N in metrics.winoground_outcomes(scores_N22).items()}

@@ -1,0 +1,111 @@
+"""Zero-shot classification with prompt ensembles: top-1, top-5, mean per class. Ties are wrong.
+
+N images, C classes, P prompts, D joint dim.
+
+A class is the normalised mean of the normalised embeddings of its prompts (Radford et al. 2021, Sec. 3.1.4).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+
+from compclip import metrics
+from compclip.benchmark import Benchmark, Items, Record, ids, readable
+from compclip.benchmarks._files import groups
+from compclip.embed import Embeddings
+from compclip.errors import UserError, unknown
+from compclip.files import read_text
+
+CLASSES, TEMPLATES = "classnames.txt", "zeroshot_classification_templates.txt"
+SUFFIXES = frozenset((".png", ".jpg", ".jpeg", ".webp", ".bmp", ".gif", ".tif", ".tiff", ".ppm"))
+SUBSET = "all"
+KS = (1, 5)
+
+
+def load(path: str | Path, images: str | Path | None = None, split: str = "") -> Benchmark:
+    """A folder with `classnames.txt`, `zeroshot_classification_templates.txt` ({c} for the name) and one folder of
+    images a class, in `images` (or its `split`), or beside these files.
+
+    A class's folder bears its name or its number; as many folders under other names as there are classes (such as
+    WordNet ids) are taken in sorted order. Raises UserError for missing files, folders that fit no class, a template
+    without {c}.
+    """
+    folder = Path(path)
+    files = folder / CLASSES, folder / TEMPLATES
+    names, templates = (_lines(file) for file in files)
+    for template in templates:
+        if "{c}" not in template:
+            raise UserError(f"{files[1]}: template {template!r} has no {{c}}; write {{c}} where the class name belongs")
+    pictures = _pictures(folder, images, split)
+    class_of = _classes(pictures, names)
+    found = [(file, label) for place, label in class_of.items() for file in sorted(place.rglob("*")) if file.is_file()]
+    labels = {str(file.relative_to(pictures)): label for file, label in found if file.suffix.lower() in SUFFIXES}
+    records = tuple(Record(SUBSET, key, (str(pictures / key),), ()) for key in labels)
+    chosen, sidecar = groups(folder, records)
+    prompts = tuple(tuple(template.replace("{c}", name) for template in templates) for name in names)
+    return Benchmark(
+        records, (*files, *sidecar), partial(evaluate, labels=labels, prompts=prompts), groups=chosen,
+        dropped={"not_an_image": len(found) - len(labels)}, shared_texts=tuple(p for own in prompts for p in own),
+    )  # fmt: skip
+
+
+def _lines(file: Path) -> list[str]:
+    lines = [line.strip() for line in read_text(file).rstrip().split("\n")]
+    if not all(lines):
+        raise UserError(f"{file}: line {lines.index('') + 1} is empty; write one entry a line")
+    return lines
+
+
+def _pictures(folder: Path, images: str | Path | None, split: str) -> Path:
+    base = Path(images) if images else folder / "images" if (folder / "images").is_dir() else folder
+    place = base / split if split else base
+    if not place.is_dir():
+        raise UserError(f"{place}: no such folder; give the folder that holds a folder for each class as images")
+    return place
+
+
+def _classes(pictures: Path, names: list[str]) -> dict[Path, int]:
+    """The class number of each folder."""
+    folders = sorted(place for place in pictures.iterdir() if place.is_dir() and not place.name.startswith("."))
+    by_name = {alias: i for i, name in enumerate(names) for alias in (name, name.replace(" ", "_"))}
+    if all(place.name.isdigit() and int(place.name) < len(names) for place in folders):
+        return {place: int(place.name) for place in folders}
+    strange = [place for place in folders if place.name not in by_name]
+    if strange and len(folders) == len(names):
+        return dict(zip(folders, range(len(names)), strict=True))
+    if strange:
+        raise unknown("class folder", strange[0].name, names, str(pictures))
+    if len(set(names)) < len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise UserError(f"{pictures}: class {twice!r} stands twice in {CLASSES}; name the folders by number")
+    return {place: by_name[place.name] for place in folders}
+
+
+def evaluate(
+    records: Sequence[Record], embeddings: Embeddings, labels: Mapping[str, int], prompts: Sequence[Sequence[str]]
+) -> dict[str, Items]:
+    """top_1, top_5 (only where there are more than five classes) and mean_per_class over the classes with images."""
+    part = readable(records, embeddings)
+    if not part:
+        return {}
+    class_CD = np.stack([_class_vector(embeddings.texts(own)) for own in prompts])
+    scores_NC = embeddings.images([record.images[0] for record in part]) @ class_CD.T
+    label_N = np.array([labels[record.id] for record in part])
+    found = metrics.top_k_outcomes(scores_NC, label_N, [k for k in KS if k == 1 or k < len(class_CD)])
+    found["mean_per_class"] = balanced(found["top_1"], label_N)
+    return {name: Items(SUBSET, ids(part), outcome_N) for name, outcome_N in found.items()}
+
+
+def _class_vector(prompt_PD: np.ndarray) -> np.ndarray:
+    mean_D = prompt_PD.mean(0)
+    return mean_D / np.linalg.norm(mean_D)
+
+
+def balanced(outcome_N: np.ndarray, label_N: np.ndarray) -> np.ndarray:
+    """Outcomes weighted so that their mean is the mean over classes of each class's accuracy; some exceed 1."""
+    _, class_N, size_C = np.unique(label_N, return_inverse=True, return_counts=True)
+    return outcome_N * len(label_N) / (len(size_C) * size_C[class_N])

@@ -1,0 +1,199 @@
+"""Checkpoint x benchmarks -> results/<benchmark>.json.
+
+python -m compclip.evaluate --cell NAME                                     a cell of the grid, into runs/<cell>/results
+python -m compclip.evaluate --checkpoint F [--benchmarks a b] [--out DIR]   any open_clip checkpoint, a table on stdout
+
+F is a folder in open_clip's format, a weights file with --model, or MODEL::TAG. Parameters follow as key=value.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from compclip import backbone, config, embed, modules
+from compclip.backbone import Model
+from compclip.benchmark import Benchmark, Items, Outcomes
+from compclip.errors import UserError, entry, unknown
+from compclip.files import write_json
+
+PRETRAINED = "pretrained"
+
+
+@dataclass(frozen=True)
+class Job:
+    """One checkpoint, the benchmarks it is scored on, and how."""
+
+    checkpoint: str
+    benchmarks: dict[str, Benchmark]
+    module_of: dict[str, str]
+    batch_size: int = 256
+    threads: int = 2
+    model: str = ""
+    device: str = "cpu"
+
+
+def outcomes(
+    model: Model, benchmarks: Mapping[str, Benchmark], batch_size: int = 256, threads: int = 2
+) -> dict[str, Outcomes]:
+    """Score `model` on all benchmarks; an image or text that several of them need is encoded once."""
+    refs = [ref for benchmark in benchmarks.values() for ref in benchmark.images]
+    texts = [text for benchmark in benchmarks.values() for text in benchmark.texts]
+    embeddings = embed.encode(model, refs, texts, batch_size, threads)
+    return {name: benchmark.score(embeddings) for name, benchmark in benchmarks.items()}
+
+
+def load_benchmarks(params: Any, names: Sequence[str]) -> tuple[dict[str, Benchmark], dict[str, str]]:
+    """The benchmarks of params.yaml by name, and each one's module. Raises UserError for an unknown name."""
+    loaded, module_of = {}, {}
+    for name in names:
+        if name not in params.benchmarks:
+            raise unknown("benchmark", name, params.benchmarks, "benchmarks")
+        entry_ = params.benchmarks[name]
+        module_of[name] = entry_.benchmark or name
+        module = modules.find("compclip.benchmarks", module_of[name])
+        loaded[name] = module.load(entry_.path, images=entry_.images, split=entry_.split)
+    return loaded, module_of
+
+
+def run(job: Job) -> dict[str, dict]:
+    """The results documents of a job by benchmark name. `seconds` is the wall time of the whole pass."""
+    start = time.perf_counter()
+    model = backbone.load(job.checkpoint, job.model, job.device)
+    scored = outcomes(model, job.benchmarks, job.batch_size, job.threads)
+    made_with = {"path": job.checkpoint, "fingerprint": _fingerprint(job.checkpoint)}
+    seconds = round(time.perf_counter() - start, 3)
+    return {
+        name: {
+            "benchmark": name, "module": job.module_of[name], "n": len(benchmark), **_plain(scored[name]),
+            "fingerprint": benchmark.fingerprint(), "checkpoint": made_with, "seconds": seconds,
+        }
+        for name, benchmark in job.benchmarks.items()
+    }  # fmt: skip
+
+
+def _fingerprint(checkpoint: str) -> str:
+    """Of the files; a hub's name and tag stand for themselves."""
+    return backbone.weights_fingerprint(checkpoint) if Path(checkpoint).exists() else checkpoint
+
+
+def _plain(scored: Outcomes) -> dict:
+    return {
+        "metrics": scored.metrics,
+        "counts": scored.counts,
+        "items": {name: {"ids": list(i.ids), "outcomes": _numbers(i)} for name, i in scored.items.items()},
+        "means": scored.means,
+    }
+
+
+def _numbers(items: Items) -> list[int | float]:
+    whole = items.values.astype(np.int64)
+    return (whole if np.array_equal(whole, items.values) else items.values).tolist()
+
+
+def summary(documents: Mapping[str, dict]) -> dict[str, float]:
+    """All metrics flat, `benchmark/metric`."""
+    return {f"{name}/{m}": value for name, doc in documents.items() for m, value in doc["metrics"].items()}
+
+
+def table(documents: Mapping[str, dict]) -> str:
+    """One line a metric: benchmark, metric, value, and on how many items it rests."""
+    lines = [f"{'benchmark':<18} {'metric':<36} {'value':>7} {'n':>7}"]
+    for name, doc in documents.items():
+        for metric, value in doc["metrics"].items():
+            n = len(doc["items"][metric]["ids"]) if metric in doc["items"] else "mean"
+            lines.append(f"{name:<18} {metric:<36} {value:>7.4f} {n:>7}")
+    return "\n".join(lines)
+
+
+def warnings(documents: Mapping[str, dict]) -> list[str]:
+    """One line for each benchmark some of whose records or images were left out."""
+    found = []
+    for name, doc in documents.items():
+        counts = doc["counts"]
+        left_out = {k: v for k, v in counts.items() if v and "/" not in k and k not in ("records", "scored")}
+        if left_out or not counts["scored"]:
+            listed = ", ".join(f"{v} {k}" for k, v in left_out.items()) or "no records"
+            found.append(f"warning: {name}: {counts['scored']} of {counts['records']} records scored ({listed})")
+    return found
+
+
+def publish(documents: Mapping[str, dict], folder: Path) -> None:
+    """Replace `folder` by one with these documents and summary.json: it is complete or not there."""
+    fresh = folder.with_name(f".{folder.name}.new")
+    shutil.rmtree(fresh, ignore_errors=True)
+    write(documents, fresh)
+    shutil.rmtree(folder, ignore_errors=True)
+    os.replace(fresh, folder)
+
+
+def write(documents: Mapping[str, dict], folder: Path) -> None:
+    """Write <benchmark>.json and summary.json into `folder`, each whole; other files there stay."""
+    for name, document in documents.items():
+        write_json(folder / f"{name}.json", document)
+    write_json(folder / "summary.json", summary(documents))
+
+
+def cell_checkpoint(cell: Any, root: Path) -> Path:
+    """The checkpoint of a cell: its own, or for the method `pretrained` the backbone as the stage of that name made it.
+
+    Raises UserError where it was not made yet.
+    """
+    own = root / "runs" / cell.name / "checkpoint"
+    base = root / "models" / cell.backbone
+    path = base if cell.method == PRETRAINED and not own.exists() else own
+    if not path.exists():
+        stage = f"train@{cell.name}" if path == own else "backbone"
+        raise UserError(f"{path}: not there; run `dvc repro {stage}` first")
+    return path
+
+
+def main(argv: Sequence[str], root: Path = Path(".")) -> int:
+    """Evaluate a cell or a checkpoint as the arguments say; 0, or UserError."""
+    args, overrides = _arguments(argv)
+    params = config.load(args.params, overrides)
+    benchmarks, module_of = load_benchmarks(params, args.benchmarks or params.evaluate.benchmarks)
+    checkpoint = args.checkpoint or str(cell_checkpoint(config.resolve(params, args.cell).cell, root))
+    size, threads = params.evaluate.batch_size, params.evaluate.threads
+    documents = run(Job(checkpoint, benchmarks, module_of, size, threads, args.model, args.device))
+    for line in warnings(documents):
+        print(line, file=sys.stderr)
+    print(table(documents))
+    if args.cell:
+        publish(documents, root / "runs" / args.cell / "results")
+    elif args.out:
+        write(documents, Path(args.out))
+    return 0
+
+
+def _arguments(argv: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
+    """Arguments, and the key=value parameters among them (also those that follow --benchmarks)."""
+    parser = argparse.ArgumentParser(prog="python -m compclip.evaluate", description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
+    which = parser.add_mutually_exclusive_group(required=True)
+    which.add_argument("--cell", default="", help="a cell of the grid; writes runs/<cell>/results")
+    which.add_argument("--checkpoint", default="", help="folder, weights file or MODEL::TAG")
+    parser.add_argument("--model", default="", help="open_clip architecture of a weights file")
+    parser.add_argument("--benchmarks", nargs="+", default=[], help="names; default: evaluate.benchmarks")
+    parser.add_argument("--params", default="params.yaml")
+    parser.add_argument("--out", default="", help="folder for the results of --checkpoint")
+    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
+    parser.add_argument("overrides", nargs="*", metavar="key=value", help="parameters to override")
+    args = parser.parse_intermixed_args(argv)
+    overrides = [a for a in (*args.overrides, *args.benchmarks) if "=" in a]
+    args.benchmarks = [a for a in args.benchmarks if "=" not in a]
+    return args, overrides
+
+
+if __name__ == "__main__":
+    sys.exit(entry(main))

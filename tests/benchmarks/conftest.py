@@ -1,0 +1,54 @@
+"""Embeddings set by hand, images of one colour, and files in the official formats."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from compclip.embed import Embeddings
+
+
+@pytest.fixture
+def embeddings() -> Callable[..., Embeddings]:
+    """Embeddings from {image: vector}, {text: vector}; vectors are used as they are. Other images are missing."""
+
+    def make(images: Mapping[Any, list[float]], texts: Mapping[str, list[float]], failed: Mapping[Any, str] = {}):  # noqa: B006
+        return Embeddings(
+            np.array(list(images.values()), dtype=np.float32), np.array(list(texts.values()), dtype=np.float32),
+            {str(path): i for i, path in enumerate(images)}, {text: i for i, text in enumerate(texts)},
+            {str(path): reason for path, reason in failed.items()},
+        )  # fmt: skip
+
+    return make
+
+
+@pytest.fixture
+def dump(tmp_path: Path) -> Callable[[str, Any], Path]:
+    """Write a value as JSON, or text as it is, below the test's folder."""
+
+    def write(name: str, content: Any) -> Path:
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(content if isinstance(content, str) else json.dumps(content))
+        return path
+
+    return write
+
+
+@pytest.fixture
+def picture(tmp_path: Path) -> Callable[[str], Path]:
+    """Write a small PNG below the test's folder."""
+
+    def write(name: str, colour: str = "red") -> Path:
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        Image.new("RGB", (8, 8), colour).save(path)
+        return path
+
+    return write

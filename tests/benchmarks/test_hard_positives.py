@@ -1,0 +1,85 @@
+"""Hard positives: aligned files in both layouts, pooled REPLACE, crops."""
+
+from __future__ import annotations
+
+import pytest
+
+from compclip.benchmarks import hard_positives
+from compclip.errors import UserError
+
+TEXTS = {"c": [0.8, 0.1], "p": [0.6, 0.1], "n": [0.4, 0.1], "low": [0.2, 0.1]}
+
+
+def row(caption: str, negative: str = "n", **more: object) -> dict:
+    return {"image_id": "1", "true_caption": caption, "false_caption": negative, "image_path": "data/VG/1.png", **more}
+
+
+@pytest.fixture
+def folder(dump, picture):
+    picture("hp/images/VG/1.png")
+    dump("hp/replace_relations.json", [row("c"), row("c"), row("low")])
+    dump("hp/replace_relations_hard_positive.json", [row("p"), row("low"), row("c")])
+    dump("hp/replace_attributes.json", [row("c")])
+    return dump("hp/replace_attributes_hard_positive.json", [row("p")]).parent
+
+
+def test_each_metric(folder, embeddings):
+    result = hard_positives.load(folder).score(embeddings({folder / "images/VG/1.png": [1, 0]}, TEXTS))
+    values = {name: items.values.tolist() for name, items in result.items.items() if name.startswith("replace_rel")}
+    assert values["replace_relations_original"] == [1, 1, 0]
+    assert values["replace_relations_augmented"] == [1, 0, 0]
+    assert values["replace_relations_brittleness"] == [0, 1, 1]
+    assert values["replace_relations_gap"] == [0, 1, 0]
+    assert values["replace_relations_mean_score"] == pytest.approx([0.8, 0.8, 0.2])
+
+
+def test_replace_weighs_kinds_by_their_records(folder, embeddings):
+    result = hard_positives.load(folder).score(embeddings({folder / "images/VG/1.png": [1, 0]}, TEXTS))
+    assert result.metrics["replace_original"] == 3 / 4
+    assert result.metrics["replace_gap"] == pytest.approx(
+        result.metrics["replace_original"] - result.metrics["replace_augmented"])  # fmt: skip
+    assert result.items["replace_original"].ids == (
+        "replace_relations/0", "replace_relations/1", "replace_relations/2", "replace_attributes/0")  # fmt: skip
+
+
+def test_half_of_replace_has_no_total(folder, embeddings):
+    benchmark = hard_positives.load(folder, split="replace_relations")
+    result = benchmark.score(embeddings({folder / "images/VG/1.png": [1, 0]}, TEXTS))
+    assert "replace_relations_original" in result.metrics and "replace_original" not in result.metrics
+
+
+def test_the_layout_and_the_boxes_of_the_released_files(dump, picture, embeddings):
+    picture("repo/images/data/VG/1.png")
+    box = {"bbox_x": 1, "bbox_y": 2, "bbox_w": 3, "bbox_h": 4.5}
+    dump("repo/data/visual_genome_attribution.json", [row("c", **box)])
+    folder = dump("repo/swapped_data/visual_genome_attribution.json", [row("p", **box)]).parent.parent
+    benchmark = hard_positives.load(folder)
+    assert benchmark.images == [str(folder / "images/data/VG/1.png") + "#box=1,2,3,4.5"]
+    result = benchmark.score(embeddings({benchmark.images[0]: [1, 0]}, TEXTS))
+    assert result.metrics["swap_augmented"] == 1.0
+
+
+@pytest.mark.parametrize(
+    ("reworded", "message"),
+    [
+        ([row("p")], r"1 records for 3 in .*replace_relations.json"),
+        ([row("p"), row("p", negative="low"), row("p")], r"record 1: 'false_caption' differs"),
+        ([row("p"), row("p"), {"true_caption": "p"}], r"record 2: no field 'image_path'"),
+    ],
+)
+def test_files_that_are_not_aligned(folder, dump, reworded, message):
+    dump("hp/replace_relations_hard_positive.json", reworded)
+    with pytest.raises(UserError, match=message):
+        hard_positives.load(folder)
+
+
+def test_missing_files(folder, tmp_path):
+    with pytest.raises(UserError, match=r"swap.json: no such file"):
+        hard_positives.load(folder, split="swap")
+    with pytest.raises(UserError, match=r"replace_relations.json: no such file"):
+        hard_positives.load(tmp_path / "nowhere")
+    (folder / "replace_attributes_hard_positive.json").unlink()
+    with pytest.raises(UserError, match=r"replace_attributes_hard_positive.json: no such file"):
+        hard_positives.load(folder)
+    with pytest.raises(UserError, match=r"unknown subset 'swop'; did you mean 'swap'"):
+        hard_positives.load(folder, split="swop")

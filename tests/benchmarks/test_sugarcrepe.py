@@ -1,0 +1,124 @@
+"""SugarCrepe: official files, means of subsets, ties, missing images, groups."""
+
+from __future__ import annotations
+
+import pytest
+
+from compclip.benchmarks import sugarcrepe
+from compclip.errors import UserError
+
+RECORD = {"filename": "a.png", "caption": "good", "negative_caption": "bad"}
+LOST = {"filename": "a.png", "caption": "bad", "negative_caption": "good"}
+TIED = {"filename": "a.png", "caption": "good", "negative_caption": "good"}
+TEXTS = {"good": [0.9, 0.1], "bad": [0.1, 0.9]}
+
+
+@pytest.fixture
+def folder(dump):
+    for subset in sugarcrepe.SUBSETS:
+        path = dump(f"sc/{subset}.json", {"0": RECORD, "7": LOST if subset.startswith("swap") else RECORD})
+    return path.parent
+
+
+def test_metrics_and_their_means(folder, embeddings):
+    result = sugarcrepe.load(folder).score(embeddings({folder / "a.png": [1, 0]}, TEXTS))
+    assert result.metrics["add_att"] == 1.0
+    assert result.metrics["swap_obj"] == 0.5
+    assert (result.metrics["add"], result.metrics["replace"], result.metrics["swap"]) == (1.0, 1.0, 0.5)
+    assert result.metrics["average"] == pytest.approx(6 / 7)
+    assert result.items["swap_obj"].ids == ("0", "7")
+    assert result.items["swap_obj"].values.tolist() == [1, 0]
+    assert result.counts["scored"] == result.counts["records"] == 14
+
+
+def test_a_tie_is_wrong(folder, dump, embeddings):
+    dump("sc/add_att.json", {"0": TIED})
+    result = sugarcrepe.load(folder).score(embeddings({folder / "a.png": [1, 0]}, TEXTS))
+    assert result.metrics["add_att"] == 0.0
+
+
+def test_records_without_image_are_counted_and_left_out(folder, dump, embeddings):
+    dump("sc/swap_att.json", {"0": {**LOST, "filename": "gone.png"}, "1": RECORD, "2": {**RECORD, "caption": "  "}})
+    failed = {folder / "gone.png": "missing"}
+    result = sugarcrepe.load(folder).score(embeddings({folder / "a.png": [1, 0]}, TEXTS, failed))
+    assert result.metrics["swap_att"] == 1.0
+    assert result.items["swap_att"].ids == ("1",)
+    assert {k: v for k, v in result.counts.items() if v} == {
+        "records": 15, "scored": 13, "missing_image": 1, "empty_text": 1}  # fmt: skip
+
+
+def test_no_image_at_all_gives_counts_and_no_metrics(folder, embeddings):
+    result = sugarcrepe.load(folder).score(embeddings({}, TEXTS, {folder / "a.png": "unreadable"}))
+    assert result.metrics == {} and result.means == {} and result.items == {}
+    assert result.counts["unreadable_image"] == 14 and result.counts["scored"] == 0
+
+
+def test_some_subsets_by_split_have_no_mean_they_cannot_have(folder, embeddings):
+    benchmark = sugarcrepe.load(folder, split="swap_att, swap_obj")
+    result = benchmark.score(embeddings({folder / "a.png": [1, 0]}, TEXTS))
+    assert list(result.metrics) == ["swap_att", "swap_obj", "swap"]
+
+
+def test_groups_give_metrics_counts_and_means(folder, dump, embeddings):
+    dump("sc/groups.json", {"swap_att": {"unseen_pairs": [7]}, "swap_obj": {"unseen_pairs": ["0"], "other": ["0"]}})
+    result = sugarcrepe.load(folder).score(embeddings({folder / "a.png": [1, 0]}, TEXTS))
+    assert result.metrics["swap_att/unseen_pairs"] == 0.0
+    assert result.metrics["swap_obj/unseen_pairs"] == 1.0
+    assert result.metrics["swap/unseen_pairs"] == 0.5
+    assert result.counts["swap_obj/other"] == 1
+    assert result.means["swap/unseen_pairs"] == ["swap_att/unseen_pairs", "swap_obj/unseen_pairs"]
+    assert "swap/other" not in result.metrics
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ({"swap_at": {}}, r"groups.json: unknown subset 'swap_at'; did you mean 'swap_att'"),
+        ({"swap_att": {"g": ["0", "8"]}}, r"groups.json: swap_att/g: no record has id '8'"),
+        ({"swap_att": {"g": "0"}}, r"groups.json: record swap_att: field 'g' is '0'"),
+    ],
+)
+def test_groups_that_fit_no_record(folder, dump, content, message):
+    dump("sc/groups.json", content)
+    with pytest.raises(UserError, match=message):
+        sugarcrepe.load(folder)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ({"5": {"filename": "a.png", "caption": "x"}}, r"add_att.json: record 5: no field 'negative_caption'; found"),
+        ({"5": {**RECORD, "caption": None}}, r"record 5: field 'caption' is None"),
+        ({"5": "text"}, r"record 5: expected an object, not str"),
+        ([RECORD], r"add_att.json: expected an object of records, not list"),
+        ({}, r"add_att.json: holds no records"),
+        ('{"5": ', r"add_att.json: not JSON at line 1"),
+    ],
+)
+def test_damaged_files(folder, dump, content, message):
+    dump("sc/add_att.json", content)
+    with pytest.raises(UserError, match=message):
+        sugarcrepe.load(folder)
+
+
+def test_missing_file_and_unknown_subset(folder):
+    (folder / "swap_obj.json").unlink()
+    with pytest.raises(UserError, match=r"swap_obj.json: no such file; fetch it"):
+        sugarcrepe.load(folder)
+    with pytest.raises(UserError, match=r"unknown subset 'swap_ob'; did you mean 'swap_obj'"):
+        sugarcrepe.load(folder, split="swap_ob")
+
+
+def test_fingerprint_follows_the_records(folder, dump):
+    before = sugarcrepe.load(folder).fingerprint()
+    assert sugarcrepe.load(folder).fingerprint() == before
+    dump("sc/add_obj.json", {"0": LOST})
+    assert sugarcrepe.load(folder).fingerprint() != before
+
+
+def test_the_official_files(shared_data):
+    benchmark = sugarcrepe.load(shared_data / "sugarcrepe", images=shared_data / "coco" / "val2017")
+    assert len(benchmark) == 7511
+    swapped = {record.id for record in benchmark.records if record.subset == "swap_obj"}
+    assert len(swapped) == 245 and "107" in swapped and "108" not in swapped and "245" in swapped
+    assert all(record.has_text for record in benchmark.records)

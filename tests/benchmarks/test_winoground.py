@@ -1,0 +1,55 @@
+"""Winoground: the official JSON lines and the three scores."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from compclip.benchmarks import winoground
+from compclip.errors import UserError
+
+
+def line(key: int, zero: str = "x", one: str = "y") -> dict:
+    return {"id": key, "image_0": f"ex_{key}_img_0", "image_1": f"ex_{key}_img_1", "caption_0": zero, "caption_1": one,
+            "tag": "Adjective", "collapsed_tag": "Object"}  # fmt: skip
+
+
+@pytest.fixture
+def folder(dump, picture):
+    picture("w/images/ex_0_img_0.png")
+    return dump("w/examples.jsonl", "\n".join(json.dumps(line(key)) for key in range(3)) + "\n").parent
+
+
+def test_text_image_and_group(folder, embeddings):
+    at = folder / "images"
+    images = {
+        at / "ex_0_img_0.png": [1, 0], at / "ex_0_img_1.png": [0, 1],  # all right
+        at / "ex_1_img_0.png": [1, 0], at / "ex_1_img_1.png": [2, 3],  # x is nearer to the second image
+        at / "ex_2_img_0.png": [1, 0], at / "ex_2_img_1.png": [1, 0],  # the same image twice
+    }  # fmt: skip
+    result = winoground.load(folder).score(embeddings(images, {"x": [1, 0], "y": [0, 1]}))
+    assert result.items["text"].values.tolist() == [1, 1, 0]
+    assert result.items["image"].values.tolist() == [1, 0, 0]
+    assert result.items["group"].values.tolist() == [1, 0, 0]
+    assert result.metrics["text"] == pytest.approx(2 / 3)
+
+
+def test_a_record_needs_both_images(folder, embeddings):
+    at = folder / "images"
+    images = {at / f"ex_{key}_img_{i}.png": [1 - i, i] for key in range(3) for i in (0, 1) if (key, i) != (1, 1)}
+    failed = {at / "ex_1_img_1.png": "missing"}
+    result = winoground.load(folder).score(embeddings(images, {"x": [1, 0], "y": [0, 1]}, failed))
+    assert result.items["group"].ids == ("0", "2")
+    assert result.counts["scored"] == 2 and result.counts["missing_image"] == 1
+
+
+def test_damaged_files(dump):
+    with pytest.raises(UserError, match=r"examples.jsonl: not JSON at line 2"):
+        winoground.load(dump("a/examples.jsonl", json.dumps(line(0)) + "\n{\n").parent)
+    with pytest.raises(UserError, match=r"examples.jsonl: record 4: no field 'image_1'"):
+        winoground.load(dump("b/examples.jsonl", '{"id": 4, "image_0": "a"}').parent)
+    with pytest.raises(UserError, match=r"examples.jsonl: holds no records"):
+        winoground.load(dump("c/examples.jsonl", "\n").parent)
+    with pytest.raises(UserError, match=r"split='test': it has no splits"):
+        winoground.load(dump("d/examples.jsonl", json.dumps(line(0))).parent, split="test")

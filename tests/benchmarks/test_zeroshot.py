@@ -1,0 +1,107 @@
+"""Zero-shot classification: folders to classes, prompt ensembles, mean per class."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from compclip import metrics
+from compclip.benchmarks import zeroshot
+from compclip.errors import UserError
+
+NAMES = ["red fox", "cat", "dog"]
+
+
+@pytest.fixture
+def folder(dump, picture):
+    dump("z/classnames.txt", "\n".join(NAMES) + "\n")
+    path = dump("z/zeroshot_classification_templates.txt", "a {c}\nthe {c} {x}\n")
+    for name in ("red_fox/1.png", "cat/1.png", "cat/2.PNG", "cat/3.png", "dog/1.png"):
+        picture(f"z/images/{name}")
+    return path.parent
+
+
+def scored(benchmark, embeddings, images):
+    """Class vectors: two prompts that agree, of very different lengths where the ensemble must not care."""
+    texts = {p: v for i, name in enumerate(NAMES) for p, v in zip(
+        (f"a {name}", f"the {name} {{x}}"), (np.eye(3)[i], np.eye(3)[i]), strict=True)}  # fmt: skip
+    return benchmark.score(embeddings(images, texts))
+
+
+def test_top_1_and_mean_per_class(folder, embeddings):
+    benchmark = zeroshot.load(folder)
+    assert benchmark.texts[:2] == ["a red fox", "the red fox {x}"]
+    vectors = {"red_fox/1.png": [1, 0, 0], "cat/1.png": [0, 1, 0], "cat/2.PNG": [1, 0, 0], "cat/3.png": [1, 0, 0],
+               "dog/1.png": [0, 0.5, 0.5]}  # fmt: skip
+    result = scored(benchmark, embeddings, {folder / "images" / k: v for k, v in vectors.items()})
+    by_id = dict(zip(result.items["top_1"].ids, result.items["top_1"].values.tolist(), strict=True))
+    assert by_id == {"red_fox/1.png": 1, "cat/1.png": 1, "cat/2.PNG": 0, "cat/3.png": 0, "dog/1.png": 0}  # a tie
+    assert result.metrics["top_1"] == 2 / 5
+    assert result.metrics["mean_per_class"] == pytest.approx((1 + 1 / 3 + 0) / 3)
+    assert "top_5" not in result.metrics
+
+
+def test_top_5_among_more_than_five_classes(dump, picture, embeddings):
+    dump("z/classnames.txt", "\n".join(f"c{i}" for i in range(7)))
+    folder = dump("z/zeroshot_classification_templates.txt", "{c}").parent
+    image, other = picture("z/2/a.png"), picture("z/6/b.png")
+    texts = {f"c{i}": [float(i == j) for j in range(7)] for i in range(7)}
+    images = {image: [7, 6, 5, 4, 3, 2, 1], other: [7, 6, 5, 4, 3, 2, 1]}
+    result = zeroshot.load(folder).score(embeddings(images, texts))
+    assert result.items["top_5"].values.tolist() == [1, 0]
+    assert result.metrics["top_1"] == 0.0
+
+
+@given(st.lists(st.tuples(st.integers(0, 3), st.lists(st.floats(-1, 1), min_size=4, max_size=4)), min_size=1))
+def test_the_weighted_outcomes_have_the_mean_per_class_as_their_mean(items):
+    label_N, scores_NC = np.array([label for label, _ in items]), np.array([scores for _, scores in items])
+    top_1_N = metrics.top_k_outcomes(scores_NC, label_N, [1])["top_1"]
+    expected = metrics.top_k(scores_NC, label_N, [1])["mean_per_class"]
+    assert zeroshot.balanced(top_1_N, label_N).mean() == pytest.approx(expected)
+
+
+def test_an_ensemble_is_the_mean_of_its_prompts(folder, embeddings):
+    texts = {"a red fox": [1, 0], "the red fox {x}": [0, 1], "a cat": [1, 0], "the cat {x}": [1, 0],
+             "a dog": [0, 1], "the dog {x}": [0, 1]}  # fmt: skip
+    benchmark = zeroshot.load(folder)
+    result = benchmark.score(embeddings({image: [1, 1] for image in benchmark.images}, texts))
+    assert result.items["top_1"].values.tolist() == [float(key.startswith("red")) for key in result.items["top_1"].ids]
+
+
+def test_folders_by_number_and_in_sorted_order(folder, picture, tmp_path):
+    for name in ("n01", "n02", "n03"):
+        picture(f"wordnet/val/{name}/x.jpg")
+    labels = zeroshot.load(folder, images=tmp_path / "wordnet", split="val").evaluate.keywords["labels"]
+    assert labels == {"n01/x.jpg": 0, "n02/x.jpg": 1, "n03/x.jpg": 2}
+    picture("numbers/2/x.jpg")
+    picture("numbers/0/deep/x.jpg")
+    labels = zeroshot.load(folder, images=tmp_path / "numbers").evaluate.keywords["labels"]
+    assert labels == {"0/deep/x.jpg": 0, "2/x.jpg": 2}
+
+
+def test_other_files_are_counted(folder, dump):
+    dump("z/images/cat/notes.txt", "x")
+    benchmark = zeroshot.load(folder)
+    assert len(benchmark) == 5 and benchmark.dropped == {"not_an_image": 1}
+
+
+def test_mistakes(folder, dump, picture):
+    picture("z/images/dgo/1.png")
+    with pytest.raises(UserError, match=r"unknown class folder 'dgo'; did you mean 'dog'"):
+        zeroshot.load(folder)
+    with pytest.raises(UserError, match=r"images/test: no such folder"):
+        zeroshot.load(folder, split="test")
+    dump("z/zeroshot_classification_templates.txt", "a photo of {}.")
+    with pytest.raises(UserError, match=r"template 'a photo of \{\}.' has no \{c\}"):
+        zeroshot.load(folder)
+    dump("z/classnames.txt", "a\n\nb")
+    with pytest.raises(UserError, match=r"classnames.txt: line 2 is empty"):
+        zeroshot.load(folder)
+
+
+def test_a_name_that_stands_twice_needs_numbered_folders(folder, dump):
+    dump("z/classnames.txt", "cat\ncat\ndog\nred fox")
+    with pytest.raises(UserError, match=r"class 'cat' stands twice"):
+        zeroshot.load(folder)

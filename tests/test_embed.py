@@ -1,0 +1,144 @@
+"""Every unique image and text is encoded once, whatever the batches; what cannot be read is named."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from compclip import backbone, embed
+from compclip.errors import UserError
+
+CONFIG = {
+    "embed_dim": 16,
+    "vision_cfg": {"image_size": 16, "patch_size": 8, "width": 32, "layers": 1, "head_width": 16},
+    "text_cfg": {"context_length": 24, "vocab_size": 49408, "width": 32, "heads": 2, "layers": 2},
+}
+TEXTS = ["a cat", "a dog", "a cat and a dog on a mat", "dog", "a very long text " * 20, "two cats, one dog"]
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    path = tmp_path_factory.mktemp("model") / "embedtiny.json"
+    path.write_text(json.dumps(CONFIG))
+    return backbone.create(str(path), seed=1)
+
+
+@pytest.fixture
+def pictures(tmp_path):
+    rng = np.random.default_rng(0)
+    paths = [tmp_path / f"{i}.png" for i in range(5)]
+    for path in paths:
+        Image.fromarray(rng.integers(0, 256, (20, 30, 3), dtype=np.uint8)).save(path)
+    return [str(path) for path in paths]
+
+
+@pytest.fixture
+def encoded(monkeypatch):
+    """How many images and texts went through the towers."""
+    counts = {"image": 0, "text": 0}
+    for kind, tower in (("image", embed.towers.image), ("text", embed.towers.text)):
+        monkeypatch.setattr(embed.towers, kind, _counting(counts, kind, tower))
+    return counts
+
+
+def _counting(counts, kind, tower):
+    def count(clip, batch, *args):
+        counts[kind] += len(batch)
+        return tower(clip, batch, *args)
+
+    return count
+
+
+def test_each_is_encoded_once(model, pictures, encoded):
+    found = embed.encode(model, pictures * 3, TEXTS * 2, batch_size=2)
+    assert encoded == {"image": 5, "text": 6}
+    assert found.image_ID.shape == (5, 16) and found.text_TD.shape == (6, 16)
+    assert np.linalg.norm(found.images(pictures), axis=1) == pytest.approx(1, abs=1e-6)
+
+
+def test_rows_are_those_of_plain_open_clip(model, pictures):
+    found = embed.encode(model, pictures, TEXTS, batch_size=2, threads=3)
+    with torch.no_grad():
+        pixels = torch.stack([model.transform(Image.open(path).convert("RGB")) for path in pictures])
+        image = model.model.encode_image(pixels, normalize=True).numpy()
+        text = model.model.encode_text(model.tokenize(TEXTS), normalize=True).numpy()
+    assert found.images(pictures) == pytest.approx(image, abs=1e-5)
+    assert found.texts(TEXTS) == pytest.approx(text, abs=1e-5)
+    assert found.table(pictures, TEXTS) == pytest.approx(image @ text.T, abs=1e-5)
+    assert found.matches(pictures, TEXTS[:5]) == pytest.approx((image * text[:5]).sum(1), abs=1e-5)
+    assert found.similarities(TEXTS, TEXTS[::-1]) == pytest.approx((text * text[::-1]).sum(1), abs=1e-5)
+
+
+def test_batch_size_and_order_do_not_matter(model, pictures):
+    one = embed.encode(model, pictures, TEXTS, batch_size=1)
+    all_ = embed.encode(model, pictures[::-1], TEXTS[::-1], batch_size=100)
+    again = embed.encode(model, pictures, TEXTS, batch_size=100)
+    assert one.images(pictures) == pytest.approx(all_.images(pictures), abs=1e-6)
+    assert one.texts(TEXTS) == pytest.approx(all_.texts(TEXTS), abs=1e-6)
+    assert np.array_equal(all_.image_ID, again.image_ID) and np.array_equal(all_.text_TD, again.text_TD)
+
+
+def test_threads_change_no_bit(model, pictures):
+    threads_before = torch.get_num_threads()
+    one = embed.encode(model, pictures, TEXTS, batch_size=2, threads=1)
+    four = embed.encode(model, pictures, TEXTS, batch_size=2, threads=4)
+    assert one.image_row == four.image_row and one.text_row == four.text_row
+    assert np.array_equal(one.image_ID, four.image_ID) and np.array_equal(one.text_TD, four.text_TD)
+    assert torch.get_num_threads() == threads_before
+
+
+def test_equal_texts_tie_exactly(model, pictures):
+    found = embed.encode(model, pictures, TEXTS, batch_size=4)
+    table = found.table(pictures, [TEXTS[2]] * 37)
+    assert (table == table[:, :1]).all()
+
+
+def test_unreadable_images_are_named(model, pictures, tmp_path):
+    (tmp_path / "broken.png").write_bytes(b"\x89PNG\r\n\x1a\n no")
+    wrong = [str(tmp_path / "broken.png"), str(tmp_path / "gone.png")]
+    found = embed.encode(model, [*pictures, *wrong], [], batch_size=3)
+    assert found.failed == {wrong[0]: "unreadable", wrong[1]: "missing"}
+    assert found.has(pictures) and not found.has([pictures[0], wrong[0]])
+    nothing = embed.encode(model, wrong, [])
+    assert nothing.image_row == {} and len(nothing.failed) == 2
+
+
+def test_a_box_is_cut_out(model, tmp_path):
+    whole, part = tmp_path / "whole.png", tmp_path / "part.png"
+    canvas = Image.new("RGB", (32, 32), "blue")
+    canvas.paste(Image.new("RGB", (16, 16), "red"), (16, 0))
+    canvas.save(whole)
+    Image.new("RGB", (16, 16), "red").save(part)
+    box = embed.boxed(str(whole), (16, 0, 16, 16))
+    found = embed.encode(model, [str(whole), str(part), box], [])
+    assert found.images([box]) == pytest.approx(found.images([str(part)]), abs=1e-6)
+    assert not np.allclose(found.images([box]), found.images([str(whole)]), atol=1e-3)
+
+
+def test_a_box_is_in_pixels_of_the_file_even_where_a_large_jpeg_is_read_smaller(model, tmp_path):
+    large, part = tmp_path / "large.jpg", tmp_path / "part.png"
+    canvas = Image.new("RGB", (2400, 2400), "blue")
+    canvas.paste(Image.new("RGB", (600, 600), "red"), (1800, 1200))
+    canvas.save(large, quality=95)
+    Image.new("RGB", (600, 600), "red").save(part)
+    box = embed.boxed(str(large), (1810, 1210, 580, 580))
+    found = embed.encode(model, [str(part), box], [])
+    assert found.images([box]) == pytest.approx(found.images([str(part)]), abs=0.02)
+
+
+def test_the_model_keeps_its_mode_and_gets_no_gradients(model, pictures):
+    model.model.train()
+    embed.encode(model, pictures[:1], TEXTS[:1])
+    assert model.model.training
+    model.model.eval()
+    assert all(parameter.grad is None for parameter in model.model.parameters())
+
+
+def test_a_diverged_model_is_an_error(model, pictures, monkeypatch):
+    monkeypatch.setattr(embed.towers, "text", lambda clip, ids: (torch.full((len(ids), 16), torch.nan), None))
+    with pytest.raises(UserError, match="embeddings that are not numbers"):
+        embed.encode(model, pictures[:1], TEXTS[:1])

@@ -1,0 +1,190 @@
+"""A checkpoint on several benchmarks: each image and text encoded once, result files whole and consistent."""
+
+from __future__ import annotations
+
+import json
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from compclip import backbone, config, evaluate, files
+from compclip.benchmarks import sugarcrepe, sugarcrepe_pp
+from compclip.errors import UserError
+from compclip.report import collect
+
+CONFIG = {
+    "embed_dim": 16,
+    "vision_cfg": {"image_size": 16, "patch_size": 8, "width": 32, "layers": 1, "head_width": 16},
+    "text_cfg": {"context_length": 16, "vocab_size": 49408, "width": 32, "heads": 2, "layers": 1},
+}
+COLOURS = ("red", "green", "blue", "white")
+
+
+@pytest.fixture(scope="module")
+def checkpoint(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("model")
+    (folder / "evaltiny.json").write_text(json.dumps(CONFIG))
+    backbone.create(str(folder / "evaltiny.json"), seed=3).save(folder / "checkpoint")
+    return folder / "checkpoint"
+
+
+@pytest.fixture
+def root(tmp_path):
+    """Two benchmarks over the same four images and mostly the same captions; images lie in one folder."""
+    for colour in COLOURS:
+        (tmp_path / "images").mkdir(exist_ok=True)
+        Image.new("RGB", (20, 16), colour).save(tmp_path / "images" / f"{colour}.png")
+    for subset in sugarcrepe.SUBSETS:
+        files.write_json(tmp_path / "sc" / f"{subset}.json", {str(i): _record(i) for i in range(4)})
+    for subset in sugarcrepe_pp.SUBSETS:
+        rows = [{"id": i, **_record(i), "caption2": f"it is {COLOURS[i]}"} for i in range(4)]
+        files.write_json(tmp_path / "pp" / f"{subset}.json", rows)
+    return tmp_path
+
+
+def _record(i: int) -> dict:
+    colour, other = COLOURS[i], COLOURS[i - 1]
+    return {"filename": f"{colour}.png", "caption": f"a {colour} wall", "negative_caption": f"a {other} wall"}
+
+
+@pytest.fixture
+def params(root, monkeypatch):
+    """Parameters as config.load gives them, and the overrides it was given."""
+    spec = {name: config.Benchmark(module, str(root / path), str(root / "images"))
+            for name, module, path in (("sugarcrepe", "", "sc"), ("plus", "sugarcrepe_pp", "pp"))}  # fmt: skip
+    how = config.Evaluate(list(spec), batch_size=3, threads=1)
+    found = SimpleNamespace(benchmarks=spec, evaluate=how, overrides=None)
+    cells = {f"{m}-tiny-d-0": config.Cell(m, "tiny", "d", 0) for m in ("clip", "pretrained")}
+
+    def load(path, overrides):
+        found.overrides = overrides
+        return found
+
+    monkeypatch.setattr(evaluate.config, "load", load)
+    monkeypatch.setattr(evaluate.config, "resolve", lambda params, name: SimpleNamespace(cell=cells[name]))
+    return found
+
+
+def test_each_image_and_text_is_encoded_once_for_all_benchmarks(checkpoint, params, monkeypatch):
+    seen = {"image": 0, "text": 0}
+    for kind in seen:
+        tower = getattr(evaluate.embed.towers, kind)
+        monkeypatch.setattr(evaluate.embed.towers, kind, _counting(seen, kind, tower))
+    benchmarks, _ = evaluate.load_benchmarks(params, ["sugarcrepe", "plus"])
+    scored = evaluate.outcomes(backbone.load(checkpoint), benchmarks, batch_size=3, threads=1)
+    assert sum(len(b) for b in benchmarks.values()) == 4 * (7 + 5)
+    assert seen == {"image": 4, "text": 8}
+    assert scored["sugarcrepe"].counts["scored"] == 28
+
+
+def _counting(seen, kind, tower):
+    def count(clip, batch, *args):
+        seen[kind] += len(batch)
+        return tower(clip, batch, *args)
+
+    return count
+
+
+def test_scores_are_those_of_the_model(checkpoint, params):
+    benchmarks, _ = evaluate.load_benchmarks(params, ["sugarcrepe"])
+    model = backbone.load(checkpoint)
+    outcome = evaluate.outcomes(model, benchmarks, batch_size=2)["sugarcrepe"].items["add_att"]
+    for i, value in zip(outcome.ids, outcome.values, strict=True):
+        record = benchmarks["sugarcrepe"].records[int(i)]
+        pixels = model.transform(Image.open(record.images[0]).convert("RGB"))[None]
+        image = model.model.encode_image(pixels, normalize=True)
+        texts = model.model.encode_text(model.tokenize(list(record.texts)), normalize=True)
+        good, bad = (image @ texts.T)[0].tolist()
+        assert value == float(good > bad)
+
+
+def test_a_checkpoint_by_path(checkpoint, params, tmp_path, capsys):
+    arguments = ["--checkpoint", str(checkpoint), "--out", str(tmp_path / "out"), "train.lr=1", "--benchmarks", "plus"]
+    assert evaluate.main([*arguments, "evaluate.threads=1", "--device", "cpu"]) == 0
+    assert sorted(params.overrides) == ["evaluate.threads=1", "train.lr=1"]
+    document = files.read_json(tmp_path / "out" / "plus.json")
+    assert (document["benchmark"], document["module"], document["n"]) == ("plus", "sugarcrepe_pp", 20)
+    assert document["checkpoint"] == {"path": str(checkpoint), "fingerprint": backbone.weights_fingerprint(checkpoint)}
+    out, error = capsys.readouterr()
+    assert error == "" and "replace_tot" in out
+    assert sorted(p.name for p in (tmp_path / "out").iterdir()) == ["plus.json", "summary.json"]
+
+
+def test_result_files_satisfy_the_report(checkpoint, params, tmp_path):
+    evaluate.main(["--checkpoint", str(checkpoint), "--out", str(tmp_path / "out"), "--device", "cpu"])
+    flat = files.read_json(tmp_path / "out" / "summary.json")
+    for name in ("sugarcrepe", "plus"):
+        result = collect.read_result(tmp_path / "out" / f"{name}.json")  # checks metrics against items and means
+        assert all(flat[f"{name}/{metric}"] == value for metric, value in result.metrics.items())
+        assert len(result.items) + len(result.means) == len(result.metrics)
+    assert len(flat) == 7 + 4 + 10 + 4
+
+
+def test_a_cell_gets_its_results_folder_whole(checkpoint, params, root):
+    cell = root / "runs" / "clip-tiny-d-0"
+    (cell / "results").mkdir(parents=True)
+    (cell / "results" / "stale.json").write_text("{}")
+    (cell / "checkpoint").symlink_to(checkpoint)
+    evaluate.main(["--cell", "clip-tiny-d-0", "--device", "cpu"], root)
+    assert sorted(p.name for p in (cell / "results").iterdir()) == ["plus.json", "sugarcrepe.json", "summary.json"]
+    assert [p.name for p in cell.iterdir() if p.name.startswith(".")] == []
+
+
+def test_the_pretrained_cell_reads_the_backbone(checkpoint, params, root):
+    (root / "models").mkdir()
+    (root / "models" / "tiny").symlink_to(checkpoint)
+    evaluate.main(["--cell", "pretrained-tiny-d-0", "--device", "cpu", "--benchmarks", "plus"], root)
+    document = files.read_json(root / "runs/pretrained-tiny-d-0/results/plus.json")
+    assert document["checkpoint"]["path"] == str(root / "models/tiny")
+
+
+@pytest.mark.parametrize("method", ["clip", "pretrained"])
+def test_a_cell_without_checkpoint_names_the_stage(params, root, method):
+    cell = f"{method}-tiny-d-0"
+    stage = "backbone" if method == "pretrained" else f"train@{cell}"
+    with pytest.raises(UserError, match=f"run `dvc repro {stage}` first"):
+        evaluate.main(["--cell", cell], root)
+    assert not (root / "runs").exists()
+
+
+def test_a_failure_leaves_the_old_results(checkpoint, params, root, monkeypatch):
+    cell = root / "runs" / "clip-tiny-d-0"
+    (cell / "results").mkdir(parents=True)
+    (cell / "results" / "plus.json").write_text("old")
+    (cell / "checkpoint").symlink_to(checkpoint)
+    monkeypatch.setattr(evaluate, "write_json", lambda *args: (_ for _ in ()).throw(UserError("disk full")))
+    with pytest.raises(UserError, match="disk full"):
+        evaluate.main(["--cell", "clip-tiny-d-0", "--device", "cpu"], root)
+    assert (cell / "results" / "plus.json").read_text() == "old"
+
+
+def test_missing_images_are_warned_of_and_give_no_metrics(checkpoint, params, root, capsys):
+    for path in (root / "images").iterdir():
+        path.unlink()
+    evaluate.main(["--checkpoint", str(checkpoint), "--device", "cpu", "--out", str(root / "out")])
+    error = capsys.readouterr().err.splitlines()
+    assert error == [
+        "warning: sugarcrepe: 0 of 28 records scored (28 missing_image)",
+        "warning: plus: 0 of 20 records scored (20 missing_image)",
+    ]
+    assert files.read_json(root / "out" / "sugarcrepe.json")["metrics"] == {}
+    assert set(files.read_json(root / "out" / "plus.json")["means"]) == {"replace_tot", "swap_tot"}
+
+
+def test_unknown_names(checkpoint, params):
+    with pytest.raises(UserError, match="unknown benchmark 'sugarcrep'; did you mean 'sugarcrepe'"):
+        evaluate.main(["--checkpoint", str(checkpoint), "--benchmarks", "sugarcrep"])
+    params.benchmarks["plus"] = config.Benchmark("sugarcrepe_p")
+    with pytest.raises(UserError, match="unknown benchmark 'sugarcrepe_p'; did you mean 'sugarcrepe_pp'"):
+        evaluate.main(["--checkpoint", str(checkpoint), "--benchmarks", "plus"])
+
+
+def test_outcomes_are_plain_numbers(checkpoint, params):
+    benchmarks, module_of = evaluate.load_benchmarks(params, ["plus"])
+    document = evaluate.run(evaluate.Job(str(checkpoint), benchmarks, module_of))["plus"]
+    outcomes = document["items"]["swap_att_tot"]["outcomes"]
+    assert all(type(value) is int for value in outcomes)
+    assert np.mean(outcomes) == document["metrics"]["swap_att_tot"]
+    json.dumps(document, allow_nan=False)
