@@ -1,0 +1,1 @@
+"""Captions annotated once and rewritten by rules."""

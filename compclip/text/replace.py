@@ -1,0 +1,28 @@
+"""Negatives by replacement: an entity, attribute or relation gives way to an antonym or co-hyponym (FSC-CLIP A.1).
+
+The words to choose from were stored when the caption was annotated; WordNet is not needed here.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from compclip.text import edits
+from compclip.text.annotation import Annotation
+
+KINDS = {"NOUN": "entity", "PROPN": "entity", "ADJ": "attribute", "NUM": "attribute", "ADV": "attribute",
+         "VERB": "relation"}
+
+
+def wordnet(annotation: Annotation, rng: np.random.Generator) -> str | None:
+    """Replace one word by one of its stored candidates; each of the three kinds that occurs has the same chance."""
+    kinds: dict[str, list[int]] = {}
+    for token, words in enumerate(annotation.candidates):
+        if words:
+            kinds.setdefault(KINDS[annotation.pos[token]], []).append(token)
+    if not kinds:
+        return None
+    tokens = list(kinds.values())[rng.integers(len(kinds))]
+    token = tokens[rng.integers(len(tokens))]
+    words = annotation.candidates[token]
+    return edits.put(annotation.text, annotation.chars((token, token + 1)), words[rng.integers(len(words))])

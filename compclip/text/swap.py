@@ -1,0 +1,124 @@
+"""Negatives by exchange: NegCLIP within a caption (FSC-CLIP A.1), CLIC across two captions and within one (B.2).
+
+Every rule takes annotations and a generator and gives a text that differs from the original, or None.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from compclip.text import edits
+from compclip.text.annotation import Annotation, Span
+from compclip.text.words import words
+
+# CLIC B.2, and the tag that the tagger gives to white space
+EXCLUDED = words("AUX CCONJ DET INTJ PART PUNCT SCONJ SYM X SPACE")
+TRIES = 10
+
+
+def negclip(annotation: Annotation, rng: np.random.Generator) -> str | None:
+    """Exchange two noun chunks, verb phrases, nouns, plurals, adverbs or adjectives; None if no kind has two.
+
+    Chunks of more than two tokens only. Each kind with two different spans has the same chance.
+    """
+    kinds = [k for k in _kinds(annotation) if len(k) > 1]
+    while kinds:
+        pair = _two(annotation, kinds.pop(rng.integers(len(kinds))), rng)
+        text = edits.exchange(annotation, *pair) if pair else annotation.text
+        if not edits.same(text, annotation.text):
+            return text
+    return None
+
+
+def clic(a: Annotation, b: Annotation, rng: np.random.Generator) -> str | None:
+    """Exchange one word of sentence `a` with one of sentence `b`, and join both in random order (CLIC 3.1, B.2).
+
+    The words share a category where there is one in both sentences, words of both sentences left out. None where the
+    result would be one of the positives whatever is exchanged ("A dog." and "A cat.").
+    """
+    pools = _common_categories(a, b) or [(_words(a), _words(b))]
+    pools = [pool for pool in pools if pool[0] and pool[1]]
+    for _ in range(TRIES if pools else 0):
+        x, y = (side[rng.integers(len(side))] for side in pools[rng.integers(len(pools))])
+        changed_a, changed_b = _across(a, x, b, y), _across(b, y, a, x)
+        text = join(changed_a, changed_b) if rng.random() < 0.5 else join(changed_b, changed_a)
+        if not any(edits.same(text, p) for p in (join(a.text, b.text), join(b.text, a.text))):
+            return text
+    return None
+
+
+def single(annotation: Annotation, rng: np.random.Generator) -> str | None:
+    """Exchange two different words of one category in one sentence, or any two if no category has two (CLIC B.2)."""
+    spans = [annotation.tokens(s) for s in annotation.sentences]
+    for index in rng.permutation(len(spans)):
+        words = [t for t in range(*spans[index]) if edits.is_word(annotation, t)]
+        kinds = [k for k in _by_category(annotation, words).values() if len(k) > 1]
+        kinds = [[(t, t + 1) for t in k] for k in kinds]
+        rest = [[(t, t + 1) for t in words]]
+        while kinds or rest:
+            source = kinds or rest
+            pair = _two(annotation, source.pop(rng.integers(len(source))), rng)
+            text = edits.exchange(annotation, *pair) if pair else annotation.text
+            if not edits.same(text, annotation.text):
+                return text
+    return None
+
+
+def join(first: str, second: str) -> str:
+    """Two sentences one after the other, a full stop and a space between; a question or exclamation keeps its mark."""
+    first = first.rstrip()
+    if first.endswith(("!", "?")):
+        return f"{first} {second}"
+    return f"{first.rstrip('. ')}. {second}"
+
+
+def _kinds(a: Annotation) -> list[list[Span]]:
+    """Exchangeable token spans by kind: noun chunks, verb phrases, NN, NNS, ADV, ADJ."""
+    kinds = [[s for s in a.chunks if s[1] - s[0] > 2 and _free(a, s)], [s for s in a.verbs if _free(a, s)]]
+    words: dict[str, list[Span]] = {"NN": [], "NNS": [], "ADV": [], "ADJ": []}
+    for token, (tag, pos) in enumerate(zip(a.tag, a.pos, strict=True)):
+        kind = words.get(tag, words.get(pos))
+        if kind is not None and edits.is_word(a, token):
+            kind.append((token, token + 1))
+    return [*kinds, *words.values()]
+
+
+def _free(a: Annotation, span: Span) -> bool:
+    return edits.bounded(a.text, *a.chars(span))
+
+
+def _two(a: Annotation, spans: list[Span], rng: np.random.Generator) -> tuple[Span, Span] | None:
+    """Two spans of different words, in order, or None."""
+    texts = [a.text[slice(*a.chars(s))].casefold() for s in spans]
+    if len(set(texts)) < 2:
+        return None
+    one = int(rng.integers(len(spans)))
+    others = [i for i, text in enumerate(texts) if text != texts[one]]
+    other = others[rng.integers(len(others))]
+    return spans[min(one, other)], spans[max(one, other)]
+
+
+def _words(a: Annotation) -> list[int]:
+    return [t for t in range(len(a)) if edits.is_word(a, t)]
+
+
+def _by_category(a: Annotation, tokens: list[int]) -> dict[str, list[int]]:
+    found: dict[str, list[int]] = {}
+    for token in tokens:
+        if a.pos[token] not in EXCLUDED:
+            found.setdefault(a.pos[token], []).append(token)
+    return found
+
+
+def _common_categories(a: Annotation, b: Annotation) -> list[tuple[list[int], list[int]]]:
+    """For each category of both sentences the words of either that the other lacks, empty ones left out."""
+    said_a, said_b = ({s.word(t).casefold() for t in range(len(s))} for s in (a, b))
+    own_a = _by_category(a, [t for t in _words(a) if a.word(t).casefold() not in said_b])
+    own_b = _by_category(b, [t for t in _words(b) if b.word(t).casefold() not in said_a])
+    return [(own_a[pos], own_b[pos]) for pos in own_a if pos in own_b]
+
+
+def _across(a: Annotation, x: int, b: Annotation, y: int) -> str:
+    """Sentence `a` with its word x replaced by word y of `b`."""
+    place = a.chars((x, x + 1))
+    return edits.put(a.text, place, edits.moved(b, (y, y + 1), edits.leads(a, place[0])))

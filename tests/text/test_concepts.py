@@ -1,0 +1,33 @@
+"""Noun phrases as concepts."""
+
+from __future__ import annotations
+
+from hypothesis import given
+
+from compclip.text import concepts
+from tests.text.conftest import SENTENCES
+from tests.text.strategies import annotations
+
+
+def test_noun_phrases_without_determiner_and_pronouns(annotated):
+    assert concepts.noun_phrases(annotated["A small brown dog is chasing a big black cat."]) == [
+        "small brown dog", "big black cat"]
+    assert concepts.noun_phrases(annotated["He stops and she runs."]) == []
+    assert concepts.noun_phrases(annotated["running quickly"]) == []
+
+
+def test_a_phrase_counts_once_where_it_stood_first(annotated):
+    text = "A mug of red tea and a green apple. It is next to the mug of red tea."
+    assert concepts.spans(annotated[text]) == [(2, 5, "mug"), (9, 16, "red tea"), (23, 34, "green apple")]
+
+
+def test_spans_hold_their_phrase(annotated):
+    for text in SENTENCES:
+        assert all(text[a:b] == phrase for a, b, phrase in concepts.spans(annotated[text]))
+
+
+@given(annotations())
+def test_phrases_differ_and_are_not_empty(annotation):
+    found = concepts.noun_phrases(annotation)
+    assert all(found)
+    assert len({" ".join(p.casefold().split()) for p in found}) == len(found)

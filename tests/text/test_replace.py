@@ -1,0 +1,43 @@
+"""Replacement by stored candidates."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from compclip.text import replace
+from tests.text.conftest import SENTENCES, outcomes
+
+
+def test_all_candidates_and_no_other(annotated):
+    sentence = dataclasses.replace(annotated["The dog chases the cat."],
+                                   candidates=((), ("fox", "wolf"), ("greets",), (), (), ()))
+    assert outcomes(replace.wordnet, sentence) == {
+        "The fox chases the cat.", "The wolf chases the cat.", "The dog greets the cat."}
+
+
+def test_kinds_have_the_same_chance(annotated):
+    """One noun with three candidates and one verb with one: half of the replacements are the verb's."""
+    sentence = dataclasses.replace(annotated["The dog chases the cat."],
+                                   candidates=((), ("fox", "wolf", "hen"), ("greets",), (), (), ()))
+    made = [replace.wordnet(sentence, np.random.default_rng(seed)) for seed in range(400)]
+    assert 150 < sum("greets" in text for text in made) < 250
+
+
+def test_none_without_candidates(annotated):
+    assert outcomes(replace.wordnet, annotated[""], tries=5) == {None}
+    bare = dataclasses.replace(annotated["The dog."], candidates=((), (), ()))
+    assert outcomes(replace.wordnet, bare, tries=5) == {None}
+
+
+@pytest.mark.parametrize("text", [s for s in SENTENCES if s])
+def test_one_word_changes_to_a_new_one(annotated, text):
+    said = {w.strip(".,").lower() for w in text.split()}
+    for made in outcomes(replace.wordnet, annotated[text], tries=60) - {None}:
+        before, after = text.split(), made.split()
+        changed = [new for old, new in zip(before, after, strict=True) if old != new]
+        assert len(changed) == 1
+        assert changed[0].strip(".,").lower() not in said
+        assert made[0].isupper() == text[0].isupper()

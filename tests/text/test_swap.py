@@ -1,0 +1,126 @@
+"""NegCLIP and CLIC swaps against outcomes written by hand, and their properties on arbitrary annotations."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from compclip.text import swap
+from tests.text.conftest import outcomes
+from tests.text.strategies import annotations
+
+
+def bag(text: str) -> Counter:
+    """The characters of a text in any order: case, white space and full stops left out."""
+    return Counter(c for c in text.casefold() if not c.isspace() and c != ".")
+
+
+def test_negclip_makes_all_swaps_and_no_other(annotated):
+    assert outcomes(swap.negclip, annotated["A brown dog chases a black cat."]) == {
+        "A black cat chases a brown dog.",  # noun chunks, the capital stays at the beginning
+        "A brown cat chases a black dog.",  # NN
+        "A black dog chases a brown cat.",  # ADJ
+    }
+
+
+def test_negclip_swaps_plurals_among_themselves(annotated):
+    assert outcomes(swap.negclip, annotated["Two dogs and three cats sleep."]) == {"Two cats and three dogs sleep."}
+
+
+def test_negclip_moves_verb_phrases(annotated):
+    made = outcomes(swap.negclip, annotated["A wet street. Cars pass slowly. A red bus stops quickly."])
+    assert "A wet street. Cars stops slowly. A red bus pass quickly." in made
+    assert "A wet street. Cars pass quickly. A red bus stops slowly." in made
+    assert "A red street. Cars pass slowly. A wet bus stops quickly." in made
+
+
+def test_negclip_leaves_possessives_whole(annotated):
+    """`man` touches `'s`; only the bounded nouns move. Both chunks have three tokens or more."""
+    assert outcomes(swap.negclip, annotated["The man's dog sees the woman's cat."]) == {
+        "The woman's cat sees the man's dog.",
+        "The man's cat sees the woman's dog.",
+    }
+
+
+def test_nothing_to_swap_is_none(annotated):
+    for text in ("", "Nice.", "running quickly", "a dog dog", "The sky is blue."):
+        assert outcomes(swap.negclip, annotated[text], tries=20) == {None}, text
+
+
+def test_clic_exchanges_words_of_one_category(annotated):
+    a, b = annotated["The horse is eating the green grass."], annotated["A woman rides a red bike."]
+    nouns = [("horse", "woman"), ("horse", "bike"), ("grass", "woman"), ("grass", "bike")]
+    pairs = [*nouns, ("eating", "rides"), ("green", "red")]
+    expected = set()
+    for x, y in pairs:
+        changed = a.text.replace(x, y), b.text.replace(y, x)
+        expected |= {f"{changed[0][:-1]}. {changed[1]}", f"{changed[1][:-1]}. {changed[0]}"}
+    assert outcomes(swap.clic, a, b) == expected
+
+
+def test_clic_never_gives_a_positive_back(annotated):
+    """Exchanging dog and cat would give the sentences in the other order, which is p2."""
+    assert outcomes(swap.clic, annotated["The dog."], annotated["The cat."]) == {None}
+    assert outcomes(swap.clic, annotated["The dog."], annotated["The dog."]) == {None}
+
+
+def test_clic_leaves_common_words_out(annotated):
+    a, b = annotated["The dog chases the cat."], annotated["A brown dog chases a black cat."]
+    # dog, cat and chases are common and no category is left: any two words then, but never a word with itself
+    made = outcomes(swap.clic, a, b)
+    assert None not in made
+    for text in made:
+        assert bag(text) == bag(a.text + b.text)
+        assert text.casefold() not in {swap.join(*p).casefold() for p in ((a.text, b.text), (b.text, a.text))}
+
+
+def test_clic_falls_back_to_any_word(annotated):
+    made = outcomes(swap.clic, annotated["Nice."], annotated["He stops and she runs."])
+    assert "He nice and she runs. Stops." in made
+    assert "Nice stops and she runs. He." in made
+
+
+def test_clic_takes_one_occurrence_by_its_place(annotated):
+    """`a` also occurs within other words: a replacement by pattern would damage them."""
+    a, b = annotated["A boy eats an apple."], annotated["Two giraffes near trees and bushes."]
+    assert "A boy eats an giraffes. Two apple near trees and bushes." in outcomes(swap.clic, a, b)
+
+
+def test_single_stays_within_a_category(annotated):
+    assert outcomes(swap.single, annotated["A brown dog chases a black cat."]) == {
+        "A brown cat chases a black dog.", "A black dog chases a brown cat."}
+
+
+def test_single_falls_back_to_any_two_words(annotated):
+    assert outcomes(swap.single, annotated["running quickly"]) == {"quickly running"}
+    assert outcomes(swap.single, annotated["Nice."]) == {None}
+
+
+def test_single_stays_within_a_sentence(annotated):
+    text = "A wet street. Cars pass slowly. A red bus stops quickly."
+    for made in outcomes(swap.single, annotated[text]):
+        same = [a == b for a, b in zip(made.split(". "), text.split(". "), strict=True)]
+        assert same.count(False) == 1
+
+
+def test_join_puts_a_full_stop_and_a_space():
+    assert swap.join("A dog .", "A cat.") == "A dog. A cat."
+    assert swap.join("A dog", "A cat") == "A dog. A cat"
+    assert swap.join("A dog?", "A cat.") == "A dog? A cat."
+
+
+@given(annotations(), st.integers(0, 99))
+def test_swaps_keep_the_words_and_change_the_text(annotation, seed):
+    for rule in (swap.negclip, swap.single):
+        made = rule(annotation, np.random.default_rng(seed))
+        assert made is None or (bag(made) == bag(annotation.text) and made.casefold() != annotation.text.casefold())
+        assert made == rule(annotation, np.random.default_rng(seed))
+
+
+@given(annotations(), annotations(), st.integers(0, 99))
+def test_clic_keeps_the_words_of_both(a, b, seed):
+    made = swap.clic(a, b, np.random.default_rng(seed))
+    assert made is None or bag(made) == bag(a.text + b.text)
