@@ -64,7 +64,11 @@ def test_clic_exchanges_words_of_one_category(annotated):
 def test_clic_never_gives_a_positive_back(annotated):
     """Exchanging dog and cat would give the sentences in the other order, which is p2."""
     assert outcomes(swap.clic, annotated["The dog."], annotated["The cat."]) == {None}
-    assert outcomes(swap.clic, annotated["The dog."], annotated["The dog."]) == {None}
+
+
+def test_clic_of_a_sentence_with_itself_exchanges_two_different_words(annotated):
+    made = outcomes(swap.clic, annotated["The dog."], annotated["The dog."])
+    assert made == {"Dog dog. The the.", "The the. Dog dog."}
 
 
 def test_clic_leaves_common_words_out(annotated):

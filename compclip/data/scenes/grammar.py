@@ -155,14 +155,16 @@ def sentence(rng: np.random.Generator, s: Statement) -> str:
 
 
 def dense(rng: np.random.Generator, scene: Scene) -> str:
-    """Two to five sentences: a first one that relates two things, then details, each true of the picture."""
+    """Two to five sentences, each true of the picture: a first one that relates two things, one for every other
+    thing, then details."""
     told = statements(scene)
     first = choose(rng, told)
-    order = rng.permutation(len(told))
-    more = [sentence(rng, told[i]) for i in order if {told[i].a, told[i].b} != {first.a, first.b}][:1]
+    rest = [t for t in scene.things if t not in (first.a, first.b)]
+    more = [sentence(rng, choose(rng, [s for s in told if s.a == thing])) for thing in rest]
     details = [choose(rng, _DETAILS)(rng, scene, thing) for thing in (first.a, first.b)]
     details = [details[i] for i in rng.permutation(2)][: int(rng.integers(1, 3))]
-    return " ".join([sentence(rng, first), *more, *details, *([_count(rng, scene)] if rng.random() < 0.4 else [])])
+    count = [_count(rng, scene)] if rng.random() < 0.4 and len(scene.things) < 4 else []
+    return " ".join([sentence(rng, first), *more, *details, *count])
 
 
 def _detail_size(rng: np.random.Generator, scene: Scene, thing: Thing) -> str:

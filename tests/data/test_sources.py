@@ -1,0 +1,139 @@
+"""Sources read the official layouts, and count what they drop."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from PIL import Image
+
+from compclip.config import Data
+from compclip.data import prepare, store
+from compclip.data.sample import Sample
+from compclip.data.sources import coco, flickr8k, karpathy
+from compclip.errors import UserError
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """Two good pictures, one wide and one tall, and a broken one."""
+    Image.new("RGB", (20, 10)).save(tmp_path / "a.jpg")
+    Image.new("RGB", (10, 20)).save(tmp_path / "b.jpg")
+    (tmp_path / "broken.jpg").write_bytes(b"no")
+    return tmp_path
+
+
+def data(source, path, folder, **more):
+    """A Data section."""
+    return Data(source=source, path=str(path), images=str(folder), **more)
+
+
+def write(path, value):
+    """A JSON file."""
+    path.write_text(json.dumps(value))
+    return path
+
+
+def image(name, split="train", *texts):
+    """A Karpathy record."""
+    return {"filename": name, "split": split, "sentences": [{"raw": t} for t in texts]}
+
+
+def test_karpathy(folder):
+    """restval counts as train; missing, broken and captionless pictures are dropped and counted."""
+    path = write(folder / "d.json", {"images": [
+        image("a.jpg", "train", "A  dog.\n"), image("b.jpg", "restval", "A cat.", " "), image("gone.jpg", "train", "x"),
+        image("broken.jpg", "train", "x"), image("a.jpg", "train"), image("a.jpg", "test", "not mine")]})
+    samples, counts = karpathy.read(data("karpathy", path, folder))
+    assert [(s.id, s.captions, s.width, s.height) for s in samples] == [("a", ("A dog.",), 20, 10),
+                                                                        ("b", ("A cat.",), 10, 20)]
+    assert {k: v for k, v in counts.items() if v} == {
+        "images": 5, "samples": 2, "missing_image": 1, "unreadable_image": 1, "no_caption": 1, "empty_captions": 1}
+
+
+def test_coco(folder):
+    """Annotations join their image by id."""
+    path = write(folder / "c.json", {
+        "images": [{"id": 7, "file_name": "a.jpg"}, {"id": 8, "file_name": "b.jpg"}],
+        "annotations": [{"image_id": 8, "caption": "tall"}, {"image_id": 7, "caption": "wide"},
+                        {"image_id": 7, "caption": "wide too"}]})
+    samples, _ = coco.read(data("coco", path, folder))
+    assert [(s.id, s.captions) for s in samples] == [("a", ("wide", "wide too")), ("b", ("tall",))]
+
+
+def test_flickr8k_both_layouts(folder):
+    """captions.txt with commas in captions, and the token file."""
+    (folder / "captions.txt").write_text("image,caption\na.jpg,\"A dog, running .\"\nb.jpg,A cat, sitting .\na.jpg,Dog .\n")
+    (folder / "token.txt").write_text("a.jpg#0\tA dog , running .\na.jpg#1\tDog .\nb.jpg#0\tA cat .\n")
+    samples, _ = flickr8k.read(data("flickr8k", folder / "captions.txt", folder))
+    assert [s.captions for s in samples] == [("A dog, running .", "Dog ."), ("A cat, sitting .",)]
+    samples, _ = flickr8k.read(data("flickr8k", folder / "token.txt", folder))
+    assert [s.captions for s in samples] == [("A dog , running .", "Dog ."), ("A cat .",)]
+
+
+def test_invalid_utf8_lines_and_long_captions_are_counted(folder):
+    """One broken line is dropped; a caption of 10,000 words is kept and counted."""
+    long = b"word " * 10_000
+    (folder / "captions.txt").write_bytes(b"image,caption\na.jpg,A dog\nb.jpg,\xff\xfe\nb.jpg," + long + b"\n")
+    samples, counts = flickr8k.read(data("flickr8k", folder / "captions.txt", folder))
+    assert counts["invalid_utf8_lines"] == 1
+    assert counts["long_captions"] == 1
+    assert len(samples[1].captions[0].split()) == 10_000
+
+
+@pytest.mark.parametrize("source,value,message", [
+    (karpathy, {}, "no field 'images'"),
+    (karpathy, {"images": [{"split": "train", "sentences": []}]}, "image 0: no field 'filename'"),
+    (karpathy, {"images": [{"split": "train", "filename": "a.jpg", "sentences": [{}]}]}, "no field 'raw'"),
+    (karpathy, {"images": [{"split": "val"}]}, "no image of split 'train'; splits there: val"),
+    (coco, {"images": [], "annotations": [{}]}, "annotation 0: no field 'image_id'"),
+])
+def test_malformed_files(folder, source, value, message):
+    """Missing fields name the file, the record and the field."""
+    path = write(folder / "d.json", value)
+    with pytest.raises(UserError, match=f"d.json.*{message}"):
+        source.read(data("x", path, folder))
+
+
+def test_nothing_left(folder):
+    """When no picture is found the counts are in the error."""
+    path = write(folder / "d.json", {"images": [image("gone.jpg", "train", "x")]})
+    with pytest.raises(UserError, match="no sample is left of 1 .*1 missing_image"):
+        karpathy.read(data("karpathy", path, folder))
+
+
+def test_store_round_trip(tmp_path):
+    """Samples come back equal; a file that is none is a clear error."""
+    samples = [Sample("a", "x/a.jpg", ("A dog.", "Ein Hund, größer."), "train", 3, 4), Sample("b", "b", (), "val", 1, 2)]
+    store.save(tmp_path / "s.parquet", samples)
+    assert store.load(tmp_path / "s.parquet") == samples
+    (tmp_path / "s.parquet").write_bytes(b"no")
+    with pytest.raises(UserError, match="s.parquet: no readable samples"):
+        store.load(tmp_path / "s.parquet")
+
+
+def test_pictures_fingerprint_sees_another_byte(folder):
+    """The samples' fingerprint changes with a picture's bytes."""
+    samples = [Sample("a", str(folder / "a.jpg"), ("x",))]
+    before = prepare.pictures(samples)
+    raw = bytearray((folder / "a.jpg").read_bytes())
+    raw[-3] ^= 1
+    (folder / "a.jpg").write_bytes(raw)
+    assert prepare.pictures(samples) != before
+
+
+def test_real_coco(shared_data):
+    """154 photographs, 770 captions."""
+    cfg = data("coco", shared_data / "coco/annotations/captions_val2017.json", shared_data / "coco/val2017")
+    samples, counts = coco.read(cfg)
+    assert (len(samples), sum(len(s.captions) for s in samples)) == (154, 770)
+    assert counts["missing_image"] == counts["unreadable_image"] == 0
+
+
+def test_real_flickr8k(shared_data):
+    """1,000 photographs with five captions each; a limit takes the first ones."""
+    cfg = data("flickr8k", shared_data / "flickr8k/captions.txt", shared_data / "flickr8k/Images")
+    samples, _ = flickr8k.read(cfg)
+    assert (len(samples), {len(s.captions) for s in samples}) == (1000, {5})
+    few, _ = flickr8k.read(data("flickr8k", cfg.path, cfg.images, limit=3))
+    assert few == samples[:3]

@@ -1,0 +1,106 @@
+"""Pictures as they come: every odd one is upright RGB or a named error."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from compclip import images
+from compclip.images import ImageError
+
+
+def pixel(path, xy=(0, 0)):
+    """One pixel of the loaded picture."""
+    return images.load(path).getpixel(xy)
+
+
+def save(path, mode, colour, size=(8, 8), **options):
+    """A picture of one colour."""
+    Image.new(mode, size, colour).save(path, **options)
+    return path
+
+
+@pytest.mark.parametrize("mode,colour,suffix,expected", [
+    ("RGB", (10, 20, 30), "png", (10, 20, 30)),
+    ("L", 77, "png", (77, 77, 77)),
+    ("1", 1, "png", (255, 255, 255)),
+    ("RGBA", (255, 0, 0, 0), "png", (255, 255, 255)),
+    ("RGBA", (255, 0, 0, 255), "png", (255, 0, 0)),
+    ("LA", (0, 0), "png", (255, 255, 255)),
+    ("CMYK", (0, 0, 0, 0), "tiff", (255, 255, 255)),
+    ("I;16", 65535, "png", (255, 255, 255)),
+    ("I;16", 32768, "png", (127, 127, 127)),
+])
+def test_modes(tmp_path, mode, colour, suffix, expected):
+    """Transparency lies on white, 16 bit are scaled and not clipped, CMYK is converted."""
+    path = save(tmp_path / f"a.{suffix}", mode, colour)
+    assert pixel(path) == expected
+    assert images.load(path).mode == "RGB"
+
+
+def test_palette_with_transparency(tmp_path):
+    """A GIF-like palette picture with a transparent index lies on white."""
+    picture = Image.new("P", (4, 4), 0)
+    picture.putpalette([200, 0, 0] + [0, 0, 0] * 255)
+    picture.save(tmp_path / "p.png", transparency=0)
+    assert pixel(tmp_path / "p.png") == (255, 255, 255)
+
+
+def test_exif_rotation(tmp_path):
+    """A picture stored lying is shown upright: size and pixels turn together."""
+    picture = Image.new("RGB", (20, 10), "blue")
+    picture.paste("red", (0, 0, 10, 10))
+    exif = Image.Exif()
+    exif[0x0112] = 6  # turn by 90 degrees clockwise
+    picture.save(tmp_path / "r.png", exif=exif)
+    assert images.size(tmp_path / "r.png") == (10, 20)
+    shown = images.load(tmp_path / "r.png")
+    assert shown.size == (10, 20)
+    assert shown.getpixel((5, 2)) == (255, 0, 0)
+    assert shown.getpixel((5, 18)) == (0, 0, 255)
+
+
+@pytest.mark.parametrize("raw", [b"", b"not a picture", b"\x89PNG\r\n\x1a\n"])
+def test_unreadable(tmp_path, raw):
+    """Zero bytes, text, and a bare header."""
+    (tmp_path / "x.png").write_bytes(raw)
+    with pytest.raises(ImageError, match="x.png") as error:
+        images.load(tmp_path / "x.png")
+    assert error.value.reason == "unreadable"
+
+
+def test_truncated(tmp_path):
+    """A JPEG cut in half."""
+    noise = np.random.default_rng(0).integers(0, 255, (64, 64, 3), dtype=np.uint8)
+    Image.fromarray(noise).save(tmp_path / "t.jpg")
+    whole = (tmp_path / "t.jpg").read_bytes()
+    (tmp_path / "t.jpg").write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(ImageError) as error:
+        images.load(tmp_path / "t.jpg")
+    assert error.value.reason == "unreadable"
+
+
+def test_missing(tmp_path):
+    """No file, and a folder in its place."""
+    for path in (tmp_path / "none.png", tmp_path):
+        with pytest.raises(ImageError) as error:
+            images.load(path)
+        assert error.value.reason == "missing"
+
+
+def test_huge_jpeg_is_decoded_small(tmp_path):
+    """A large JPEG is decoded at a reduced scale, still larger than any model's input."""
+    Image.new("RGB", (9000, 6000), (0, 128, 0)).save(tmp_path / "h.jpg")
+    shown = images.load(tmp_path / "h.jpg")
+    assert images.size(tmp_path / "h.jpg") == (9000, 6000)
+    assert images.DRAFT_SIDE <= max(shown.size) < 9000
+    assert abs(shown.getpixel((0, 0))[1] - 128) <= 2
+
+
+def test_bomb_is_refused(tmp_path, monkeypatch):
+    """More pixels than the limit: unreadable, with the size in the message."""
+    monkeypatch.setattr(images, "MAX_PIXELS", 50)
+    path = save(tmp_path / "b.png", "RGB", (0, 0, 0))
+    with pytest.raises(ImageError, match="8 x 8 is more than 50 pixels"):
+        images.load(path)
