@@ -138,8 +138,10 @@ def _create(name: str, tag: str, device: str) -> nn.Module:
         raise unknown("weights", tag, tags, f"model {name}")
     if tag == "openai" and not name.endswith("-quickgelu"):
         raise UserError(f"model {name} with weights 'openai': trained with QuickGELU; use {name}-quickgelu")
+    if not tag:
+        return _build(open_clip.get_model_config(name), name, device)
     try:
-        return open_clip.create_model(name, pretrained=tag or None, device=device)
+        return open_clip.create_model(name, pretrained=tag, device=device)
     except (OSError, RuntimeError, ConnectionError) as error:
         raise UserError(f"{name}::{tag}: cannot fetch the weights ({type(error).__name__}); "
                         "download the file and give its path as weights") from error

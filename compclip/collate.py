@@ -12,7 +12,7 @@ from compclip.backbone import Model
 from compclip.batch import Batch, View, Views
 
 
-def collate(rows: list[View], views: Views, model: Model, dropped: dict[str, int]) -> Batch:
+def collate(rows: list[View], views: Views, model: Model, dropped: dict[str, int] | None = None) -> Batch:
     """The batch of some views; texts that a rule could not make are masked."""
     image_B3HW = torch.stack([model.transform(row.image) for row in rows])
     text_BL = model.tokenize([row.caption for row in rows])
@@ -20,7 +20,7 @@ def collate(rows: list[View], views: Views, model: Model, dropped: dict[str, int
     positive_BPL, positive_mask_BP = _texts([row.positives for row in rows], model)
     span_M2, concept_ML, owner_M = _concepts(rows, views, model)
     return Batch(image_B3HW, text_BL, negative_BKL, mask_BK, positive_BPL, positive_mask_BP,
-                 span_M2, concept_ML, owner_M, dropped)
+                 span_M2, concept_ML, owner_M, dropped or {})
 
 
 def _texts(texts_BK: list[tuple[str | None, ...]], model: Model) -> tuple[Tensor, Tensor]:

@@ -5,14 +5,13 @@ H, W pixels.
 
 from __future__ import annotations
 
-import warnings
 from pathlib import Path
 
 from PIL import Image, ImageOps
 
 from compclip.errors import UserError
 
-MAX_PIXELS = 200_000_000  # beyond it a picture counts as unreadable
+MAX_PIXELS = 178_000_000  # beyond it a picture counts as unreadable; Pillow refuses a little more
 DRAFT_SIDE = 1024  # JPEGs much larger than this are decoded at a reduced scale
 
 
@@ -45,9 +44,7 @@ def size(path: str | Path) -> tuple[int, int]:
 
 def _opened(path: str | Path) -> Image.Image:
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", Image.DecompressionBombWarning)
-            picture = Image.open(path)
+        picture = Image.open(path)
     except (FileNotFoundError, NotADirectoryError, IsADirectoryError) as error:
         raise ImageError(path, "missing", "no such picture") from error
     except Image.DecompressionBombError as error:

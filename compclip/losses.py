@@ -39,9 +39,9 @@ def _widen(value):
 
 @_in_full_precision
 def matching(query_BD: Tensor, key_ND: Tensor, scale: Tensor, valid_N: Tensor | None = None) -> Tensor:
-    """CE(s q·kᵀ, diag): query i against all keys, of which key i is its own. Keys where `valid_N` is False are left out.
+    """CE(s q·kᵀ, diag): query i against all keys, of which key i is its own.
 
-    Unit vectors; N >= B, and keys beyond the first B are only ever wrong ones.
+    Keys where `valid_N` is False are left out. Unit vectors; N >= B, and keys beyond the first B are only ever wrong ones.
     """
     logits_BN = scale * query_BD @ key_ND.T
     if valid_N is not None:
@@ -175,9 +175,28 @@ def cross_attended(patch_BPD: Tensor, concept_ND: Tensor, owner_N: Tensor, scale
     map_BPN = patch_BPD @ concept_ND.T
     attention_BPN = map_BPN.softmax(dim=1)
     dot_BN = (attention_BPN * map_BPN).sum(dim=1)
-    square_BN = (attention_BPN * (patch_BPD @ patch_BPD.mT @ attention_BPN)).sum(dim=1)
+    square_BN = _SquaredLength.apply(patch_BPD, attention_BPN)
     cosine_BN = dot_BN * square_BN.clamp_min(torch.finfo(dot_BN.dtype).eps).rsqrt()
     return _sigmoid_sum(scale * cosine_BN + bias, owner_N)
+
+
+class _SquaredLength(torch.autograd.Function):
+    """‖Vᵀa‖² = aᵀ(VVᵀ)a for each image and column a. V Vᵀ is symmetric, which halves the products of its slope."""
+
+    @staticmethod
+    def forward(ctx, patch_BPD: Tensor, attention_BPN: Tensor) -> Tensor:
+        pulled_BPN = patch_BPD @ patch_BPD.mT @ attention_BPN
+        ctx.save_for_backward(patch_BPD, attention_BPN, pulled_BPN)
+        return (attention_BPN * pulled_BPN).sum(dim=1)
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx, slope_BN: Tensor) -> tuple[Tensor | None, Tensor]:
+        patch_BPD, attention_BPN, pulled_BPN = ctx.saved_tensors
+        slope_B1N = 2 * slope_BN[:, None]
+        if not ctx.needs_input_grad[0]:
+            return None, pulled_BPN * slope_B1N
+        return (attention_BPN * slope_B1N) @ attention_BPN.mT @ patch_BPD, pulled_BPN * slope_B1N
 
 
 def _sigmoid_sum(logits_BN: Tensor, owner_N: Tensor) -> Tensor:

@@ -111,7 +111,9 @@ def recall_at_outcomes(scores_IT: np.ndarray, image_of_text_T: np.ndarray, ks: I
     (scores_IT,), owner_T = _same_length("recall_at", scores_IT), np.asarray(image_of_text_T)
     images, texts = scores_IT.shape
     if owner_T.shape != (texts,) or not np.array_equal(np.unique(owner_T), np.arange(images)):
-        raise UserError(f"recall_at: image_of_text must name one of {images} images for each of {texts} texts, none without a text")
+        raise UserError(
+            f"recall_at: image_of_text must name one of {images} images for each of {texts} texts, none without a text"
+        )
     i2t_I = np.array([_rank(row_T, owner_T == i) for i, row_T in enumerate(scores_IT)])
     index_I = np.arange(images)
     t2i_T = np.array([_rank(column_I, index_I == owner) for column_I, owner in zip(scores_IT.T, owner_T, strict=True)])
@@ -128,7 +130,8 @@ def top_k_outcomes(scores_NC: np.ndarray, label_N: np.ndarray, ks: Iterable[int]
     scores_NC, label_N = _same_length("top_k", scores_NC, label_N)
     classes = scores_NC.shape[1]
     if label_N.min() < 0 or label_N.max() >= classes:
-        raise UserError(f"top_k: labels {label_N.min()}..{label_N.max()} for {classes} classes; must be 0..{classes - 1}")
+        found = f"{label_N.min()}..{label_N.max()}"
+        raise UserError(f"top_k: labels {found} for {classes} classes; must be 0..{classes - 1}")
     index_C = np.arange(classes)
     rank_N = np.array([_rank(row_C, index_C == label) for row_C, label in zip(scores_NC, label_N, strict=True)])
     return _within("top_", rank_N, ks)
@@ -146,7 +149,7 @@ def top_k(scores_NC: np.ndarray, label_N: np.ndarray, ks: Iterable[int] = (1, 5)
 def paired_bootstrap(
     a_N: np.ndarray, b_N: np.ndarray, rng: np.random.Generator, samples: int = 10_000
 ) -> tuple[float, float]:
-    """The percentile 95 % interval of mean(a) − mean(b) when items are drawn again with replacement, a and b together."""
+    """The percentile 95 % interval of mean(a) − mean(b) when items, a with its b, are drawn with replacement."""
     a_N, b_N = _same_length("paired_bootstrap", a_N, b_N)
     if samples < 1:
         raise UserError(f"paired_bootstrap: samples={samples}: must be >= 1")

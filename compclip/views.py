@@ -19,7 +19,7 @@ from compclip.batch import View, Views
 from compclip.data.sample import Sample
 from compclip.errors import UserError
 from compclip.images import ImageError
-from compclip.text import concepts
+from compclip.text import concepts, sentences
 from compclip.text.annotation import Annotation
 
 
@@ -90,8 +90,9 @@ class Maker:
 
 
 def split(annotation: Annotation) -> tuple[Annotation, ...]:
-    """The sentences of a caption as annotations of their own."""
-    return tuple(annotation.sentence(i) for i in range(len(annotation.sentences))) or (annotation,)
+    """The sentences of a caption as annotations of their own: those of 4 to 34 words (CLIC B.1), or all where none is."""
+    parts = tuple(annotation.sentence(i) for i in range(len(annotation.sentences))) or (annotation,)
+    return tuple(p for p in parts if sentences.keep(p.text)) or parts
 
 
 def _caption(annotation: Annotation, views: Views) -> Annotation:

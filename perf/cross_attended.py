@@ -3,7 +3,7 @@
     python -m perf.cross_attended [--images 64 --patches 196 --concepts 320 --dim 512 --threads 1]
 
 B images, P patches, N concepts, D dim. The loop is what the method's released code does, with the same result.
-Both are warmed up once, then timed in turns; compare on idle cores, for threads that wait for each other blur the ratio.
+Both are warmed up once, then timed in turns. Compare on idle cores: threads that wait for each other blur the ratio.
 """
 
 from __future__ import annotations
@@ -63,8 +63,9 @@ def main(argv: list[str]) -> int:
     args = parser.parse_args(argv)
     torch.set_num_threads(args.threads)
     torch.manual_seed(0)
-    inputs = [torch.randn(args.images, args.patches, args.dim), F.normalize(torch.randn(args.concepts, args.dim), dim=-1),
-              torch.tensor(10.0), torch.tensor(-10.0)]
+    patch_BPD = torch.randn(args.images, args.patches, args.dim)
+    concept_ND = F.normalize(torch.randn(args.concepts, args.dim), dim=-1)
+    inputs = [patch_BPD, concept_ND, torch.tensor(10.0), torch.tensor(-10.0)]
     inputs = [x.requires_grad_() for x in inputs]
     owner_N = torch.randint(args.images, (args.concepts,))
     before = peak_gib()

@@ -94,3 +94,27 @@ def test_no_file_is_long():
     """At most 400 lines a file."""
     long = {n: count for n, p in modules().items() if (count := len(p.read_text().splitlines())) > 400}
     assert not long
+
+
+def test_dvc_reruns_what_the_run_key_depends_on():
+    """The train stage has every file of the run key as a dep, or an edit would silently reuse stale results."""
+    from omegaconf import OmegaConf
+
+    from compclip.run_key import TRAIN_CODE
+
+    deps = set(OmegaConf.to_container(OmegaConf.load(ROOT / "dvc.yaml"), resolve=False)["stages"]["train"]["deps"])
+    assert {f"compclip/{name}" for name in TRAIN_CODE} <= deps
+    assert all((PACKAGE / name).is_file() for name in TRAIN_CODE)
+
+
+def test_the_run_key_covers_the_training_code():
+    """Whatever views, collate, encode and the methods import of our own is part of the run key or of its inputs."""
+    from compclip.run_key import TRAIN_CODE
+
+    known, aside = modules(), {"errors", "files", "modules", "config", "backbone", "data.sample"}
+    covered = {".".join(Path(name).with_suffix("").parts) for name in TRAIN_CODE}
+    for name in covered:
+        for imported in imports(known[name]):
+            target = own(imported, known)
+            plain = target is None or known[target].name == "__init__.py" or target in covered | aside
+            assert plain or name == "train", f"compclip.{name} imports compclip.{target}"

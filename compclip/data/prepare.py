@@ -11,6 +11,7 @@ import json
 import os
 import sys
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 from compclip import config, modules
@@ -18,19 +19,27 @@ from compclip.data import store
 from compclip.data.sample import Sample
 from compclip.errors import UserError, entry
 from compclip.files import write_json
-from compclip.text import annotation
+from compclip.text import annotation, sentences
 
 
 def recaption(cfg, folder: Path) -> dict:
     """Read the source, let the captioner rewrite the captions, write the samples; gives the counts."""
     samples, counts = modules.find("compclip.data.sources", cfg.source).read(cfg)
     samples, more = modules.find("compclip.recaption", cfg.captioner).caption(samples, cfg)
+    samples, openings = without_openings(samples)
     if not samples:
         raise UserError(f"data with source {cfg.source!r}: no sample is left after captioner {cfg.captioner!r}")
-    counts = dict(sorted((counts + more).items()))
+    counts = dict(sorted((counts + more).items())) | {"openings_dropped": openings}
     store.save(folder / "samples.parquet", samples, pictures(samples))
     write_json(folder / "counts.json", counts)
     return counts
+
+
+def without_openings(samples: list[Sample]) -> tuple[list[Sample], int]:
+    """Captions without openings like "This picture shows:" (CLIC B.1), and how many had one."""
+    cleaned = [replace(s, captions=tuple(map(sentences.clean, s.captions))) for s in samples]
+    changed = sum(a != b for s, c in zip(samples, cleaned, strict=True) for a, b in zip(s.captions, c.captions, strict=True))
+    return cleaned, changed
 
 
 def pictures(samples: list[Sample]) -> str:

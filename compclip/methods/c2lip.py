@@ -1,9 +1,10 @@
 """C2LIP: concept-centric learning without hard negatives (Samsung Labs, concept_centric_clip), Sec. 3.
 
 B images, N patches, M concepts of the batch, D dim. Concepts are noun phrases; each is positive for its own image only.
-Departures: the paper says that concepts are pooled, not how: `pooled` is the mean of their raw projected tokens, while the
-released code encodes each as a text of its own (`encoded`). Under DDP the concept terms contrast the whole batch
-(released code: images of one process with concepts of all).
+Departures: the paper says that concepts are pooled, not how: `pooled` is the mean of their raw projected tokens, while
+the released code encodes each as a text of its own (`encoded`). Under DDP the concept terms contrast the whole batch
+(released code: images of one process with concepts of all). A softmax backbone is given a learnt bias: choose
+`init_bias` so that scale · cosine + bias is about 0 between its matching and other pairs, near −25 for OpenAI's CLIP.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ RULES = {"negclip": swap.negclip, "clic": swap.single}
 
 @dataclass(frozen=True)
 class Config:
-    swap: str = "negclip"  # "negclip": six kinds of spans; "clic": words of one category (CLIC B.2, its own NegCLIP rows)
+    swap: str = "negclip"  # "negclip": six kinds of spans; "clic": words of one category (CLIC B.2, D.1)
     caption: str = "full"  # the whole caption, or its "first" sentence
 
     def __post_init__(self) -> None:

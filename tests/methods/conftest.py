@@ -35,7 +35,8 @@ def make(B: int = 4, K: int = 3, P: int = 3, M: int = 5, fill: str = "some", see
     return Features(
         image_BD=unit(B, D), text_BD=unit(B, D), negative_BKD=unit(B, K, D), mask_BK=mask(B, K),
         positive_BPD=unit(B, P, D), positive_mask_BP=mask(B, P), concept_MD=unit(M, D),
-        owner_M=torch.randint(B, (M,), generator=generator), scale=torch.tensor(5.0, dtype=torch.float64).requires_grad_(),
+        owner_M=torch.randint(B, (M,), generator=generator),
+        scale=torch.tensor(5.0, dtype=torch.float64).requires_grad_(),
         bias=torch.tensor(-2.0, dtype=torch.float64).requires_grad_(), patch_BND=raw(B, N, D), token_BTD=raw(B, T, D),
         token_mask_BT=words(B), negative_token_BKTD=raw(B, K, T, D), negative_token_mask_BKT=words(B, K),
     )  # fmt: skip

@@ -77,7 +77,7 @@ def test_the_number_of_positives_is_a_parameter(features, count):
     cfg = clic.Config(positives=count, lambda_uni=float(count > 1))
     assert clic.views(cfg, 0).composite == count
     terms = clic.loss(f, cfg, 0)
-    all_p = [f.text_BD, *(f.positive_BPD[:, l] for l in range(count - 1))]
+    all_p = [f.text_BD, *(f.positive_BPD[:, p] for p in range(count - 1))]
     torch.testing.assert_close(terms["cont"], 0.5 * sum(reference.clip(f.image_BD, p, f.scale) for p in all_p) / count)
     assert ("uni" in terms) == (count > 1)
 

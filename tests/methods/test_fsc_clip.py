@@ -54,7 +54,8 @@ def test_focal_and_smoothing_switch_off_one_by_one(features, gamma, epsilon):
 def test_global_term_without_calibration_is_s_neg(features):
     f = features()
     terms = fsc_clip.loss(f, fsc_clip.Config(lambda_global=1.0, gamma=0.0, epsilon=0.0), 0)
-    torch.testing.assert_close(terms["global"], reference.s_neg(f.image_BD, f.text_BD, f.negative_BKD, f.mask_BK, f.scale))
+    expected = reference.s_neg(f.image_BD, f.text_BD, f.negative_BKD, f.mask_BK, f.scale)
+    torch.testing.assert_close(terms["global"], expected)
 
 
 def test_terms_of_weight_zero_need_no_tokens(features):

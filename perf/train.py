@@ -1,0 +1,77 @@
+"""Training speed of each method on this machine, as ratios to plain fine-tuning in the same run.
+
+    python perf/train.py [--steps 12] [--params params.yaml]
+
+Needs the stages `annotate` and `backbone` (`dvc repro annotate backbone`). One process, the grid's batch size and
+threads; the first steps of each method are not counted. `data` is the share of the time spent on making views.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+
+import torch
+
+from compclip import backbone, config, encode, modules, optimiser
+from compclip.collate import collate
+from compclip.errors import entry
+from compclip.publish import Publisher
+from compclip.views import Maker, Rows
+
+WARM = 2
+
+
+def measure(publisher: Publisher, steps: int) -> tuple[float, float]:
+    """Samples a second and the share of time for data, over `steps` steps behind the first two."""
+    run = publisher.run
+    method = modules.find("compclip.methods", run.method_name)
+    model = backbone.load(publisher.backbone_folder)
+    if needs := getattr(method, "needs_bias", None):
+        model.add_bias(run.method.init_bias) if needs(run.method) else None
+    frozen = optimiser.freeze(model.clip, run.train)
+    adamw = optimiser.adamw(model.clip, run.train)
+    rows = Rows(Maker(publisher.train_set(), 0, model.image_size), run.train.batch_size)
+    started, data = 0.0, 0.0
+    for step in range(WARM + steps):
+        if step == WARM:
+            started, data = time.perf_counter(), 0.0
+        before = time.perf_counter()
+        views = method.views(run.method, step)
+        batch = collate(*_views(rows, step, views), model=model)
+        data += time.perf_counter() - before
+        loss = sum(method.loss(encode.features(model.clip, batch, views, frozen), run.method, step).values())
+        adamw.zero_grad()
+        loss.backward()
+        adamw.step()
+    seconds = time.perf_counter() - started
+    return steps * run.train.batch_size / seconds, data / seconds
+
+
+def _views(rows: Rows, step: int, views) -> tuple:
+    made, _ = rows.batch(step, views)
+    return made, views
+
+
+def main(argv: list[str]) -> int:
+    """Print one row a method."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--steps", type=int, default=12)
+    parser.add_argument("--params", default="params.yaml")
+    args = parser.parse_args(argv)
+    params = config.load(args.params)
+    torch.set_num_threads(params.train.threads)
+    speeds: dict[str, float] = {}
+    for cell in config.cells(params):
+        trains = getattr(modules.find("compclip.methods", cell.method.partition(".")[0]), "TRAINS", True)
+        if not trains or cell.method in speeds:
+            continue
+        speeds[cell.method], data = measure(Publisher.of(args.params, [], cell.name), args.steps)
+        ratio = speeds[cell.method] / speeds.get("finetune", speeds[cell.method])
+        print(f"{cell.method:<16} {speeds[cell.method]:7.0f} samples/s  x{ratio:.2f} of finetune  data {data:.0%}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(entry(main))
