@@ -27,8 +27,8 @@ def features(clip: nn.Module, batch: Batch, views: Views, frozen: frozenset[str]
     concept_MD, owner_M = _concepts(batch, views, text)
     return Features(
         image_BD=image_BD, text_BD=text.pooled("caption"),
-        negative_BKD=text.pooled("negative").reshape(B, K, -1), mask_BK=batch.mask_BK,
-        positive_BPD=text.pooled("positive").reshape(B, batch.positive_mask_BP.shape[1], -1),
+        negative_BKD=_rows(text.pooled("negative"), B, K), mask_BK=batch.mask_BK,
+        positive_BPD=_rows(text.pooled("positive"), *batch.positive_mask_BP.shape),
         positive_mask_BP=batch.positive_mask_BP, concept_MD=concept_MD, owner_M=owner_M,
         scale=clip.logit_scale.exp(), bias=clip.logit_bias, patch_BND=patch_BND,
         token_BTD=text.tokens("caption"), token_mask_BT=text.mask("caption"),

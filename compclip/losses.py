@@ -41,7 +41,7 @@ def _widen(value):
 def matching(query_BD: Tensor, key_ND: Tensor, scale: Tensor, valid_N: Tensor | None = None) -> Tensor:
     """CE(s q·kᵀ, diag): query i against all keys, of which key i is its own.
 
-    Keys where `valid_N` is False are left out. Unit vectors; N >= B, and keys beyond the first B are only ever wrong ones.
+    Keys where `valid_N` is False are left out. Unit vectors; keys beyond the first B are only ever wrong ones.
     """
     logits_BN = scale * query_BD @ key_ND.T
     if valid_N is not None:

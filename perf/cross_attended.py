@@ -58,7 +58,8 @@ def rounded(timed: tuple[tuple[float, float], ...]) -> list[float]:
 def main(argv: list[str]) -> int:
     """Print times, their ratios and its median, values and memory as one JSON object."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    for name, default in (("images", 64), ("patches", 196), ("concepts", 320), ("dim", 512), ("threads", 1), ("rounds", 3)):
+    defaults = {"images": 64, "patches": 196, "concepts": 320, "dim": 512, "threads": 1, "rounds": 3}
+    for name, default in defaults.items():
         parser.add_argument(f"--{name}", type=int, default=default)
     args = parser.parse_args(argv)
     torch.set_num_threads(args.threads)

@@ -218,6 +218,13 @@ def test_patches_may_have_any_length_in_cross_attended():
     torch.testing.assert_close(longer, losses.cross_attended(patch, c, owner, s, b))
 
 
+def test_cross_attended_with_a_frozen_image_tower_still_trains_concepts():
+    d, s, b = Draw(9), scale(), scale(-1.0)
+    patch, c, owner = d.raw(2, 5, 4), d.unit(3, 4), d.owner(3, 2)
+    expected = reference.cross_attended(patch, c, owner, s, b)
+    agree(losses.cross_attended(patch.detach(), c, owner, s, b), expected, [c, s, b])
+
+
 def test_cross_attended_in_float32_is_close_to_float64():
     d, s, b = Draw(3), scale(100.0), scale(-10.0)
     patch, c, owner = d.raw(8, 196, 512), d.unit(12, 512), d.owner(12, 8)

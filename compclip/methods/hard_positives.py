@@ -3,8 +3,8 @@
 B images, K negatives, P rules for positives, D dim. E.1 follows SVLC: a contrastive loss, a hard-negative loss and an
 analogy loss on the hard positive. E.1 reads as plain CLIP plus both; SVLC's released default also has the negatives in
 the contrast (`negatives_in_contrastive`). Departures: texts come from rules, not from a language model; up to one
-negative a rule in one softmax, where E.1 retrieves one; a caption with both hard positives uses the swap, which is the rarer one
-(119,071 of 710,824, D.2), where E.1 subsamples.
+negative a rule in one softmax, where E.1 retrieves one; a caption with both hard positives uses the swap,
+which is the rarer one (119,071 of 710,824, D.2), where E.1 subsamples.
 Variants: hard_positives none (HN only), both (HP + HN), swap, replace.
 """
 
