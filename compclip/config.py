@@ -244,6 +244,8 @@ def _read(path: str | Path, overrides: Sequence[str]) -> dict:
         raise UserError(f"{path}: no such file; run from the project's root or give --params FILE") from error
     except (YAMLError, UnicodeDecodeError) as error:
         raise UserError(f"{path}: not YAML: {error}") from error
+    if not OmegaConf.is_dict(loaded):
+        raise UserError(f"{path}: must be a mapping of sections such as grid and train")
     for override in overrides:
         key, equals, _ = override.partition("=")
         if not equals or not key:
@@ -389,9 +391,8 @@ def main(argv: list[str]) -> int:
     params = load(args.params, args.overrides)
     if args.command == "show":
         print(to_yaml(resolve(params, args.cell)), end="")
-        return 0
-    count = len(cells(params))
-    print(f"{args.params}: {count} cells, {len(params.evaluate.benchmarks)} benchmarks: OK")
+    else:
+        print(f"{args.params}: {len(cells(params))} cells, {len(params.evaluate.benchmarks)} benchmarks: OK")
     return 0
 
 

@@ -85,19 +85,19 @@ def test_negatives_name_what_is_not_there(kind):
 
 
 def test_dense_captions_say_only_what_is_true():
-    """Every first sentence that uses a plain relation is checked against the cells."""
+    """Every sentence that puts two things in a plain relation is checked against the cells."""
     rng, checked = np.random.default_rng(5), 0
     names = {n: canonical for canonical, (_, ns) in SYMBOLS.items() for n in ns}
     for _ in range(300):
         scene = layout.sample(rng, 3, test=False)
         where = {t.symbol: t for t in scene.things}
-        sentence = grammar.dense(rng, scene).split(".")[0].lower()
-        told = [r for r, words in RELATIONS.items() if any(f" {w} " in f" {sentence} " for w in words)]
-        found = [names[w] for w in sentence.split() if w in names]
-        if len(told) == 1 and len(found) == 2 and " with " not in sentence:
-            assert layout.relation(where[found[0]], where[found[1]]) == told[0], sentence
-            checked += 1
-    assert checked > 150
+        for sentence in grammar.dense(rng, scene).lower().split("."):
+            told = [r for r, words in RELATIONS.items() if any(f" {w} " in f" {sentence} " for w in words)]
+            found = [names[w] for w in sentence.split() if w in names]
+            if len(told) == 1 and len(found) == 2 and " with " not in sentence:
+                assert layout.relation(where[found[0]], where[found[1]]) == told[0], sentence
+                checked += 1
+    assert checked > 300
 
 
 @pytest.mark.parametrize("relation,verb,by", [("left", "precedes", "is followed by"), ("right", "follows", "is preceded by")])
@@ -153,4 +153,4 @@ def test_sizes_are_checked():
     """A world without records is refused with the key and the value."""
     with pytest.raises(UserError, match="scenes.records=0"):
         World(records=0)
-    assert Pretrain().steps > 0
+    assert len(Pretrain().phases) == 3
