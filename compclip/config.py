@@ -10,23 +10,26 @@ from __future__ import annotations
 import argparse
 import itertools
 import math
+import re
 import subprocess
 import sys
 from collections.abc import Sequence
-from dataclasses import MISSING, asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from omegaconf import OmegaConf
+from omegaconf import MISSING, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
 from compclip import modules
 from compclip.data.scenes.config import World
-from compclip.errors import UserError, entry, unknown
+from compclip.errors import UserError, entry, one_line, unknown
 from compclip.files import write_atomic
 
 DEFAULT = "params.yaml"
+GRIDS = Path("experiments/grids")
+
 
 @dataclass(frozen=True)
 class Grid:
@@ -69,7 +72,7 @@ class Train:
 class Backbone:
     """An open_clip model by name or config file, and its weights: hub tag, local path, or random ones."""
 
-    model: str = ""
+    model: str = MISSING
     weights: str = ""
     tokenizer: str = ""
 
@@ -78,9 +81,9 @@ class Backbone:
 class Data:
     """A data set: which source reads it, from where, and who captions it."""
 
-    source: str = ""
-    path: str = ""
-    images: str = ""
+    source: str = MISSING
+    path: str = MISSING
+    images: str = MISSING
     split: str = "train"
     captioner: str = "none"
     limit: int = 0  # 0: all
@@ -91,7 +94,7 @@ class Benchmark:
     """A benchmark's module (default: its own name) and files."""
 
     benchmark: str = ""
-    path: str = ""
+    path: str = MISSING
     images: str = ""
     split: str = ""
 
@@ -162,22 +165,29 @@ class Run:
 SECTIONS: dict[str, Any] = {"grid": Grid, "train": Train, "evaluate": Evaluate, "report": Report, "scenes": World}
 TABLES: dict[str, Any] = {"backbones": Backbone, "data": Data, "benchmarks": Benchmark}
 POSITIVE = ("epochs", "batch_size", "lr", "eps", "max_logit_scale", "threads", "log_every_steps",
-            "checkpoint_every_steps")
+            "checkpoint_every_steps", "bootstrap_samples")
 NOT_NEGATIVE = ("max_steps", "lr_start", "lr_end", "warmup_steps", "warmup_fraction", "weight_decay", "grad_clip_norm",
-                "workers", "beta1", "beta2")
+                "workers", "beta1", "beta2", "limit")
 CHOICES = {"trainable": ("all", "text", "image", "none"), "precision": ("float32", "bf16")}
+NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]*")  # what may stand in the name of a folder and of a DVC stage
 
 
 def load(path: str | Path = DEFAULT, overrides: Sequence[str] = ()) -> Params:
     """Read, override (`key=value`), and check everything. Raises UserError naming key, value and fix."""
-    raw = _read(path, overrides)
+    try:
+        return _params(_read(path, overrides))
+    except UserError as error:
+        raise UserError(f"{path}: {error}") from error
+
+
+def _params(raw: dict) -> Params:
     for name in raw:
         if name not in (*SECTIONS, *TABLES, "methods"):
-            raise unknown("section", str(name), (*SECTIONS, *TABLES, "methods"), str(path))
-    sections = {name: _structured(kind, raw.get(name) or {}, name) for name, kind in SECTIONS.items()}
-    tables = {name: {k: _structured(kind, v or {}, f"{name}.{k}") for k, v in (raw.get(name) or {}).items()}
-              for name, kind in TABLES.items()}
-    params = Params(**sections, **tables, methods=raw.get("methods") or {})
+            raise unknown("section", str(name), (*SECTIONS, *TABLES, "methods"))
+    sections = {name: _structured(kind, _mapping(raw.get(name), name), name) for name, kind in SECTIONS.items()}
+    tables = {name: {k: _structured(kind, _mapping(v, f"{name}.{k}"), f"{name}.{k}")
+                     for k, v in _mapping(raw.get(name), name).items()} for name, kind in TABLES.items()}
+    params = Params(**sections, **tables, methods=_mapping(raw.get("methods"), "methods"))
     _check(params)
     return params
 
@@ -201,17 +211,16 @@ def resolve(params: Params, cell: Cell | str) -> Run:
 
 def method_config(params: Params, name: str) -> tuple[Any, Train]:
     """The Config of a method, its variant applied, and its training settings."""
-    base, _, variant = name.partition(".")
-    raw = dict(params.methods.get(base) or {})
-    variants = raw.pop("variants", None) or {}
-    if variant and variant not in variants:
-        raise unknown("variant", variant, variants, f"methods.{base}.variants")
-    overlay = dict(variants.get(variant) or {}) if variant else {}
-    train = asdict(params.train) | dict(raw.pop("train", None) or {}) | dict(overlay.pop("train", None) or {})
+    base, dot, variant = name.partition(".")
     where = f"methods.{name}"
-    made = _structured(Train, train, f"{where}.train")
-    _check_train(made, f"{where}.train")
-    return _structured(modules.find("compclip.methods", base).Config, raw | overlay, where), made
+    raw = _mapping(params.methods.get(base), f"methods.{base}")
+    variants = _mapping(raw.pop("variants", None), f"methods.{base}.variants")
+    if dot and variant not in variants:
+        raise unknown("variant", variant, variants, f"methods.{base}.variants")
+    overlay = _mapping(variants.get(variant), where)
+    trains = [_mapping(values.pop("train", None), f"{where}.train") for values in (raw, overlay)]
+    train = _structured(Train, asdict(params.train) | trains[0] | trains[1], f"{where}.train")
+    return _structured(modules.find("compclip.methods", base).Config, raw | overlay, where), train
 
 
 def to_dict(run: Run) -> dict:
@@ -227,11 +236,14 @@ def to_yaml(run: Run) -> str:
 
 def from_yaml(path: str | Path) -> Run:
     """The run that a config.yaml describes."""
-    raw = _read(path, ())
-    cell = Cell(**raw["cell"])
-    config = modules.find("compclip.methods", cell.method.partition(".")[0]).Config
-    return Run(cell, _structured(config, raw["method"], "method"), _structured(Train, raw["train"], "train"),
-               _structured(Backbone, raw["backbone"], "backbone"), _structured(Data, raw["data"], "data"))
+    try:
+        raw = _read(path, ())
+        cell = _structured(Cell, _mapping(raw.get("cell"), "cell"), "cell")
+        config = modules.find("compclip.methods", cell.method.partition(".")[0]).Config
+        kinds = {"method": config, "train": Train, "backbone": Backbone, "data": Data}
+        return Run(cell, **{name: _structured(kind, _mapping(raw.get(name), name), name) for name, kind in kinds.items()})
+    except UserError as error:
+        raise UserError(f"{path}: {error}") from error
 
 
 # --- reading --------------------------------------------------------------------------------------------------
@@ -239,84 +251,96 @@ def from_yaml(path: str | Path) -> Run:
 
 def _read(path: str | Path, overrides: Sequence[str]) -> dict:
     try:
-        loaded = OmegaConf.load(path)
+        merged = OmegaConf.load(path)
     except FileNotFoundError as error:
-        raise UserError(f"{path}: no such file; run from the project's root or give --params FILE") from error
+        raise UserError("no such file; run from the project's root or give --params FILE") from error
     except (YAMLError, UnicodeDecodeError) as error:
-        raise UserError(f"{path}: not YAML: {error}") from error
-    if not OmegaConf.is_dict(loaded):
-        raise UserError(f"{path}: must be a mapping of sections such as grid and train")
+        raise UserError(f"not YAML: {one_line(str(error))}") from error
+    except OSError as error:  # OmegaConf raises it, without a number, for a file that holds a single value
+        raise UserError(error.strerror or "must be a mapping of sections such as grid and train") from error
+    if not OmegaConf.is_dict(merged):
+        raise UserError("must be a mapping of sections such as grid and train")
     for override in overrides:
-        key, equals, _ = override.partition("=")
-        if not equals or not key:
-            raise UserError(f"override {override!r}: must be key=value, as train.lr=1e-5")
+        merged = _overridden(merged, override)
     try:
-        merged = OmegaConf.merge(loaded, OmegaConf.from_dotlist(list(overrides)))
         return OmegaConf.to_container(merged, resolve=True)
-    except (OmegaConfBaseException, ValueError) as error:
-        raise UserError(f"{path}: {str(error).splitlines()[0]}") from error
+    except OmegaConfBaseException as error:
+        raise UserError(f"{error.full_key}: {str(error).splitlines()[0]}") from error
 
 
-def _structured(kind: Any, raw: Any, where: str) -> Any:
-    """`raw` as the dataclass `kind`; unknown keys and wrong types name the key, its value, and the fix."""
-    if not isinstance(raw, dict):
-        raise UserError(f"{where}={raw!r}: must be a mapping of {', '.join(f.name for f in fields(kind))}")
+def _overridden(merged: Any, override: str) -> Any:
+    key, equals, _ = override.partition("=")
+    if not equals or not key:
+        raise UserError(f"override {override!r}: must be key=value, as train.lr=1e-5")
+    try:
+        return OmegaConf.merge(merged, OmegaConf.from_dotlist([override]))
+    except (OmegaConfBaseException, YAMLError, ValueError, TypeError) as error:
+        raise UserError(f"override {override!r}: {str(error).splitlines()[0]}") from error
+
+
+def _mapping(raw: Any, where: str) -> dict:
+    """A copy with names as keys; nothing stands for an empty mapping."""
+    if raw is not None and not isinstance(raw, dict):
+        raise UserError(f"{where}={raw!r}: must be a mapping, as `name: value` below it")
+    return {str(key): value for key, value in (raw or {}).items()}
+
+
+def _structured(kind: Any, raw: dict, where: str) -> Any:
+    """`raw` as the dataclass `kind`; unknown keys, wrong types and values name the key, its value, and the fix."""
     known = [f.name for f in fields(kind)]
     for key in raw:
         if key not in known:
-            raise unknown("key", str(key), known, where)
+            raise unknown("key", key, known, where)
     for f in fields(kind):
-        _typed(kind, f, raw, where)
+        if f.default == MISSING and raw.get(f.name, MISSING) in (None, "", MISSING):
+            raise UserError(f"{where}.{f.name}: must be given; add it")
     try:
-        return OmegaConf.to_object(OmegaConf.merge(OmegaConf.structured(kind), raw))
+        made = OmegaConf.to_object(OmegaConf.merge(OmegaConf.structured(kind), raw))
     except UserError as error:
-        raise UserError(f"{where}.{error}") from error
+        raise UserError(str(error) if str(error).startswith(f"{where}.") else f"{where}.{error}") from error
     except OmegaConfBaseException as error:
-        raise UserError(f"{where}: {str(error).splitlines()[0]}") from error
+        raise _mistyped(kind, raw, where) or UserError(f"{where}: {str(error).splitlines()[0]}") from error
+    _check_values(made, where)
+    return made
 
 
-def _typed(kind: Any, f: Any, raw: dict, where: str) -> None:
-    if f.name not in raw:
-        return
-    single = {f.name: raw[f.name]}
-    try:
-        OmegaConf.merge(OmegaConf.structured(kind), single)
-    except OmegaConfBaseException as error:
-        default = "" if f.default is MISSING else f"; the default is {f.default!r}"
-        wanted = f.type if isinstance(f.type, str) else f.type.__name__
-        raise UserError(f"{where}.{f.name}={raw[f.name]!r}: must be {wanted}{default}") from error
+def _mistyped(kind: Any, raw: dict, where: str) -> UserError | None:
+    """The error for the first field whose value has the wrong type, found by trying each alone."""
+    for f in fields(kind):
+        try:
+            OmegaConf.merge(OmegaConf.structured(kind), {f.name: raw[f.name]} if f.name in raw else {})
+        except OmegaConfBaseException:
+            plain = isinstance(f.default, (str, int, float)) and f.default != MISSING
+            default = f"; the default is {f.default!r}" if plain else ""
+            wanted = f.type if isinstance(f.type, str) else f.type.__name__
+            return UserError(f"{where}.{f.name}={raw[f.name]!r}: must be {wanted}{default}")
+    return None
 
 
 # --- checks ---------------------------------------------------------------------------------------------------
 
 
 def _check(params: Params) -> None:
-    _check_train(params.train, "train")
-    _check_grid(params)
-    for name in params.methods:
-        method_config(params, name)
-    for name, data in params.data.items():
-        _need(data, ("source", "path", "images"), f"data.{name}")
+    for name, raw in params.methods.items():
+        variants = _mapping(_mapping(raw, f"methods.{name}").get("variants"), f"methods.{name}.variants")
+        for method in (name, *(f"{name}.{variant}" for variant in variants)):
+            method_config(params, method)
+    for data in params.data.values():
         modules.find("compclip.data.sources", data.source)
         modules.find("compclip.recaption", data.captioner)
-    for name, backbone in params.backbones.items():
-        _need(backbone, ("model",), f"backbones.{name}")
     for name, benchmark in params.benchmarks.items():
-        _need(benchmark, ("path",), f"benchmarks.{name}")
         modules.find("compclip.benchmarks", benchmark.benchmark or name)
-    for name in params.evaluate.benchmarks:
+    for name in _distinct(params.evaluate.benchmarks, "evaluate.benchmarks"):
         if name not in params.benchmarks:
             raise unknown("benchmark", name, params.benchmarks, "evaluate.benchmarks")
+    _check_grid(params)
 
 
 def _check_grid(params: Params) -> None:
     grid = params.grid
-    for name in ("methods", "backbones", "data", "seeds"):
-        values = getattr(grid, name)
-        if not values:
-            raise UserError(f"grid.{name}={values}: must name at least one; set it in params.yaml")
-        if len(set(values)) < len(values):
-            raise UserError(f"grid.{name}={values}: a value stands twice; remove one")
+    for f in fields(grid):
+        if not _distinct(getattr(grid, f.name), f"grid.{f.name}"):
+            raise UserError(f"grid.{f.name}=[]: must name at least one")
     for method in grid.methods:
         base = method.partition(".")[0]
         if base not in params.methods:
@@ -328,28 +352,34 @@ def _check_grid(params: Params) -> None:
                 raise unknown(name.rstrip("s"), value, table, f"grid.{name}")
     if min(grid.seeds) < 0:
         raise UserError(f"grid.seeds={grid.seeds}: seeds must be >= 0")
+    for cell in _distinct([cell.name for cell in cells(params)], "the names of the grid's cells"):
+        if not NAME.fullmatch(cell):
+            raise UserError(f"cell {cell!r}: cannot name a folder; use letters, digits and _ . + - in the grid's names")
 
 
-def _check_train(train: Train, where: str) -> None:
-    for names, fits, rule in ((POSITIVE, lambda v: 0 < v < math.inf, "> 0"),
-                              (NOT_NEGATIVE, lambda v: 0 <= v < math.inf, ">= 0")):
-        for name in names:
-            if not fits(getattr(train, name)):
-                raise UserError(f"{where}.{name}={getattr(train, name)}: must be {rule}")
-    for name in ("beta1", "beta2", "warmup_fraction"):
-        if getattr(train, name) >= 1:
-            raise UserError(f"{where}.{name}={getattr(train, name)}: must be < 1")
-    for name, known in CHOICES.items():
-        if getattr(train, name) not in known:
-            raise unknown(name, getattr(train, name), known, f"{where}.{name}")
-    if train.batch_size < 2:
-        raise UserError(f"{where}.batch_size={train.batch_size}: must be >= 2, a contrast needs two")
+def _distinct(values: list, where: str) -> list:
+    twice = [value for i, value in enumerate(values) if value in values[:i]]
+    if twice:
+        raise UserError(f"{where}: {twice[0]!r} stands twice; remove or rename one")
+    return values
 
 
-def _need(values: Any, names: Sequence[str], where: str) -> None:
-    for name in names:
-        if not getattr(values, name):
-            raise UserError(f"{where}.{name}: must be given; set it in params.yaml")
+def _check_values(values: Any, where: str) -> None:
+    """Ranges and choices of the fields that have one, in whichever section they stand."""
+    if not isinstance(values, (Train, Data, Evaluate, Report)):
+        return
+    given = {f.name: getattr(values, f.name) for f in fields(values)}
+    for name, value in given.items():
+        if name in POSITIVE and not 0 < value < math.inf:
+            raise UserError(f"{where}.{name}={value}: must be > 0")
+        if name in NOT_NEGATIVE and not 0 <= value < math.inf:
+            raise UserError(f"{where}.{name}={value}: must be >= 0")
+        if name in ("beta1", "beta2", "warmup_fraction") and value >= 1:
+            raise UserError(f"{where}.{name}={value}: must be < 1")
+        if name in CHOICES and value not in CHOICES[name]:
+            raise unknown(name, value, CHOICES[name], f"{where}.{name}")
+    if isinstance(values, Train) and values.batch_size < 2:
+        raise UserError(f"{where}.batch_size={values.batch_size}: must be >= 2, a contrast needs two")
 
 
 # --- commands -------------------------------------------------------------------------------------------------
@@ -359,14 +389,20 @@ def use(source: str | Path, target: str | Path = DEFAULT, force: bool = False) -
     """Make `source` the current parameters after checking it; uncommitted edits of `target` are never overwritten."""
     load(source)
     if Path(target).exists() and not force and _edited(Path(target)):
-        raise UserError(f"{target}: has uncommitted edits; commit or copy them first, or give --force")
+        raise UserError(f"{target}: has uncommitted edits; commit it or save it in {GRIDS}, or give --force")
     write_atomic(target, Path(source).read_bytes())
 
 
 def _edited(path: Path) -> bool:
-    """Whether a file differs from the last commit; one that git does not know counts as edited."""
-    command = ["git", "status", "--porcelain", "--", path.name]
-    done = subprocess.run(command, cwd=path.resolve().parent, capture_output=True, text=True)
+    """Whether something would be lost: it is not as last committed (or git does not know it), and not a grid's file."""
+    raw, folder = path.read_bytes(), path.resolve().parent
+    if any(raw == grid.read_bytes() for grid in (folder / GRIDS).glob("*.yaml")):
+        return False
+    command = ["git", "status", "--porcelain", "--ignored", "--", path.name]
+    try:
+        done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
+    except OSError:  # no git on this machine
+        return True
     return done.returncode != 0 or bool(done.stdout.strip())
 
 

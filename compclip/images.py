@@ -72,5 +72,6 @@ def _eight_bit(picture: Image.Image) -> Image.Image:
     import numpy as np
 
     values_HW = np.asarray(picture).astype(np.float64)
-    top = 65535.0 if values_HW.max() > 255 else 255.0
+    sixteen = picture.mode.startswith("I;16") or values_HW.max() > 255  # I and F do not say how many bits they had
+    top = 65535.0 if sixteen else 255.0
     return Image.fromarray((values_HW / top * 255).clip(0, 255).astype(np.uint8), "L")

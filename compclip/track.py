@@ -105,14 +105,19 @@ def _record(path: Path) -> Record:
     config = read_config(path)
     if missing := [k for k in ("method", "backbone", "data", "seed") if k not in (config.get("cell") or {})]:
         raise UserError(f"{path / 'config.yaml'}: no cell.{missing[0]}; remove the run and train it again")
-    results = [read_result(p) for p in sorted((path / "results").glob("*.json"))]
-    return Record(path, config, read_environment(path), read_curve(path), results, content(path))
+    scored = [read_result(p) for p in results(path)]
+    return Record(path, config, read_environment(path), read_curve(path), scored, content(path))
+
+
+def results(path: Path) -> list[Path]:
+    """The result files of a run, one a benchmark; summary.json repeats their metrics."""
+    return sorted(p for p in (path / "results").glob("*.json") if p.name != "summary.json")
 
 
 def content(path: Path) -> str:
     """A hash of a run's files without its checkpoint's, which follows from the others."""
     parts = [path / n for n in ("config.yaml", "metrics.jsonl", "environment.json") if (path / n).is_file()]
-    return fingerprint(*parts, *sorted((path / "results").glob("*.json")))
+    return fingerprint(*parts, *results(path))
 
 
 def sync(records: Sequence[Record], uri: str, checkpoint_mib: float = CHECKPOINT_MIB) -> Counter[str]:
