@@ -23,6 +23,7 @@ from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
 from compclip import modules
+from compclip.data.sample import Data
 from compclip.data.scenes.config import World
 from compclip.errors import UserError, entry, one_line, unknown
 from compclip.files import write_atomic
@@ -75,18 +76,6 @@ class Backbone:
     model: str = MISSING
     weights: str = ""
     tokenizer: str = ""
-
-
-@dataclass(frozen=True)
-class Data:
-    """A data set: which source reads it, from where, and who captions it."""
-
-    source: str = MISSING
-    path: str = MISSING
-    images: str = MISSING
-    split: str = "train"
-    captioner: str = "none"
-    limit: int = 0  # 0: all
 
 
 @dataclass(frozen=True)
@@ -166,16 +155,18 @@ SECTIONS: dict[str, Any] = {"grid": Grid, "train": Train, "evaluate": Evaluate, 
 TABLES: dict[str, Any] = {"backbones": Backbone, "data": Data, "benchmarks": Benchmark}
 POSITIVE = ("epochs", "batch_size", "lr", "eps", "max_logit_scale", "threads", "log_every_steps",
             "checkpoint_every_steps", "bootstrap_samples")
-NOT_NEGATIVE = ("max_steps", "lr_start", "lr_end", "warmup_steps", "warmup_fraction", "weight_decay", "grad_clip_norm",
-                "workers", "beta1", "beta2", "limit")
+NOT_NEGATIVE = ("max_steps", "lr_start", "lr_end", "warmup_steps", "weight_decay", "grad_clip_norm", "workers", "limit")
+RANGES = ((POSITIVE, "> 0", lambda v: 0 < v < math.inf), (NOT_NEGATIVE, ">= 0", lambda v: 0 <= v < math.inf),
+          (("warmup_fraction", "beta1", "beta2"), ">= 0 and < 1", lambda v: 0 <= v < 1))
+NO_SECTIONS = "must be a mapping of sections such as grid and train"
 CHOICES = {"trainable": ("all", "text", "image", "none"), "precision": ("float32", "bf16")}
-NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]*")  # what may stand in the name of a folder and of a DVC stage
 
 
 def load(path: str | Path = DEFAULT, overrides: Sequence[str] = ()) -> Params:
     """Read, override (`key=value`), and check everything. Raises UserError naming key, value and fix."""
+    raw = _read(path, overrides)
     try:
-        return _params(_read(path, overrides))
+        return _params(raw)
     except UserError as error:
         raise UserError(f"{path}: {error}") from error
 
@@ -200,8 +191,7 @@ def cells(params: Params) -> list[Cell]:
 
 def resolve(params: Params, cell: Cell | str) -> Run:
     """A cell's run. Raises UserError for a cell that is not in the grid."""
-    known = {c.name: c for c in cells(params)}
-    name = cell if isinstance(cell, str) else cell.name
+    known, name = {c.name: c for c in cells(params)}, getattr(cell, "name", cell)
     if name not in known:
         raise unknown("cell", name, known, "grid")
     cell = known[name]
@@ -212,7 +202,7 @@ def resolve(params: Params, cell: Cell | str) -> Run:
 def method_config(params: Params, name: str) -> tuple[Any, Train]:
     """The Config of a method, its variant applied, and its training settings."""
     base, dot, variant = name.partition(".")
-    where = f"methods.{name}"
+    where = f"methods.{base}.variants.{variant}" if dot else f"methods.{base}"
     raw = _mapping(params.methods.get(base), f"methods.{base}")
     variants = _mapping(raw.pop("variants", None), f"methods.{base}.variants")
     if dot and variant not in variants:
@@ -223,59 +213,45 @@ def method_config(params: Params, name: str) -> tuple[Any, Train]:
     return _structured(modules.find("compclip.methods", base).Config, raw | overlay, where), train
 
 
-def to_dict(run: Run) -> dict:
-    """A run as plain values."""
-    return {"cell": asdict(run.cell), "method": asdict(run.method), "train": asdict(run.train),
-            "backbone": asdict(run.backbone), "data": asdict(run.data)}
-
-
 def to_yaml(run: Run) -> str:
     """A run fully resolved, as runs/<cell>/config.yaml has it."""
-    return OmegaConf.to_yaml(OmegaConf.create(to_dict(run)))
+    return OmegaConf.to_yaml(OmegaConf.create(asdict(run)))
 
 
 def from_yaml(path: str | Path) -> Run:
     """The run that a config.yaml describes."""
-    try:
-        raw = _read(path, ())
-        cell = _structured(Cell, _mapping(raw.get("cell"), "cell"), "cell")
-        config = modules.find("compclip.methods", cell.method.partition(".")[0]).Config
-        kinds = {"method": config, "train": Train, "backbone": Backbone, "data": Data}
-        return Run(cell, **{name: _structured(kind, _mapping(raw.get(name), name), name) for name, kind in kinds.items()})
-    except UserError as error:
-        raise UserError(f"{path}: {error}") from error
-
-
-# --- reading --------------------------------------------------------------------------------------------------
+    raw = {key: _mapping(value, f"{path}: {key}") for key, value in _read(path, ()).items()}
+    cell = _structured(Cell, raw.get("cell", {}), f"{path}: cell")
+    config = modules.find("compclip.methods", cell.method.partition(".")[0]).Config
+    kinds = {"method": config, "train": Train, "backbone": Backbone, "data": Data}
+    return Run(cell, **{name: _structured(kind, raw.get(name, {}), f"{path}: {name}") for name, kind in kinds.items()})
 
 
 def _read(path: str | Path, overrides: Sequence[str]) -> dict:
     try:
         merged = OmegaConf.load(path)
-    except FileNotFoundError as error:
-        raise UserError("no such file; run from the project's root or give --params FILE") from error
     except (YAMLError, UnicodeDecodeError) as error:
-        raise UserError(f"not YAML: {one_line(str(error))}") from error
+        raise UserError(f"{path}: not YAML: {one_line(str(error))}") from error
     except OSError as error:  # OmegaConf raises it, without a number, for a file that holds a single value
-        raise UserError(error.strerror or "must be a mapping of sections such as grid and train") from error
+        fault = f"{error.strerror}; run from the project's root or give --params FILE" if error.errno else NO_SECTIONS
+        raise UserError(f"{path}: {fault}") from error
     if not OmegaConf.is_dict(merged):
-        raise UserError("must be a mapping of sections such as grid and train")
+        raise UserError(f"{path}: {NO_SECTIONS}")
     for override in overrides:
-        merged = _overridden(merged, override)
+        merged = _overridden(path, merged, override)
     try:
         return OmegaConf.to_container(merged, resolve=True)
     except OmegaConfBaseException as error:
-        raise UserError(f"{error.full_key}: {str(error).splitlines()[0]}") from error
+        raise UserError(f"{path}: {error.full_key}: {str(error).splitlines()[0]}") from error
 
 
-def _overridden(merged: Any, override: str) -> Any:
-    key, equals, _ = override.partition("=")
-    if not equals or not key:
-        raise UserError(f"override {override!r}: must be key=value, as train.lr=1e-5")
+def _overridden(path: str | Path, merged: Any, override: str) -> Any:
+    if not re.match(r"[^=]+=", override):
+        raise UserError(f"{path}: override {override!r}: must be key=value, as train.lr=1e-5")
     try:
         return OmegaConf.merge(merged, OmegaConf.from_dotlist([override]))
     except (OmegaConfBaseException, YAMLError, ValueError, TypeError) as error:
-        raise UserError(f"override {override!r}: {str(error).splitlines()[0]}") from error
+        raise UserError(f"{path}: override {override!r}: {str(error).splitlines()[0]}") from error
 
 
 def _mapping(raw: Any, where: str) -> dict:
@@ -288,9 +264,8 @@ def _mapping(raw: Any, where: str) -> dict:
 def _structured(kind: Any, raw: dict, where: str) -> Any:
     """`raw` as the dataclass `kind`; unknown keys, wrong types and values name the key, its value, and the fix."""
     known = [f.name for f in fields(kind)]
-    for key in raw:
-        if key not in known:
-            raise unknown("key", key, known, where)
+    for key in sorted(raw.keys() - set(known)):
+        raise unknown("key", key, known, where)
     for f in fields(kind):
         if f.default == MISSING and raw.get(f.name, MISSING) in (None, "", MISSING):
             raise UserError(f"{where}.{f.name}: must be given; add it")
@@ -298,9 +273,10 @@ def _structured(kind: Any, raw: dict, where: str) -> Any:
         made = OmegaConf.to_object(OmegaConf.merge(OmegaConf.structured(kind), raw))
     except UserError as error:
         raise UserError(str(error) if str(error).startswith(f"{where}.") else f"{where}.{error}") from error
-    except OmegaConfBaseException as error:
+    except (OmegaConfBaseException, TypeError) as error:
         raise _mistyped(kind, raw, where) or UserError(f"{where}: {str(error).splitlines()[0]}") from error
-    _check_values(made, where)
+    if kind in (Train, Data, Evaluate, Report):
+        _check_values(made, where)
     return made
 
 
@@ -309,15 +285,12 @@ def _mistyped(kind: Any, raw: dict, where: str) -> UserError | None:
     for f in fields(kind):
         try:
             OmegaConf.merge(OmegaConf.structured(kind), {f.name: raw[f.name]} if f.name in raw else {})
-        except OmegaConfBaseException:
+        except (OmegaConfBaseException, TypeError):
             plain = isinstance(f.default, (str, int, float)) and f.default != MISSING
             default = f"; the default is {f.default!r}" if plain else ""
             wanted = f.type if isinstance(f.type, str) else f.type.__name__
             return UserError(f"{where}.{f.name}={raw[f.name]!r}: must be {wanted}{default}")
     return None
-
-
-# --- checks ---------------------------------------------------------------------------------------------------
 
 
 def _check(params: Params) -> None:
@@ -353,36 +326,28 @@ def _check_grid(params: Params) -> None:
     if min(grid.seeds) < 0:
         raise UserError(f"grid.seeds={grid.seeds}: seeds must be >= 0")
     for cell in _distinct([cell.name for cell in cells(params)], "the names of the grid's cells"):
-        if not NAME.fullmatch(cell):
+        if not re.fullmatch(r"[\w.+-]+", cell):
             raise UserError(f"cell {cell!r}: cannot name a folder; use letters, digits and _ . + - in the grid's names")
 
 
 def _distinct(values: list, where: str) -> list:
-    twice = [value for i, value in enumerate(values) if value in values[:i]]
-    if twice:
-        raise UserError(f"{where}: {twice[0]!r} stands twice; remove or rename one")
+    for i, value in enumerate(values):
+        if value in values[:i]:
+            raise UserError(f"{where}: {value!r} stands twice; remove or rename one")
     return values
 
 
 def _check_values(values: Any, where: str) -> None:
-    """Ranges and choices of the fields that have one, in whichever section they stand."""
-    if not isinstance(values, (Train, Data, Evaluate, Report)):
-        return
     given = {f.name: getattr(values, f.name) for f in fields(values)}
-    for name, value in given.items():
-        if name in POSITIVE and not 0 < value < math.inf:
-            raise UserError(f"{where}.{name}={value}: must be > 0")
-        if name in NOT_NEGATIVE and not 0 <= value < math.inf:
-            raise UserError(f"{where}.{name}={value}: must be >= 0")
-        if name in ("beta1", "beta2", "warmup_fraction") and value >= 1:
-            raise UserError(f"{where}.{name}={value}: must be < 1")
-        if name in CHOICES and value not in CHOICES[name]:
-            raise unknown(name, value, CHOICES[name], f"{where}.{name}")
+    for names, rule, fits in RANGES:
+        for name in given.keys() & set(names):
+            if not fits(given[name]):
+                raise UserError(f"{where}.{name}={given[name]}: must be {rule}")
+    for name in given.keys() & CHOICES.keys():
+        if given[name] not in CHOICES[name]:
+            raise unknown(name, given[name], CHOICES[name], f"{where}.{name}")
     if isinstance(values, Train) and values.batch_size < 2:
         raise UserError(f"{where}.batch_size={values.batch_size}: must be >= 2, a contrast needs two")
-
-
-# --- commands -------------------------------------------------------------------------------------------------
 
 
 def use(source: str | Path, target: str | Path = DEFAULT, force: bool = False) -> None:
@@ -398,9 +363,8 @@ def _edited(path: Path) -> bool:
     raw, folder = path.read_bytes(), path.resolve().parent
     if any(raw == grid.read_bytes() for grid in (folder / GRIDS).glob("*.yaml")):
         return False
-    command = ["git", "status", "--porcelain", "--ignored", "--", path.name]
     try:
-        done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
+        done = subprocess.run(["git", "status", "--porcelain", "--ignored", path.name], cwd=folder, capture_output=True)
     except OSError:  # no git on this machine
         return True
     return done.returncode != 0 or bool(done.stdout.strip())

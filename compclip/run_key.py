@@ -14,10 +14,10 @@ from compclip.files import fingerprint
 # What may differ between two runs that give the same bits.
 RESOURCES = ("workers", "checkpoint_every_steps")
 # The code that a trained checkpoint depends on, besides its method's own file.
-TRAIN_CODE = ("backbone.py", "batch.py", "checkpoint.py", "collate.py", "composite.py", "encode.py", "features.py",
-              "images.py", "losses.py", "optimiser.py", "publish.py", "towers.py", "train.py", "views.py",
-              "data/sample.py", "data/store.py", "methods/_check.py", "text/annotation.py", "text/concepts.py",
-              "text/edits.py", "text/positives.py", "text/replace.py", "text/shuffle.py", "text/swap.py")
+TRAIN_CODE = ("batch.py", "checkpoint.py", "collate.py", "composite.py", "encode.py", "features.py", "images.py",
+              "losses.py", "optimiser.py", "towers.py", "train.py", "views.py", "methods/_check.py", "text/annotation.py",
+              "text/concepts.py", "text/edits.py", "text/positives.py", "text/replace.py", "text/sentences.py",
+              "text/shuffle.py", "text/swap.py", "text/words.py")
 
 
 def of(run: Run, inputs: str) -> str:
@@ -28,6 +28,6 @@ def of(run: Run, inputs: str) -> str:
     train = {k: v for k, v in asdict(run.train).items() if k not in RESOURCES}
     identity = {"method": run.method_name, "config": asdict(run.method), "train": train, "seed": run.cell.seed}
     package = Path(__file__).parent
-    code = [package / name for name in (*TRAIN_CODE, f"methods/{run.method_name}.py")]
+    code = [package / name for name in (*TRAIN_CODE, f"methods/{run.method_name}.py") if (package / name).exists()]
     text = OmegaConf.to_yaml(OmegaConf.create(identity), sort_keys=True) + inputs + fingerprint(*code)
     return hashlib.sha256(text.encode()).hexdigest()[:16]

@@ -34,7 +34,7 @@ def test_the_shipped_grid():
     ("train.lr=nan", r"train.lr=nan: must be > 0"),
     ("train.epochs=0", r"train.epochs=0.0: must be > 0"),
     ("train.batch_size=1", r"train.batch_size=1: must be >= 2"),
-    ("train.beta2=1", r"train.beta2=1.0: must be < 1"),
+    ("train.beta2=1", r"train.beta2=1.0: must be >= 0 and < 1"),
     ("train.trainable=txet", r"unknown trainable 'txet'; did you mean 'text'\?"),
     ("methods.fsc_clip.gama=1", r"methods.fsc_clip: unknown key 'gama'; did you mean 'gamma'\?"),
     ("methods.fsc_clip.gamma=-1", r"methods.fsc_clip.gamma=-1.0: must be >= 0"),
@@ -43,7 +43,25 @@ def test_the_shipped_grid():
     ("grid.methods=[negclp]", r"grid.methods: unknown method 'negclp'; did you mean 'negclip'"),
     ("grid.methods=[fsc_clip.local]", r"methods.fsc_clip.variants: unknown variant 'local'"),
     ("grid.methods=[]", r"grid.methods=\[\]: must name at least one"),
-    ("grid.seeds=[0,0]", r"grid.seeds=\[0, 0\]: a value stands twice"),
+    ("grid.seeds=[0,0]", r"grid.seeds: 0 stands twice"),
+    ("grid.seeds=[1.5]", r"grid.seeds=\[1.5\]: must be list\[int\]"),
+    ("grid.seeds={a: 1}", r"override 'grid.seeds=\{a: 1\}': "),
+    ("grid=3", r"grid=3: must be a mapping"),
+    ("grid.methods=[clic.]", r"methods.clic.variants: unknown variant ''"),
+    ("methods=3", r"methods=3: must be a mapping"),
+    ("methods.clic.train=3", r"methods.clic.train=3: must be a mapping"),
+    ("methods.clic.variants.a.lambda_con=3", r"methods.clic.variants.a: unknown key 'lambda_con'; did you mean"),
+    ("methods.clic.variants.a.train.lr=0", r"methods.clic.variants.a.train.lr=0.0: must be > 0"),
+    ("methods.clic.lambda_uni=big", r"methods.clic.lambda_uni='big': must be float; the default is 1.0"),
+    ("backbones=[1]", r"override 'backbones=\[1\]': "),
+    ("backbones.scenes.model=", r"backbones.scenes.model: must be given"),
+    ("evaluate.batch_size=0", r"evaluate.batch_size=0: must be > 0"),
+    ("evaluate.benchmarks=[retrieval,retrieval]", r"evaluate.benchmarks: 'retrieval' stands twice"),
+    ("report.bootstrap_samples=0", r"report.bootstrap_samples=0: must be > 0"),
+    ("data.scenes.limit=-1", r"data.scenes.limit=-1: must be >= 0"),
+    ("data.scenes.path=", r"data.scenes.path: must be given"),
+    ("train.lr=${nope}", r"train.lr: Interpolation key 'nope' not found"),
+    ("scenes.sed=1", r"scenes: unknown key 'sed'; did you mean 'seed'\?"),
     ("grid.seeds=[-1]", r"seeds must be >= 0"),
     ("grid.data=[scene]", r"grid.data: unknown data 'scene'; did you mean 'scenes'\?"),
     ("grid.backbones=[vit]", r"grid.backbones: unknown backbone 'vit'; known: scenes"),
@@ -52,13 +70,26 @@ def test_the_shipped_grid():
     ("data.scenes.source=karpaty", r"unknown source 'karpaty'; did you mean 'karpathy'\?"),
     ("data.scenes.captioner=blip", r"'blip'; known: none, scenes"),
     ("data.scenes.path=''", r"data.scenes.path: must be given"),
-    ("scenes.records=0", r"scenes.records=0: must be at least 1"),
+    ("scenes.records=0", r"yaml: scenes.records=0: must be at least 1"),
     ("train", r"override 'train': must be key=value"),
 ])
 def test_mistakes(override, message):
-    """Each mistake names the key, the value and what would be right."""
-    with pytest.raises(UserError, match=message):
+    """Each mistake names the file, the key, the value and what would be right, in one line."""
+    with pytest.raises(UserError, match=message) as error:
         config.load(PARAMS, [override])
+    assert str(error.value).startswith(f"{PARAMS}: ")
+    assert "\n" not in str(error.value)
+
+
+def test_cells_have_names_of_their_own():
+    """Two places of the grid never share a folder, and no name leaves runs/."""
+    sets = ["data.c={source: coco, path: p, images: i}", "data.b-c={source: coco, path: p, images: i}",
+            "backbones.a.model=x", "backbones.a-b.model=x", "grid.methods=[clic]", "grid.seeds=[0]"]
+    assert len(config.cells(config.load(PARAMS, [*sets, "grid.backbones=[a,a-b]", "grid.data=[c]"]))) == 2
+    with pytest.raises(UserError, match="'clic-a-b-c-0' stands twice"):
+        config.load(PARAMS, [*sets, "grid.backbones=[a,a-b]", "grid.data=[c,b-c]"])
+    with pytest.raises(UserError, match="cell 'clic-org/vit-c-0': cannot name a folder"):
+        config.load(PARAMS, [*sets, "backbones.org/vit.model=x", "grid.backbones=[org/vit]", "grid.data=[c]"])
 
 
 def test_code_two_and_one_line(monkeypatch, capsys):
@@ -70,7 +101,12 @@ def test_code_two_and_one_line(monkeypatch, capsys):
 
 @pytest.mark.parametrize("text,message", [
     ("grid: [", "not YAML"),
+    ("a: b: c\n", "not YAML: .*line 1"),
+    ("grid: {}\ngrid: {}\n", "duplicate key grid"),
     ("- a\n- b\n", "must be a mapping"),
+    ("3\n", "must be a mapping"),
+    ("grid: {seeds: {a: 1}}\n", r"grid.seeds=\{'a': 1\}: must be list\[int\]"),
+    ("", r"grid.methods=\[\]: must name at least one"),
 ])
 def test_broken_files(tmp_path, text, message):
     """YAML errors name the file."""
@@ -84,7 +120,9 @@ def test_invalid_utf8_and_missing_file(tmp_path):
     (tmp_path / "p.yaml").write_bytes(b"grid: \xff\xfe")
     with pytest.raises(UserError, match="p.yaml: not YAML"):
         config.load(tmp_path / "p.yaml")
-    with pytest.raises(UserError, match="none.yaml: no such file"):
+    with pytest.raises(UserError, match="Is a directory"):
+        config.load(tmp_path)
+    with pytest.raises(UserError, match="none.yaml: No such file or directory; run from the project's root"):
         config.load(tmp_path / "none.yaml")
 
 
@@ -114,6 +152,19 @@ def test_config_yaml_reproduces_the_run(tmp_path_factory, lr, epochs, gamma, see
     path = tmp_path_factory.mktemp("c") / "config.yaml"
     path.write_text(config.to_yaml(run))
     assert config.from_yaml(path) == run
+
+
+@pytest.mark.parametrize("text,message", [
+    ("", "config.yaml: cell: .*missing mandatory value: method"),
+    ("cell: 3\n", "config.yaml: cell=3: must be a mapping"),
+    ("cell: {method: clipp, backbone: a, data: b, seed: 0}\n", "unknown method 'clipp'"),
+    ("cell: {method: clic, backbone: a, data: b, seed: 0}\ntrain: {lr: 0}\n", "config.yaml: train.lr=0.0: must be > 0"),
+])
+def test_config_yaml_of_others(tmp_path, text, message):
+    """A config.yaml that is no run's, or has an impossible value, is a named mistake."""
+    (tmp_path / "config.yaml").write_text(text)
+    with pytest.raises(UserError, match=message):
+        config.from_yaml(tmp_path / "config.yaml")
 
 
 @pytest.fixture
@@ -153,3 +204,29 @@ def test_use_checks_first(repository):
     with pytest.raises(UserError):
         config.main(["use", "bad.yaml"])
     assert (repository / "params.yaml").read_bytes() == before
+
+
+def test_use_switches_back_and_forth(repository):
+    """A params.yaml that is a copy of a grid's file holds nobody's edits, though git calls it changed."""
+    (repository / "experiments" / "grids").mkdir(parents=True)
+    kept = repository / "experiments" / "grids" / "mine.yaml"
+    shutil.copy("other.yaml", kept)
+    assert config.main(["use", str(kept)]) == 0
+    assert config.main(["use", "other.yaml"]) == 0
+    kept.unlink()
+    with pytest.raises(UserError, match="has uncommitted edits"):
+        config.main(["use", "other.yaml"])
+
+
+def test_use_without_git(repository, monkeypatch):
+    """Where no git can say what is committed, only --force or an equal grid file allows to overwrite."""
+    monkeypatch.setenv("PATH", "")
+    with pytest.raises(UserError, match="has uncommitted edits"):
+        config.main(["use", "other.yaml"])
+
+
+def test_show_prints_a_run_that_loads(tmp_path, capsys):
+    """What `show` prints is a config.yaml."""
+    assert config.main(["show", "clic-scenes-scenes-1", "--params", str(PARAMS)]) == 0
+    (tmp_path / "config.yaml").write_text(capsys.readouterr().out)
+    assert config.from_yaml(tmp_path / "config.yaml") == config.resolve(config.load(PARAMS), "clic-scenes-scenes-1")

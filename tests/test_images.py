@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from PIL import Image
 
 from compclip import images
@@ -37,6 +39,29 @@ def test_modes(tmp_path, mode, colour, suffix, expected):
     path = save(tmp_path / f"a.{suffix}", mode, colour)
     assert pixel(path) == expected
     assert images.load(path).mode == "RGB"
+
+
+def test_dark_sixteen_bit_stays_dark(tmp_path):
+    """Scaling goes by the mode and not by what the picture happens to hold: 255 of 65,535 is nearly black."""
+    for value in (0, 100, 255, 256):
+        assert pixel(save(tmp_path / f"{value}.png", "I;16", value)) == (value // 257,) * 3
+
+
+@pytest.mark.parametrize("suffix", ["jpg", "png", "gif", "bmp", "tif", "webp", "ppm"])
+@given(changes=st.lists(st.tuples(st.floats(0, 1), st.integers(0, 255)), max_size=5), kept=st.floats(0, 1))
+@settings(max_examples=20)
+def test_damaged_files_load_or_are_named(tmp_path_factory, suffix, changes, kept):
+    """Whatever bytes are wrong or missing, a picture is RGB or an ImageError: nothing else escapes."""
+    path = tmp_path_factory.mktemp("d") / f"x.{suffix}"
+    Image.fromarray(np.random.default_rng(0).integers(0, 255, (12, 16, 3), dtype=np.uint8)).save(path)
+    raw = bytearray(path.read_bytes())
+    for place, value in changes:
+        raw[int(place**3 * (len(raw) - 1))] = value  # mostly in the header
+    path.write_bytes(raw[: max(1, int(len(raw) * kept))] if kept < 0.5 else raw)
+    try:
+        assert images.load(path).mode == "RGB"
+    except ImageError as error:
+        assert error.reason == "unreadable"
 
 
 def test_palette_with_transparency(tmp_path):

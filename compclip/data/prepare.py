@@ -17,7 +17,7 @@ from pathlib import Path
 from compclip import config, modules
 from compclip.data import store
 from compclip.data.sample import Sample
-from compclip.errors import UserError, entry
+from compclip.errors import UserError, entry, unknown
 from compclip.files import write_json
 from compclip.text import annotation, sentences
 
@@ -38,8 +38,8 @@ def recaption(cfg, folder: Path) -> dict:
 def without_openings(samples: list[Sample]) -> tuple[list[Sample], int]:
     """Captions without openings like "This picture shows:" (CLIC B.1), and how many had one."""
     cleaned = [replace(s, captions=tuple(map(sentences.clean, s.captions))) for s in samples]
-    changed = sum(a != b for s, c in zip(samples, cleaned, strict=True) for a, b in zip(s.captions, c.captions, strict=True))
-    return cleaned, changed
+    pairs = ((a, b) for s, c in zip(samples, cleaned, strict=True) for a, b in zip(s.captions, c.captions, strict=True))
+    return cleaned, sum(a != b for a, b in pairs)
 
 
 def pictures(samples: list[Sample]) -> str:
@@ -77,7 +77,7 @@ def main(argv: list[str]) -> int:
     args = parser.parse_args(argv)
     params = config.load(args.params, args.overrides)
     if args.data not in params.data:
-        raise UserError(f"data: no {args.data!r}; known: {', '.join(params.data)}")
+        raise unknown("data", args.data, params.data)
     folder = Path("data") / args.data
     counts = annotate(folder) if args.annotate else recaption(params.data[args.data], folder)
     print(json.dumps(counts))

@@ -1,8 +1,10 @@
-"""A sample: one picture and what is said about it."""
+"""A sample: one picture and what is said about it; and where a data set's samples come from."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+
+from omegaconf import MISSING
 
 
 @dataclass(frozen=True)
@@ -15,3 +17,15 @@ class Sample:
     split: str = "train"
     width: int = 0
     height: int = 0
+
+
+@dataclass(frozen=True)
+class Data:
+    """A section of `data` in params.yaml: which source reads the set, from where, and who captions it."""
+
+    source: str = MISSING
+    path: str = MISSING
+    images: str = MISSING
+    split: str = "train"
+    captioner: str = "none"
+    limit: int = 0  # 0: all

@@ -27,6 +27,6 @@ def load(path: str | Path) -> list[Sample]:
     """The samples of a file. Raises UserError where it is missing or no such file."""
     try:
         rows = pq.read_table(path, schema=SCHEMA).to_pylist()
-    except (OSError, pa.ArrowInvalid) as error:
+        return [Sample(**{**row, "captions": tuple(row["captions"])}) for row in rows]
+    except (OSError, pa.ArrowException, TypeError) as error:  # TypeError: a column that is not there reads as None
         raise UserError(f"{path}: no readable samples; run `dvc repro recaption` again") from error
-    return [Sample(**{**row, "captions": tuple(row["captions"])}) for row in rows]

@@ -8,8 +8,6 @@ import pytest
 from PIL import Image
 
 from compclip.config import Data
-from compclip.data import prepare, store
-from compclip.data.sample import Sample
 from compclip.data.sources import coco, flickr8k, karpathy
 from compclip.errors import UserError
 
@@ -48,7 +46,18 @@ def test_karpathy(folder):
     assert [(s.id, s.captions, s.width, s.height) for s in samples] == [("a", ("A dog.",), 20, 10),
                                                                         ("b", ("A cat.",), 10, 20)]
     assert {k: v for k, v in counts.items() if v} == {
-        "images": 5, "samples": 2, "missing_image": 1, "unreadable_image": 1, "no_caption": 1, "empty_captions": 1}
+        "images": 5, "samples": 2, "missing_image": 1, "unreadable_image": 1, "no_caption": 1, "empty_captions": 1,
+        "duplicate_images": 1}
+
+
+def test_half_a_png_is_counted(folder):
+    """A PNG that ends in its pixels is an unreadable picture like any other."""
+    Image.effect_noise((64, 64), 50).save(folder / "half.png")
+    raw = (folder / "half.png").read_bytes()
+    (folder / "half.png").write_bytes(raw[: len(raw) // 2])
+    path = write(folder / "d.json", {"images": [image("a.jpg", "train", "x"), image("half.png", "train", "y")]})
+    samples, counts = karpathy.read(data("karpathy", path, folder))
+    assert ([s.id for s in samples], counts["unreadable_image"]) == (["a"], 1)
 
 
 def test_coco(folder):
@@ -63,12 +72,42 @@ def test_coco(folder):
 
 def test_flickr8k_both_layouts(folder):
     """captions.txt with commas in captions, and the token file."""
-    (folder / "captions.txt").write_text("image,caption\na.jpg,\"A dog, running .\"\nb.jpg,A cat, sitting .\na.jpg,Dog .\n")
+    (folder / "captions.txt").write_text(
+        'image,caption\na.jpg,"A dog, running ."\nb.jpg,A cat, sitting .\na.jpg,Dog .\n')
     (folder / "token.txt").write_text("a.jpg#0\tA dog , running .\na.jpg#1\tDog .\nb.jpg#0\tA cat .\n")
     samples, _ = flickr8k.read(data("flickr8k", folder / "captions.txt", folder))
     assert [s.captions for s in samples] == [("A dog, running .", "Dog ."), ("A cat, sitting .",)]
     samples, _ = flickr8k.read(data("flickr8k", folder / "token.txt", folder))
     assert [s.captions for s in samples] == [("A dog , running .", "Dog ."), ("A cat .",)]
+
+
+def test_flickr8k_an_open_quote_spoils_one_line(folder):
+    """The line with the quote is dropped and counted, as is one without a comma; the others are whole."""
+    (folder / "captions.txt").write_bytes(
+        b'\xef\xbb\xbfimage,caption\r\na.jpg,"A dog\r\nb.jpg,A cat\r\nnonsense\r\na.jpg,"Two ""dogs"", say"\r\n')
+    samples, counts = flickr8k.read(data("flickr8k", folder / "captions.txt", folder))
+    assert [(s.id, s.captions) for s in samples] == [("b", ("A cat",)), ("a", ('Two "dogs", say',))]
+    assert counts["malformed_lines"] == 2
+
+
+def test_twice_and_without_a_picture(folder):
+    """Equal captions of a picture, equal pictures, and captions of pictures that are not listed are counted."""
+    path = write(folder / "d.json", {"images": [image("a.jpg", "train", "A dog.", "A  dog."),
+                                                image("a.jpg", "train", "A cat.")]})
+    samples, counts = karpathy.read(data("karpathy", path, folder))
+    assert [s.captions for s in samples] == [("A dog.", "A dog."), ("A cat.",)]
+    assert (counts["duplicate_captions"], counts["duplicate_images"]) == (1, 1)
+    path = write(folder / "c.json", {"images": [{"id": 7, "file_name": "a.jpg"}], "annotations": [
+        {"image_id": 7, "caption": "mine"}, {"image_id": 8, "caption": "x"}, {"image_id": 8, "caption": "y"}]})
+    _, counts = coco.read(data("coco", path, folder))
+    assert counts["captions_without_image"] == 2
+
+
+def test_counts_are_those_of_the_limit(folder):
+    """Beyond the limit nothing is read and nothing is counted."""
+    path = write(folder / "d.json", {"images": [image("a.jpg", "train", "A dog."), image("gone.jpg", "train", " ")]})
+    _, counts = karpathy.read(data("karpathy", path, folder, limit=1))
+    assert (counts["images"], counts["empty_captions"], counts["missing_image"]) == (1, 0, 0)
 
 
 def test_invalid_utf8_lines_and_long_captions_are_counted(folder):
@@ -86,7 +125,13 @@ def test_invalid_utf8_lines_and_long_captions_are_counted(folder):
     (karpathy, {"images": [{"split": "train", "sentences": []}]}, "image 0: no field 'filename'"),
     (karpathy, {"images": [{"split": "train", "filename": "a.jpg", "sentences": [{}]}]}, "no field 'raw'"),
     (karpathy, {"images": [{"split": "val"}]}, "no image of split 'train'; splits there: val"),
+    (karpathy, {"images": 3}, "field 'images' is a int"),
+    (karpathy, {"images": [1]}, "image 0: no field 'split'"),
+    (karpathy, {"images": [{"split": "train", "filename": 3, "sentences": []}]}, "image 0: field 'filename' is a int"),
+    (karpathy, {"images": [image("a.jpg", "train", None)]}, "image 0: field 'raw' is a NoneType"),
     (coco, {"images": [], "annotations": [{}]}, "annotation 0: no field 'image_id'"),
+    (coco, {"images": [], "annotations": [{"image_id": [1], "caption": "x"}]}, "field 'image_id' is a list"),
+    (coco, {"images": [], "annotations": [{"image_id": 1, "caption": None}]}, "field 'caption' is a NoneType"),
 ])
 def test_malformed_files(folder, source, value, message):
     """Missing fields name the file, the record and the field."""
@@ -100,26 +145,6 @@ def test_nothing_left(folder):
     path = write(folder / "d.json", {"images": [image("gone.jpg", "train", "x")]})
     with pytest.raises(UserError, match="no sample is left of 1 .*1 missing_image"):
         karpathy.read(data("karpathy", path, folder))
-
-
-def test_store_round_trip(tmp_path):
-    """Samples come back equal; a file that is none is a clear error."""
-    samples = [Sample("a", "x/a.jpg", ("A dog.", "Ein Hund, größer."), "train", 3, 4), Sample("b", "b", (), "val", 1, 2)]
-    store.save(tmp_path / "s.parquet", samples)
-    assert store.load(tmp_path / "s.parquet") == samples
-    (tmp_path / "s.parquet").write_bytes(b"no")
-    with pytest.raises(UserError, match="s.parquet: no readable samples"):
-        store.load(tmp_path / "s.parquet")
-
-
-def test_pictures_fingerprint_sees_another_byte(folder):
-    """The samples' fingerprint changes with a picture's bytes."""
-    samples = [Sample("a", str(folder / "a.jpg"), ("x",))]
-    before = prepare.pictures(samples)
-    raw = bytearray((folder / "a.jpg").read_bytes())
-    raw[-3] ^= 1
-    (folder / "a.jpg").write_bytes(raw)
-    assert prepare.pictures(samples) != before
 
 
 def test_real_coco(shared_data):

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from itertools import islice
 from pathlib import Path
+from typing import Any
 
 from compclip import images
 from compclip.data.sample import Sample
@@ -16,14 +18,16 @@ THREADS = 4
 
 
 def finish(found: Iterable[tuple[str, Path, Sequence[str]]], split: str, limit: int) -> tuple[list[Sample], Counter]:
-    """Samples of (id, picture, captions); counts missing and unreadable pictures, empty and overlong captions.
+    """Samples of (id, picture, captions), the first `limit` records where it is > 0.
 
+    Dropped and counted: missing and unreadable pictures, pictures without a caption, empty captions. Kept and counted:
+    overlong captions, captions that a picture has twice, and pictures that were there before.
     Raises UserError where nothing is left.
     """
     counts: Counter = Counter()
-    rows = [(name, path, _captions(texts, counts)) for name, path, texts in found]
-    rows = rows[:limit] if limit else rows
+    rows = [(name, path, _captions(texts, counts)) for name, path, texts in islice(found, limit or None)]
     counts["images"] = len(rows)
+    counts["duplicate_images"] = len(rows) - len({path for _, path, _ in rows})
     with ThreadPoolExecutor(THREADS) as pool:
         sizes = list(pool.map(_size, (path for _, path, _ in rows)))
     samples = []
@@ -34,16 +38,17 @@ def finish(found: Iterable[tuple[str, Path, Sequence[str]]], split: str, limit: 
         else:
             samples.append(Sample(name, str(path), tuple(texts), split, *size))
     if not samples:
-        raise UserError(f"no sample is left of {len(rows)} ({_told(counts)}); check path, images and split of this data")
+        raise UserError(f"no sample is left of {len(rows)} ({_told(counts)}); check this data's path, images and split")
     counts["samples"] = len(samples)
     return samples, counts
 
 
 def _captions(texts: Sequence[str], counts: Counter) -> list[str]:
-    kept = [" ".join(text.split()) for text in texts]
-    counts["empty_captions"] += sum(not text for text in kept)
+    kept = [caption for text in texts if (caption := " ".join(text.split()))]
+    counts["empty_captions"] += len(texts) - len(kept)
+    counts["duplicate_captions"] += len(kept) - len(set(kept))
     counts["long_captions"] += sum(len(text.split()) > LONG_WORDS for text in kept)
-    return [text for text in kept if text]
+    return kept
 
 
 def _size(path: Path) -> tuple[int, int] | str:
@@ -51,14 +56,19 @@ def _size(path: Path) -> tuple[int, int] | str:
         return images.size(path)
     except images.ImageError as error:
         return f"{error.reason}_image"
+    except (OSError, SyntaxError, ValueError):  # Pillow looks for a PNG's orientation behind its pixels
+        return "unreadable_image"
 
 
 def _told(counts: Counter) -> str:
     return ", ".join(f"{n} {name}" for name, n in sorted(counts.items()) if n and name != "images") or "no records"
 
 
-def need(record: dict, key: str, where: str):
-    """A field of a record. Raises UserError naming file, record and field where it is missing."""
+def need(record: Any, key: str, where: str, kind: type | tuple[type, ...] = str) -> Any:
+    """A field of a record. Raises UserError naming file, record and field where it is missing or no `kind`."""
     if not isinstance(record, dict) or key not in record:
         raise UserError(f"{where}: no field {key!r}; the file is not in the expected format")
+    if not isinstance(record[key], kind):
+        found = type(record[key]).__name__
+        raise UserError(f"{where}: field {key!r} is a {found}; the file is not in the expected format")
     return record[key]

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import codecs
 import csv
 from collections import Counter
 from pathlib import Path
 
-from compclip.data.sample import Sample
+from compclip.data.sample import Data, Sample
 from compclip.data.sources._common import finish
 from compclip.errors import UserError
 
 
-def read(cfg) -> tuple[list[Sample], Counter]:
+def read(cfg: Data) -> tuple[list[Sample], Counter]:
     """Samples in the order of the file. Lines that are not UTF-8 or have no caption are dropped and counted."""
     counts: Counter = Counter()
     texts: dict[str, list[str]] = {}
@@ -24,7 +25,7 @@ def read(cfg) -> tuple[list[Sample], Counter]:
 
 def _lines(path: str, counts: Counter) -> list[str]:
     try:
-        raw = Path(path).read_bytes().splitlines()
+        raw = Path(path).read_bytes().removeprefix(codecs.BOM_UTF8).splitlines()
     except OSError as error:
         raise UserError(f"{path}: {error.strerror}; give the path of captions.txt") from error
     lines = []
@@ -38,9 +39,8 @@ def _lines(path: str, counts: Counter) -> list[str]:
 
 def _rows(lines: list[str], path: str, counts: Counter) -> list[tuple[str, str]]:
     if lines and lines[0].strip() == "image,caption":
-        rows = list(csv.reader(lines[1:]))
-        pairs = [(row[0], ",".join(row[1:])) for row in rows if len(row) >= 2]
-        counts["malformed_lines"] += len(rows) - len(pairs)
+        pairs = [pair for line in lines[1:] if (pair := _pair(line))]
+        counts["malformed_lines"] += len(lines) - 1 - len(pairs)
         return pairs
     tabbed = [line.split("\t", 1) for line in lines]
     pairs = [(row[0].rpartition("#")[0], row[1]) for row in tabbed if len(row) == 2 and "#" in row[0]]
@@ -48,3 +48,14 @@ def _rows(lines: list[str], path: str, counts: Counter) -> list[tuple[str, str]]
         raise UserError(f"{path}: neither 'image,caption' nor 'image.jpg#0<TAB>caption' lines; is it captions.txt?")
     counts["malformed_lines"] += len(lines) - len(pairs)
     return pairs
+
+
+def _pair(line: str) -> tuple[str, str] | None:
+    """Picture and caption of one line: a quote that is not closed spoils its own line and not those after it."""
+    row = line.split(",")
+    if '"' in line:
+        try:
+            row = next(csv.reader([line], strict=True))
+        except csv.Error:
+            return None
+    return (row[0], ",".join(row[1:])) if len(row) >= 2 else None

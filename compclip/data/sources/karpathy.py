@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from pathlib import Path
 
-from compclip.data.sample import Sample
+from compclip.data.sample import Data, Sample
 from compclip.data.sources._common import finish, need
 from compclip.errors import UserError
 from compclip.files import read_json
@@ -13,19 +13,20 @@ from compclip.files import read_json
 MERGED = {"train": ("train", "restval")}  # COCO's restval is trained on as usual
 
 
-def read(cfg) -> tuple[list[Sample], Counter]:
+def read(cfg: Data) -> tuple[list[Sample], Counter]:
     """Samples of `cfg.split` (train includes restval). Raises UserError for a missing field or an unknown split."""
-    images = need(read_json(cfg.path), "images", cfg.path)
+    records = list(enumerate(need(read_json(cfg.path), "images", cfg.path, list)))
+    splits = [need(image, "split", f"{cfg.path}: image {i}") for i, image in records]
     wanted = MERGED.get(cfg.split, (cfg.split,))
-    known = sorted({str(image.get("split")) for image in images})
-    found = [_sample(image, i, cfg) for i, image in enumerate(images) if image.get("split") in wanted]
+    found = [_sample(image, f"{cfg.path}: image {i}", cfg) for (i, image), split in zip(records, splits, strict=True)
+             if split in wanted]
     if not found:
-        raise UserError(f"{cfg.path}: no image of split {cfg.split!r}; splits there: {', '.join(known)}")
+        raise UserError(f"{cfg.path}: no image of split {cfg.split!r}; splits there: {', '.join(sorted(set(splits)))}")
     return finish(found, cfg.split, cfg.limit)
 
 
-def _sample(image: dict, index: int, cfg) -> tuple[str, Path, list[str]]:
-    where = f"{cfg.path}: image {index}"
+def _sample(image: dict, where: str, cfg: Data) -> tuple[str, Path, list[str]]:
     name = need(image, "filename", where)
-    texts = [need(sentence, "raw", where) for sentence in need(image, "sentences", where)]
-    return Path(name).stem, Path(cfg.images) / image.get("filepath", "") / name, texts
+    folder = need(image, "filepath", where) if "filepath" in image else ""
+    texts = [need(sentence, "raw", where) for sentence in need(image, "sentences", where, list)]
+    return Path(name).stem, Path(cfg.images) / folder / name, texts
