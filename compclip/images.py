@@ -38,7 +38,12 @@ def size(path: str | Path) -> tuple[int, int]:
     """Width and height as shown, read from the header alone. Raises ImageError."""
     with _opened(path) as picture:
         width, height = picture.size
-        turned = picture.getexif().get(0x0112, 1) >= 5
+        try:
+            # Pillow decodes a whole PNG to look for an orientation behind its pixels
+            known = picture.format != "PNG" or "exif" in picture.info
+            turned = known and picture.getexif().get(0x0112, 1) in (5, 6, 7, 8)
+        except (OSError, SyntaxError, ValueError, EOFError) as error:
+            raise ImageError(path, "unreadable", f"cannot be decoded ({error})") from error
         return (height, width) if turned else (width, height)
 
 

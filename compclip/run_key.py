@@ -14,10 +14,12 @@ from compclip.files import fingerprint
 # What may differ between two runs that give the same bits.
 RESOURCES = ("workers", "checkpoint_every_steps")
 # The code that a trained checkpoint depends on, besides its method's own file.
-TRAIN_CODE = ("batch.py", "checkpoint.py", "collate.py", "composite.py", "encode.py", "features.py", "images.py",
-              "losses.py", "optimiser.py", "towers.py", "train.py", "views.py", "methods/_check.py", "text/annotation.py",
-              "text/concepts.py", "text/edits.py", "text/positives.py", "text/replace.py", "text/sentences.py",
-              "text/shuffle.py", "text/swap.py", "text/words.py")
+TRAIN_CODE = (
+    "backbone.py", "batch.py", "checkpoint.py", "collate.py", "composite.py", "encode.py", "features.py", "images.py",
+    "losses.py", "optimiser.py", "towers.py", "train.py", "views.py", "data/sample.py", "data/store.py",
+    "methods/_check.py", "text/annotation.py", "text/concepts.py", "text/edits.py", "text/positives.py",
+    "text/replace.py", "text/sentences.py", "text/shuffle.py", "text/swap.py", "text/words.py",
+)
 
 
 def of(run: Run, inputs: str) -> str:

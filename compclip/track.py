@@ -25,8 +25,9 @@ from compclip.report.collect import Result, read_config, read_curve, read_enviro
 from compclip.report.details import flatten
 
 if TYPE_CHECKING:
-    from mlflow import MlflowClient
     from mlflow.entities import Metric
+
+    from mlflow import MlflowClient
 
 DEFAULT_URI = "sqlite:///mlflow/mlflow.db"
 PREFIX = "compclip"
@@ -194,8 +195,9 @@ def _store(uri: str) -> Iterator[MlflowClient]:
     """A client, its database made if need be; errors of MLflow become one line."""
     os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
     os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "2")  # the default waits minutes for an absent server
-    from mlflow import MlflowClient
     from mlflow.exceptions import MlflowException
+
+    from mlflow import MlflowClient
 
     file = database(uri)
     try:

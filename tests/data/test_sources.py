@@ -50,15 +50,6 @@ def test_karpathy(folder):
         "duplicate_images": 1}
 
 
-def test_half_a_png_is_counted(folder):
-    """A PNG that ends in its pixels is an unreadable picture like any other."""
-    Image.effect_noise((64, 64), 50).save(folder / "half.png")
-    raw = (folder / "half.png").read_bytes()
-    (folder / "half.png").write_bytes(raw[: len(raw) // 2])
-    path = write(folder / "d.json", {"images": [image("a.jpg", "train", "x"), image("half.png", "train", "y")]})
-    samples, counts = karpathy.read(data("karpathy", path, folder))
-    assert ([s.id for s in samples], counts["unreadable_image"]) == (["a"], 1)
-
 
 def test_coco(folder):
     """Annotations join their image by id."""

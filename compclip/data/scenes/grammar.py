@@ -12,7 +12,15 @@ import numpy as np
 
 from compclip.data.scenes.layout import Scene, Thing, converse, related_pairs
 from compclip.data.scenes.words import (
-    COLOURS, NEAR, NUMBERS, RELATIONS, SIZES, SYMBOLS, TEXTURES, VERBS, article,
+    COLOURS,
+    NEAR,
+    NUMBERS,
+    RELATIONS,
+    SIZES,
+    SYMBOLS,
+    TEXTURES,
+    VERBS,
+    article,
 )
 
 SYNONYM_RATE = 0.25

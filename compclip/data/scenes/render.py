@@ -5,7 +5,7 @@ H, W pixels. Pure functions of the layout; masks are made once for each (symbol,
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -39,7 +39,7 @@ def _paint(canvas_HW3: np.ndarray, thing: Thing) -> None:
     patch[...] = patch * (1 - alpha) + np.asarray(COLOURS[thing.colour][0], np.float32) * alpha
 
 
-@lru_cache(maxsize=None)
+@cache
 def _mask(symbol: str, size: str, texture: str) -> np.ndarray:
     glyph = _glyph(SYMBOLS[symbol][0])
     scale = EXTENT[size] / max(glyph.size)
@@ -53,7 +53,7 @@ def _mask(symbol: str, size: str, texture: str) -> np.ndarray:
     return mask_HW
 
 
-@lru_cache(maxsize=None)
+@cache
 def _glyph(character: str) -> Image.Image:
     import matplotlib
 
