@@ -92,7 +92,7 @@ def load(ref: str | Path, model: str = "", device: str = "cpu") -> Model:
         name, _, tag = ref.partition("::")
         return create(name, tag, device=device)
     if not Path(ref).exists():
-        raise UserError(f"checkpoint {ref!r}: no such file or folder; give a folder with {CONFIG}, a file, or NAME::TAG")
+        raise UserError(f"checkpoint {ref!r}: no such file or folder; give one with {CONFIG}, a file, or NAME::TAG")
     if not model:
         raise UserError(f"checkpoint {ref!r}: weights without {CONFIG}; give the architecture with --model NAME")
     return create(model, ref, device=device)
@@ -182,7 +182,7 @@ def _load_state(clip: nn.Module, path: Path) -> None:
     own = clip.state_dict()
     wrong = sorted(set(own) ^ set(state)) or sorted(k for k in own if own[k].shape != state[k].shape)
     if wrong:
-        raise UserError(f"{path}: a checkpoint of another architecture: {len(wrong)} tensors differ, first {wrong[0]!r}; "
+        raise UserError(f"{path}: a checkpoint of another architecture: {len(wrong)} tensors differ, as {wrong[0]!r}; "
                         "give the model it was trained with")
     clip.load_state_dict(state)
 

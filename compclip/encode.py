@@ -32,7 +32,8 @@ def features(clip: nn.Module, batch: Batch, views: Views, frozen: frozenset[str]
         positive_mask_BP=batch.positive_mask_BP, concept_MD=concept_MD, owner_M=owner_M,
         scale=clip.logit_scale.exp(), bias=clip.logit_bias, patch_BND=patch_BND,
         token_BTD=text.tokens("caption"), token_mask_BT=text.mask("caption"),
-        negative_token_BKTD=_rows(text.tokens("negative"), B, K), negative_token_mask_BKT=_rows(text.mask("negative"), B, K),
+        negative_token_BKTD=_rows(text.tokens("negative"), B, K),
+        negative_token_mask_BKT=_rows(text.mask("negative"), B, K),
     )
 
 

@@ -27,7 +27,8 @@ def atomic(path: str | Path) -> Iterator[Path]:
         _sync(tmp)
         os.replace(tmp, path)
     except OSError as error:
-        raise UserError(f"{path}: cannot write: {error.strerror or error}; free space or choose another folder") from error
+        why = error.strerror or error
+        raise UserError(f"{path}: cannot write: {why}; free space or choose another folder") from error
     finally:
         with contextlib.suppress(OSError):
             tmp.unlink()

@@ -280,7 +280,8 @@ def _note(record: Record) -> str:
 
 def params(config: dict[str, Any]) -> dict[str, str]:
     """The resolved configuration with dotted keys, the cell's own bare; a longer value ends with an ellipsis."""
-    found = {key.removeprefix("cell."): str(value) for key, value in flatten(config).items()}
+    found = {key.removeprefix("cell."): str(value) for key, value in flatten(config).items()
+             if value != {}}
     return {k: v if len(v) <= LIMIT else v[: LIMIT - 1] + "…" for k, v in found.items()}
 
 

@@ -64,7 +64,7 @@ def train(run: Run, model: Model, rows: Rows, work: Path) -> dict[str, int]:
             if (step + 1) % cfg.checkpoint_every_steps == 0 or stop.is_set or step + 1 == steps:
                 checkpoint.write(work, step + 1, model.clip, adamw, {"dropped": dropped})
             if stop.is_set and step + 1 < steps:
-                raise SystemExit(f"stopped by a signal after step {step + 1} of {steps}; the same command goes on from there")
+                raise SystemExit(f"stopped by a signal after step {step + 1} of {steps}; the same command goes on")
     log.close()
     return dropped
 
@@ -148,7 +148,7 @@ def _train_and_finish(run: Run, publisher: publish.Publisher) -> None:
 def main(argv: list[str]) -> int:
     """The `train` stage."""
     parser = argparse.ArgumentParser(prog="python -m compclip.train", description=__doc__.splitlines()[0])
-    parser.add_argument("--cell", required=True, help="method-backbone-data-seed, as in `python -m compclip.config check`")
+    parser.add_argument("--cell", required=True, help="method-backbone-data-seed of the grid")
     parser.add_argument("--params", default="params.yaml")
     parser.add_argument("overrides", nargs="*", metavar="key=value")
     args = parser.parse_args(argv)

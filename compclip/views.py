@@ -90,7 +90,7 @@ class Maker:
 
 
 def split(annotation: Annotation) -> tuple[Annotation, ...]:
-    """The sentences of a caption as annotations of their own: those of 4 to 34 words (CLIC B.1), or all where none is."""
+    """The sentences of a caption as annotations of their own: those of 4 to 34 words (CLIC B.1), or all if none is."""
     parts = tuple(annotation.sentence(i) for i in range(len(annotation.sentences))) or (annotation,)
     return tuple(p for p in parts if sentences.keep(p.text)) or parts
 
@@ -114,7 +114,8 @@ class Rows:
 
     def __init__(self, maker: Maker, batch_size: int) -> None:
         if len(maker.data) < batch_size:
-            raise UserError(f"train.batch_size={batch_size}: the data has {len(maker.data)} samples; lower the batch size")
+            count = len(maker.data)
+            raise UserError(f"train.batch_size={batch_size}: the data has {count} samples; lower the batch size")
         self.maker, self.batch_size = maker, batch_size
         self.per_epoch = len(maker.data) // batch_size
 

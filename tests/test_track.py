@@ -190,3 +190,8 @@ def test_dashboard_listens_where_it_is_told():
     assert words[words.index("--host") + 1] == "127.0.0.1"
     assert "--allowed-hosts" not in words
     assert dashboard.command("sqlite:///x.db", "0.0.0.0", 1, "gpu1:1")[-2:] == ["--allowed-hosts", "gpu1:1"]
+
+
+def test_a_method_without_parameters_keeps_its_name():
+    """The empty parameters of `pretrained` do not hide the cell's method."""
+    assert track.params({"cell": {"method": "pretrained"}, "method": {}}) == {"method": "pretrained"}

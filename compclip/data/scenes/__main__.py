@@ -14,7 +14,8 @@ from compclip.errors import entry
 
 def main(argv: list[str]) -> int:
     """Make the world of params.yaml's section `scenes`."""
-    parser = argparse.ArgumentParser(prog="python -m compclip.data.scenes", description=generate.__doc__.splitlines()[0])
+    about = generate.__doc__.splitlines()[0]
+    parser = argparse.ArgumentParser(prog="python -m compclip.data.scenes", description=about)
     parser.add_argument("--out", type=Path, default=Path("data/scenes_world"))
     parser.add_argument("--params", default="params.yaml")
     parser.add_argument("overrides", nargs="*", metavar="key=value")

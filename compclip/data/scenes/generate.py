@@ -27,7 +27,8 @@ from compclip.files import write_atomic, write_json
 
 CAPTIONS = 3  # of a retrieval picture
 TRAIN, SUGARCREPE, WINOGROUND, HARD_POSITIVES, RETRIEVAL, SYMBOL, COLOUR = range(10, 17)
-CLASS_TEMPLATES = {"symbols": ("a picture of a {c}", "{c}", "clip art with a {c}"), "colours": ("a {c} symbol", "{c} shapes")}
+CLASS_TEMPLATES = {"symbols": ("a picture of a {c}", "{c}", "clip art with a {c}"),
+                   "colours": ("a {c} symbol", "{c} shapes")}
 
 
 def generate(world: World, out: Path) -> dict[str, int]:
