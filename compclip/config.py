@@ -84,7 +84,7 @@ class Benchmark:
 
     benchmark: str = ""
     path: str = MISSING
-    images: str = ""
+    images: str = MISSING
     split: str = ""
 
 

@@ -68,6 +68,8 @@ def test_the_shipped_grid():
     ("evaluate.benchmarks=[sugarcrap]", r"unknown benchmark 'sugarcrap'; did you mean 'sugarcrepe'"),
     ("benchmarks.retrieval.benchmark=retreival", r"unknown benchmark 'retreival'; did you mean 'retrieval'\?"),
     ("data.scenes.source=karpaty", r"unknown source 'karpaty'; did you mean 'karpathy'\?"),
+    ("data.scenes.captioner=''", r"data.scenes.captioner: must be given"),
+    ("benchmarks.sugarcrepe.images=''", r"benchmarks.sugarcrepe.images: must be given"),
     ("data.scenes.captioner=blip", r"'blip'; known: none, scenes"),
     ("data.scenes.path=''", r"data.scenes.path: must be given"),
     ("scenes.records=0", r"yaml: scenes.records=0: must be at least 1"),
@@ -83,7 +85,7 @@ def test_mistakes(override, message):
 
 def test_cells_have_names_of_their_own():
     """Two places of the grid never share a folder, and no name leaves runs/."""
-    sets = ["data.c={source: coco, path: p, images: i}", "data.b-c={source: coco, path: p, images: i}",
+    sets = ["data.c={source: coco, path: p, images: i, captioner: none}", "data.b-c={source: coco, path: p, images: i, captioner: none}",
             "backbones.a.model=x", "backbones.a-b.model=x", "grid.methods=[clic]", "grid.seeds=[0]"]
     assert len(config.cells(config.load(PARAMS, [*sets, "grid.backbones=[a,a-b]", "grid.data=[c]"]))) == 2
     with pytest.raises(UserError, match="'clic-a-b-c-0' stands twice"):

@@ -18,8 +18,8 @@ train: {{max_steps: 2, batch_size: 4, lr: 1.0e-5, warmup_steps: 1, threads: 1, l
 methods: {{finetune: {{}}, clic: {{train: {{trainable: text}}}}, fsc_clip: {{}}, c2lip: {{}}}}
 backbones: {{tiny: {{model: tiny.json}}}}
 data:
-  coco: {{source: coco, path: {at}/coco/annotations/captions_val2017.json, images: {at}/coco/val2017, limit: 40}}
-  flickr8k: {{source: flickr8k, path: {at}/flickr8k/captions.txt, images: {at}/flickr8k/Images, limit: 20}}
+  coco: {{source: coco, path: {at}/coco/annotations/captions_val2017.json, images: {at}/coco/val2017, captioner: none, limit: 40}}
+  flickr8k: {{source: flickr8k, path: {at}/flickr8k/captions.txt, images: {at}/flickr8k/Images, captioner: none, limit: 20}}
 benchmarks:
   sugarcrepe: {{path: {at}/sugarcrepe, images: {at}/coco/val2017}}
   retrieval_coco: {{benchmark: retrieval, path: {at}/coco/annotations/captions_val2017.json, images: {at}/coco/val2017}}

@@ -27,5 +27,5 @@ class Data:
     path: str = MISSING
     images: str = MISSING
     split: str = "train"
-    captioner: str = "none"
+    captioner: str = MISSING  # dvc.yaml reads it, so that it has no default; "none" keeps the captions
     limit: int = 0  # 0: all

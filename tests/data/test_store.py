@@ -57,7 +57,7 @@ def photographs(tmp_path):
         Image.new("RGB", (20, 10)).save(tmp_path / name)
     records = [{"filename": n, "split": "train", "sentences": [{"raw": t} for t in ts]} for n, ts in texts.items()]
     (tmp_path / "d.json").write_text(json.dumps({"images": records}))
-    return Data("karpathy", str(tmp_path / "d.json"), str(tmp_path))
+    return Data("karpathy", str(tmp_path / "d.json"), str(tmp_path), captioner="none")
 
 
 def test_both_stages(photographs, tmp_path):
