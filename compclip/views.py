@@ -70,8 +70,7 @@ class Maker:
     def _composite(self, index: int, which: int, picture: Image.Image, views: Views, rng: np.random.Generator) -> View:
         own = self._sentences(index, which)
         if views.partner:
-            partners = self.partners[self.shapes[index]]
-            other = int(partners[rng.integers(len(partners))])
+            other = self._partner(index, rng)
             their = self._sentences(other, int(rng.integers(len(self.data.annotations[other]))))
             positives, negative = composite.captions(own, their, views.composite, rng)
             theirs = self.data.load(self.data.samples[other].image)
@@ -80,6 +79,12 @@ class Maker:
             positives, negative = composite.own_captions(own, views.composite, rng)
         texts = [_case(t, views.lowercase) for t in positives]
         return View(picture, texts[0], (_case(negative, views.lowercase),), tuple(texts[1:]))
+
+    def _partner(self, index: int, rng: np.random.Generator) -> int:
+        """Another sample of the same orientation; the sample itself only where there is no other."""
+        others = self.partners[self.shapes[index]]
+        others = others[others != index] if len(others) > 1 else others
+        return int(others[rng.integers(len(others))])
 
     def _sentences(self, index: int, which: int) -> tuple[Annotation, ...]:
         """The sentences of one caption and, where it has a single one, those of the image's other captions."""

@@ -214,6 +214,13 @@ def test_a_view_depends_on_seed_epoch_and_sample_alone(here, method):
         assert all(same(v, first.view(int(i), 0, wanted)) for v, i in zip(seen, order, strict=False))
 
 
+def test_a_composite_never_pairs_a_sample_with_itself(here):
+    """Over many draws every other sample is met, the sample itself never."""
+    maker = views.Maker(publish.Publisher.of("params.yaml", [], "clic-tiny-scenes-0").train_set(), 0, 64)
+    met = {maker._partner(3, np.random.default_rng(i)) for i in range(1000)}
+    assert met == set(range(40)) - {3}
+
+
 def test_the_caption_is_the_same_for_all_methods(here):
     """What a sample says in an epoch does not depend on the negatives that a method asks for."""
     publisher = publish.Publisher.of("params.yaml", [], "finetune-tiny-scenes-0")
