@@ -14,7 +14,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
@@ -27,128 +27,10 @@ from compclip.data.sample import Data
 from compclip.data.scenes.config import World
 from compclip.errors import UserError, entry, one_line, unknown
 from compclip.files import write_atomic
+from compclip.sections import Backbone, Benchmark, Cell, Evaluate, Grid, Params, Report, Run, Train
 
 DEFAULT = "params.yaml"
 GRIDS = Path("experiments/grids")
-
-
-@dataclass(frozen=True)
-class Grid:
-    """The comparison: every method on every backbone and data set, once for each seed."""
-
-    methods: list[str] = field(default_factory=list)
-    backbones: list[str] = field(default_factory=list)
-    data: list[str] = field(default_factory=list)
-    seeds: list[int] = field(default_factory=list)
-
-
-@dataclass(frozen=True)
-class Train:
-    """How a method is trained; `methods.<name>.train` overlays it."""
-
-    epochs: float = 5.0
-    max_steps: int = 0  # 0: epochs decide
-    batch_size: int = 256
-    lr: float = 1e-5
-    lr_start: float = 0.0  # where the warm-up begins
-    lr_end: float = 0.0
-    warmup_steps: int = 50
-    warmup_fraction: float = 0.0  # of all steps; replaces warmup_steps where > 0
-    beta1: float = 0.9
-    beta2: float = 0.98
-    eps: float = 1e-6
-    weight_decay: float = 0.1
-    grad_clip_norm: float = 1.0  # 0: off
-    trainable: str = "all"  # towers: all, text, image, none
-    train_logit_scale: bool = True
-    max_logit_scale: float = 100.0
-    precision: str = "float32"  # or bf16
-    threads: int = 1
-    log_every_steps: int = 10
-    checkpoint_every_steps: int = 50
-    workers: int = 0
-
-
-@dataclass(frozen=True)
-class Backbone:
-    """An open_clip model by name or config file, and its weights: hub tag, local path, or random ones."""
-
-    model: str = MISSING
-    weights: str = ""
-    tokenizer: str = ""
-
-
-@dataclass(frozen=True)
-class Benchmark:
-    """A benchmark's module (default: its own name) and files."""
-
-    benchmark: str = ""
-    path: str = MISSING
-    images: str = MISSING
-    split: str = ""
-
-
-@dataclass(frozen=True)
-class Evaluate:
-    """What every checkpoint is scored on."""
-
-    benchmarks: list[str] = field(default_factory=list)
-    batch_size: int = 256
-    threads: int = 2
-
-
-@dataclass(frozen=True)
-class Report:
-    """The columns of the comparison (`benchmark/metric`; none: all whole-benchmark metrics) and the bootstrap."""
-
-    columns: list[str] = field(default_factory=list)
-    bootstrap_samples: int = 10_000
-
-
-@dataclass(frozen=True)
-class Params:
-    """params.yaml as a whole; `methods` stays raw until a cell asks for one."""
-
-    grid: Grid
-    train: Train
-    methods: dict[str, dict]
-    backbones: dict[str, Backbone]
-    data: dict[str, Data]
-    benchmarks: dict[str, Benchmark]
-    evaluate: Evaluate
-    report: Report
-    scenes: World
-
-
-@dataclass(frozen=True)
-class Cell:
-    """One place of the grid; its name is also its folder below runs/ and its DVC stage."""
-
-    method: str
-    backbone: str
-    data: str
-    seed: int
-
-    @property
-    def name(self) -> str:
-        """method-backbone-data-seed."""
-        return f"{self.method}-{self.backbone}-{self.data}-{self.seed}"
-
-
-@dataclass(frozen=True)
-class Run:
-    """A cell with everything resolved: what training reads."""
-
-    cell: Cell
-    method: Any
-    train: Train
-    backbone: Backbone
-    data: Data
-
-    @property
-    def method_name(self) -> str:
-        """The method's module; a cell's method may name a variant behind a dot."""
-        return self.cell.method.partition(".")[0]
 
 
 SECTIONS: dict[str, Any] = {"grid": Grid, "train": Train, "evaluate": Evaluate, "report": Report, "scenes": World}

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from compclip import config, images, run_key
 from compclip.backbone import Model
-from compclip.config import Run
+from compclip.sections import Run
 from compclip.data import store
 from compclip.errors import UserError
 from compclip.files import fingerprint, read_json, write_atomic, write_json

@@ -23,7 +23,7 @@ from torch import Tensor
 from compclip import backbone, checkpoint, encode, environment, modules, optimiser, progress, publish
 from compclip.backbone import Model
 from compclip.collate import collate
-from compclip.config import Run
+from compclip.sections import Run
 from compclip.errors import UserError, entry
 from compclip.views import Maker, Rows
 

@@ -15,7 +15,7 @@ PACKAGE = ROOT / "compclip"
 # From left to right; a folder stands for all its modules, which may import each other.
 ORDER = (
     "errors", "files", "modules", "images", "text.annotation", "text", "features", "batch", "losses", "methods",
-    "data.sample", "data.scenes.config", "config", "run_key", "data.scenes", "data.sources", "data.store", "recaption",
+    "data.sample", "data.scenes.config", "sections", "config", "run_key", "data.scenes", "data.sources", "data.store", "recaption",
     "data.prepare", "backbone", "towers", "composite", "views", "collate", "encode", "optimiser", "checkpoint",
     "progress", "environment", "publish", "pretrain", "train", "metrics", "embed", "benchmark", "benchmarks",
     "evaluate", "census", "report", "track", "dashboard",
@@ -111,7 +111,7 @@ def test_the_run_key_covers_the_training_code():
     """Whatever views, collate, encode and the methods import of our own is part of the run key or of its inputs."""
     from compclip.run_key import TRAIN_CODE
 
-    known, aside = modules(), {"errors", "files", "modules", "config", "backbone", "data.sample"}
+    known, aside = modules(), {"errors", "files", "modules", "sections", "config", "backbone", "data.sample"}
     covered = {".".join(Path(name).with_suffix("").parts) for name in TRAIN_CODE}
     for name in covered:
         for imported in imports(known[name]):
