@@ -12,10 +12,10 @@ from pathlib import Path
 
 from compclip import config, images, run_key
 from compclip.backbone import Model
-from compclip.sections import Run
 from compclip.data import store
 from compclip.errors import UserError
 from compclip.files import fingerprint, read_json, write_atomic, write_json
+from compclip.sections import Run
 from compclip.text import annotation
 from compclip.views import TrainSet
 

@@ -23,8 +23,8 @@ from torch import Tensor
 from compclip import backbone, checkpoint, encode, environment, modules, optimiser, progress, publish
 from compclip.backbone import Model
 from compclip.collate import collate
-from compclip.sections import Run
 from compclip.errors import UserError, entry
+from compclip.sections import Run
 from compclip.views import Maker, Rows
 
 
