@@ -1,6 +1,7 @@
 """The papers' published numbers (experiments/published/*.csv) beside ours, matched by method and metric.
 
-Columns: paper, table, row, method, backbone, data, benchmark, metric, value; values in percent as printed.
+Columns: paper, table, row, method, backbone, data, benchmark, metric, value, unit; values as printed. A row without a
+method is a model that we do not train: it is kept for the sums and left out of the comparison.
 """
 
 from __future__ import annotations
@@ -16,12 +17,18 @@ from compclip.report.collect import PRETRAINED
 from compclip.report.formats import number
 from compclip.report.tables import Column, Entry, Group, Row
 
-FIELDS = ("paper", "table", "row", "method", "backbone", "data", "benchmark", "metric", "value")
+FIELDS = ("paper", "table", "row", "method", "backbone", "data", "benchmark", "metric", "value", "unit")
+UNITS = ("percent", "score")  # a score is a cosine
+KINDS = {  # endings of the printed columns whose mean stands for a summary column that the table does not print
+    "summary/ZS": ("/top_1",),
+    "summary/I2T": ("/i2t_recall_at_1", "/i2t_recall_at_5"),
+    "summary/T2I": ("/t2i_recall_at_1", "/t2i_recall_at_5"),
+}
 
 
 @dataclass(frozen=True)
 class Number:
-    """One printed number of a paper, in percent."""
+    """One printed number of a paper, `value` as it stands there, in `unit`."""
 
     paper: str
     table: str
@@ -31,7 +38,18 @@ class Number:
     data: str
     benchmark: str
     metric: str
-    value: float
+    value: str
+    unit: str = "percent"
+
+    @property
+    def column(self) -> str:
+        """The report's column that it belongs to."""
+        return f"{self.benchmark}/{self.metric}"
+
+    @property
+    def model(self) -> tuple[str, str, str, str]:
+        """Which row of its table: row, method, backbone, data."""
+        return self.row, self.method, self.backbone, self.data
 
 
 @dataclass(frozen=True)
@@ -66,10 +84,49 @@ def _file(path: Path) -> list[Number]:
 
 
 def _number(path: Path, line: int, row: dict[str, str]) -> Number:
+    fields = {f: (row[f] or "").strip() for f in FIELDS}
     try:
-        return Number(*(row[f].strip() for f in FIELDS[:-1]), float(row["value"]))
-    except (ValueError, AttributeError) as error:
+        float(fields["value"])
+    except ValueError as error:
         raise UserError(f"{path}: line {line}: value={row['value']!r} is not a number; write it as printed") from error
+    if fields["unit"] not in UNITS:
+        raise UserError(f"{path}: line {line}: unit={row['unit']!r}: must be {' or '.join(UNITS)}")
+    return Number(**fields)
+
+
+def rows(numbers: Sequence[Number]) -> dict[tuple[str, str, str, str], dict[str, Number]]:
+    """Each row of one table, by its model: column -> number."""
+    found: dict[tuple[str, str, str, str], dict[str, Number]] = {}
+    for n in numbers:
+        found.setdefault(n.model, {})[n.column] = n
+    return found
+
+
+def differences(
+    numbers: Sequence[Number], paper: str, table: str, left: str, right: str, column: str
+) -> list[float]:
+    """left - right in a paper's table, as printed, once for each pair of rows of one backbone and data set.
+
+    The pretrained model fits every data set; where `table` has no row of `right`, the paper's other tables serve.
+    """
+    mine = [n for n in numbers if n.paper == paper]
+    here = rows([n for n in mine if n.table == table])
+    base = here if any(model[1] == right for model in here) else rows(mine)
+    pairs = [
+        (a, b) for m, a in here.items() for n, b in base.items()
+        if (m[1], n[1]) == (left, right) and m[2] == n[2] and (m[3] == n[3] or right == PRETRAINED)
+    ]  # fmt: skip
+    found = [(_value(a, column), _value(b, column)) for a, b in pairs]
+    return [round(a - b, 4) for a, b in found if a is not None and b is not None]
+
+
+def _value(row: dict[str, Number], column: str) -> float | None:
+    if column in row:
+        return float(row[column].value)
+    for ending in KINDS.get(column, ()):
+        if like := [float(n.value) for name, n in row.items() if name.endswith(ending)]:
+            return sum(like) / len(like)
+    return None
 
 
 def compare(numbers: Sequence[Number], group: Group) -> list[Comparison]:
@@ -81,8 +138,8 @@ def compare(numbers: Sequence[Number], group: Group) -> list[Comparison]:
 
 def _compare(title: str, numbers: Sequence[Number], group: Group) -> Comparison:
     ours = {c.name for c in group.columns}
-    names = tuple(n for n in dict.fromkeys(f"{n.benchmark}/{n.metric}" for n in numbers) if n in ours)
-    kept = [n for n in numbers if f"{n.benchmark}/{n.metric}" in names]
+    names = tuple(n for n in dict.fromkeys(n.column for n in numbers) if n in ours)
+    kept = [n for n in numbers if n.column in names]
     lines: list[Line] = []
     for method in sorted(dict.fromkeys(n.method for n in kept), key=lambda m: m != PRETRAINED):
         # a variant of ours (`fsc_clip.lora`) is matched only by a published row of that very name
@@ -92,25 +149,29 @@ def _compare(title: str, numbers: Sequence[Number], group: Group) -> Comparison:
 
 
 def _printed(method: str, numbers: Sequence[Number], names: Sequence[str]) -> list[Line]:
-    rows = dict.fromkeys((n.row, n.backbone, n.data) for n in numbers if n.method == method)
-    return [_printed_line(method, key, numbers, names) for key in rows]
+    every = rows(numbers)
+    bases = {model[2]: row for model, row in every.items() if model[1] == PRETRAINED}
+    return [
+        _printed_line(model, row, {} if method == PRETRAINED else bases.get(model[2], {}), names)
+        for model, row in every.items() if model[1] == method
+    ]  # fmt: skip
 
 
-def _printed_line(method: str, key: tuple[str, str, str], numbers: Sequence[Number], names: Sequence[str]) -> Line:
-    row, backbone, data = key
-    values = {f"{n.benchmark}/{n.metric}": n.value for n in numbers if (n.row, n.backbone, n.data) == key}
-    base = {
-        f"{n.benchmark}/{n.metric}": n.value for n in numbers if n.method == PRETRAINED and n.backbone == backbone
-    }
-    cells = tuple(_cell(values.get(n), None if method == PRETRAINED else base.get(n)) for n in names)
-    return Line(f"{row}: {backbone}, {data}" if data else f"{row}: {backbone}", method, False, cells)
+def _printed_line(
+    model: tuple[str, str, str, str], row: dict[str, Number], base: dict[str, Number], names: Sequence[str]
+) -> Line:
+    label, method, backbone, data = model
+    cells = tuple(_cell(row.get(n), base.get(n)) for n in names)
+    return Line(f"{label}: {backbone}, {data}" if data else f"{label}: {backbone}", method, False, cells)
 
 
-def _cell(value: float | None, base: float | None) -> str:
-    if value is None:
+def _cell(found: Number | None, base: Number | None) -> str:
+    if found is None:
         return "–"
-    change = "" if base is None else f" ({value - base:+.1f})".replace("-", "−")
-    return f"{value:.1f}{change}"
+    if base is None:
+        return found.value
+    digits = len(found.value.partition(".")[2])
+    return f"{found.value} ({float(found.value) - float(base.value):+.{digits}f})".replace("-", "−")
 
 
 def _ours(row: Row, group: Group, names: Sequence[str]) -> Line:

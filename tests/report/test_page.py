@@ -177,10 +177,10 @@ def test_published_numbers_stand_beside_ours(project):
     folder = project / "experiments" / "published"
     folder.mkdir(parents=True)
     (folder / "paper.csv").write_text(
-        "paper,table,row,method,backbone,data,benchmark,metric,value\n"
-        "NegCLIP,Table 3,CLIP,pretrained,ViT-B/32,,sugarcrepe,swap,62.0\n"
-        "NegCLIP,Table 3,NegCLIP,negclip,ViT-B/32,COCO,sugarcrepe,swap,75.5\n"
-        "NegCLIP,Table 3,Other,unknown_method,ViT-B/32,COCO,sugarcrepe,swap,70.0\n"
+        "paper,table,row,method,backbone,data,benchmark,metric,value,unit\n"
+        "NegCLIP,Table 3,CLIP,pretrained,ViT-B/32,,sugarcrepe,swap,62.0,percent\n"
+        "NegCLIP,Table 3,NegCLIP,negclip,ViT-B/32,COCO,sugarcrepe,swap,75.5,percent\n"
+        "NegCLIP,Table 3,Other,,ViT-B/32,COCO,sugarcrepe,swap,70.0,percent\n"
     )
     command.main([])
     tables = Reader((project / "reports/index.html").read_text()).tables
@@ -195,7 +195,7 @@ def test_published_numbers_stand_beside_ours(project):
     ("text", "message"),
     [
         ("paper,table\n", "no column 'row'"),
-        (",".join(command.published.FIELDS) + "\na,b,c,d,e,f,g,h,x\n", "line 2: value='x'"),
+        (",".join(command.published.FIELDS) + "\na,b,c,d,e,f,g,h,x,percent\n", "line 2: value='x'"),
     ],
 )
 def test_a_bad_published_table_is_named(tmp_path, text, message):
