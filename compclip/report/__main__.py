@@ -1,7 +1,8 @@
 """The grid's results as one page and as tables: `python -m compclip.report [--partial]`.
 
-Reads runs/<cell>/ of the grid in params.yaml; writes index.html, report.md, report.csv, report.tex, metrics.json and
-plots/ into reports/. A missing cell or result is an error that names it, unless --partial shows what there is.
+Reads runs/<cell>/ of the grid in params.yaml; writes index.html, report.md, report.csv, report.tex, claims.csv,
+metrics.json and plots/ into reports/. A missing cell or result is an error that names it, unless --partial shows what
+there is.
 """
 
 from __future__ import annotations
@@ -9,14 +10,14 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from compclip import config, modules
 from compclip.errors import UserError, entry
 from compclip.files import write_atomic, write_json
-from compclip.report import formats, page, plots, published
+from compclip.report import claims, claims_table, formats, page, plots, published, tables
 from compclip.report.collect import Run, collect
 
 FEWEST = 200  # bootstrap samples: five behind each end of the interval
@@ -36,7 +37,9 @@ def main(argv: list[str]) -> int:
     if draws < FEWEST:
         raise UserError(f"report.bootstrap_samples={draws}: must be >= {FEWEST} for a 95 % interval")
     printed = published.read(args.published)
-    made = page.build(runs, benchmarks, params.report.columns, missing, printed, usual(params), draws)
+    stated = claims.read(args.claims) if args.claims.is_file() else []
+    claims.check(stated, known_methods(params, runs, printed), known_columns(runs, printed), str(args.claims))
+    made = page.build(runs, benchmarks, params.report.columns, missing, printed, usual(params), draws, stated)
     write(made, args.out)
     print(f"{args.out / 'index.html'}: {len(runs)} runs" + (f", {len(missing)} missing" if missing else ""))
     return 0
@@ -49,7 +52,22 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--runs", type=Path, default=Path("runs"), help="folder of the run directories")
     parser.add_argument("--out", type=Path, default=Path("reports"), help="folder to write")
     parser.add_argument("--published", type=Path, default=Path("experiments/published"), help="papers' tables")
+    parser.add_argument("--claims", type=Path, default=Path("experiments/claims.yaml"), help="papers' findings")
     return parser
+
+
+def known_methods(params: config.Params, runs: Sequence[Run], printed: Sequence[published.Number]) -> set[str]:
+    """The methods that a claim may name: the grid's, those of params.yaml with variants, and the published tables'."""
+    variants = {m: (raw or {}).get("variants") or {} for m, raw in params.methods.items()}
+    ours = {name for m, found in variants.items() for name in (m, *(f"{m}.{v}" for v in found))}
+    return ours | {run.cell.method for run in runs} | {n.method for n in printed if n.method}
+
+
+def known_columns(runs: Sequence[Run], printed: Sequence[published.Number]) -> set[str]:
+    """The columns that a claim may name: the runs', the summary columns, and the published tables'."""
+    benchmarks = dict.fromkeys(name for run in runs for name in run.results)
+    ours = {c.name for c in tables.every_column(runs, benchmarks)}
+    return ours | {f"{tables.SUMMARY}/{name}" for name in tables.SUMMARIES} | {n.column for n in printed}
 
 
 def usual(params: config.Params) -> Callable[[Run], dict[str, Any]]:
@@ -71,9 +89,10 @@ def write(report: page.Report, out: Path) -> None:
     """Write all files of the report; each is whole or not there, and the page comes last."""
     groups = report.main
     files = {
-        "report.md": formats.markdown(groups, report.missing, LEGEND),
+        "report.md": formats.markdown(groups, report.missing, LEGEND) + claims_table.markdown(report.findings),
         "report.csv": formats.table_csv((*groups, *report.parts, *report.rest)),
-        "report.tex": formats.latex(groups),
+        "report.tex": formats.latex(groups) + claims_table.latex(report.findings),
+        "claims.csv": claims_table.table_csv(report.findings),
         "plots/tradeoff.csv": plots.tradeoff_csv(groups),
         **loss_files(report),
         "index.html": page.render(report),

@@ -98,7 +98,7 @@ def _latex_table(group: Group) -> str:
         rf"\begin{{tabular}}{{l{'c' * len(group.columns)}}}", r"\toprule", *_latex_head(group), r"\midrule",
         *(_latex_row(row, group.columns) for row in group.rows),
         r"\bottomrule", r"\end{tabular}}",
-        rf"\caption{{{_tex(group.name)}: mean $\pm$ standard deviation over seeds; best bold, second best underlined; "
+        rf"\caption{{{tex(group.name)}: mean $\pm$ standard deviation over seeds; best bold, second best underlined; "
         r"$\ast$ marks a difference to the pretrained model whose 95\,\% interval excludes 0.}",
         r"\end{table}",
     ]  # fmt: skip
@@ -107,9 +107,9 @@ def _latex_table(group: Group) -> str:
 
 def _latex_head(group: Group) -> list[str]:
     spans = header(group.columns)
-    top = " & ".join(["", *(rf"\multicolumn{{{n}}}{{c}}{{{_tex(name)}}}" for name, n in spans)])
+    top = " & ".join(["", *(rf"\multicolumn{{{n}}}{{c}}{{{tex(name)}}}" for name, n in spans)])
     arrows = {"↑": r" $\uparrow$", "↓": r" $\downarrow$", "": ""}
-    names = " & ".join(["Method", *(_tex(c.metric) + arrows[c.arrow] for c in group.columns)])
+    names = " & ".join(["Method", *(tex(c.metric) + arrows[c.arrow] for c in group.columns)])
     return [top + r" \\", names + r" \\"]
 
 
@@ -126,7 +126,7 @@ def header(columns: Sequence[Column]) -> list[tuple[str, int]]:
 
 def _latex_row(row: Row, columns: Sequence[Column]) -> str:
     cells = [_latex_cell(e, c) for e, c in zip(row.entries, columns, strict=True)]
-    return " & ".join([_tex(row.method), *cells]) + r" \\"
+    return " & ".join([tex(row.method), *cells]) + r" \\"
 
 
 def _latex_cell(entry: Entry | None, column: Column) -> str:
@@ -138,7 +138,8 @@ def _latex_cell(entry: Entry | None, column: Column) -> str:
     return text + std + (r"$^\ast$" if entry.verdict else "")
 
 
-def _tex(text: str) -> str:
+def tex(text: str) -> str:
+    """`text` with LaTeX's special characters escaped."""
     return "".join(LATEX.get(c, c) for c in text)
 
 

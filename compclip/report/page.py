@@ -10,7 +10,8 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 from markupsafe import Markup
 
-from compclip.report import details, plots, tables
+from compclip.report import claims_table, details, plots, tables
+from compclip.report.claims import Claim, Finding, judge
 from compclip.report.collect import PRETRAINED, Missing, Run
 from compclip.report.formats import header, number
 from compclip.report.published import Comparison, Number, compare
@@ -35,11 +36,13 @@ class Report:
     published: tuple[Number, ...]
     defaults: Callable[[Run], dict[str, Any]]
     draws: int
+    findings: tuple[Finding, ...] = ()
 
 
 def build(
     runs: Sequence[Run], benchmarks: Sequence[str], wanted: Sequence[str] | None, missing: Sequence[Missing],
     published: Sequence[Number], defaults: Callable[[Run], dict[str, Any]], draws: int = DRAWS,
+    claims: Sequence[Claim] = (),
 ) -> Report:  # fmt: skip
     """Compute every table. `main`: summary and chosen columns; `parts`: groups of items; `rest`: all other metrics."""
     tables.comparable(runs)
@@ -48,7 +51,9 @@ def build(
     others = [c for c in tables.every_column(runs, benchmarks) if c not in main]
     sections = (main, [c for c in others if "/" in c.metric], [c for c in others if "/" not in c.metric])
     made = [tuple(tables.groups(runs, s, draws)) if s else () for s in sections]
-    return Report(tuple(runs), tuple(benchmarks), *made, tuple(missing), tuple(published), defaults, draws)
+    columns = {c.name: c for c in (*main, *others)}
+    findings = tuple(judge(claims, runs, made[0], columns, published, draws))
+    return Report(tuple(runs), tuple(benchmarks), *made, tuple(missing), tuple(published), defaults, draws, findings)
 
 
 def render(report: Report) -> str:
@@ -61,7 +66,8 @@ def render(report: Report) -> str:
         rest=[section(g) for g in report.rest], intervals=[differences(g) for g in report.main],
         tradeoffs=[(g.name, f) for g in report.main if (f := tradeoff_figures(g))],
         losses=[(g.name, f) for g in report.main if (f := loss_figures(g))],
-        published=comparisons(report), count_names=names, counts=counts,
+        published=comparisons(report), claims=claims_table.sections(report.findings), claims_rule=claims_table.RULE,
+        count_names=names, counts=counts,
         group_counts=details.group_counts(report.runs),
         machines=details.machines(report.runs), versions=details.versions(report.runs), settings=settings(report),
     )  # fmt: skip

@@ -16,6 +16,7 @@ from compclip.report.statistics import DRAWS, Interval, average, bootstrap, gene
 
 LOWER = {"brittleness", "gap"}
 SUMMARY = "summary"
+SUMMARIES = ("Comp", "ZS", "I2T", "T2I")
 RETRIEVAL = {"I2T": "i2t_recall_at_1", "T2I": "t2i_recall_at_1"}
 
 

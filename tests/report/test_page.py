@@ -139,7 +139,8 @@ def project(tmp_path, monkeypatch):
     """A project folder with all runs and a grid that asks for them."""
     fake_runs.make(tmp_path / "runs")
     evaluate = SimpleNamespace(benchmarks=list(fake_runs.BENCHMARKS))
-    params = SimpleNamespace(evaluate=evaluate, report=SimpleNamespace(columns=[], bootstrap_samples=2000))
+    settings = SimpleNamespace(columns=[], bootstrap_samples=2000)
+    params = SimpleNamespace(evaluate=evaluate, report=settings, methods={name: {} for name in fake_runs.METHODS})
     monkeypatch.setattr(command.config, "load", lambda path: params)
     monkeypatch.setattr(command.config, "cells", lambda params: fake_runs.cells())
     monkeypatch.setattr(command, "usual", lambda params: lambda run: DEFAULTS)
@@ -155,7 +156,7 @@ def test_the_command_writes_the_same_bytes_twice(project):
     assert command.main([]) == 0
     first = files(project / "reports")
     assert sorted(first) == [
-        "index.html", "metrics.json", "plots/loss/clic-vit-scenes.csv", "plots/loss/negclip-vit-scenes.csv",
+        "claims.csv", "index.html", "metrics.json", "plots/loss/clic-vit-scenes.csv", "plots/loss/negclip-vit-scenes.csv",
         "plots/tradeoff.csv", "report.csv", "report.md", "report.tex",
     ]  # fmt: skip
     (project / "reports" / "plots" / "loss" / "of_an_old_grid.csv").write_text("step,loss\n")

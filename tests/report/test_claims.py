@@ -1,0 +1,317 @@
+"""Claims: what may be written, the papers' own numbers against it, the verdicts and how they are shown."""
+
+from __future__ import annotations
+
+import csv
+import re
+import sys
+from dataclasses import dataclass
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from compclip.errors import UserError, entry
+from compclip.report import __main__ as command
+from compclip.report import claims, claims_table, page, published
+from compclip.report.claims import ABSENT, HOLDS, REFUTED, UNDECIDED
+from compclip.report.collect import Items, Result, Run, collect
+from compclip.report.statistics import Interval
+from compclip.report.tables import Column
+from tests import fake_runs
+from tests.conftest import ROOT
+
+FILE = ROOT / "experiments" / "claims.yaml"
+STATED = claims.read(FILE)
+NUMBERS = published.read(ROOT / "experiments" / "published")
+SWAP = Column("b", "swap")
+PARTS = [(claim, part) for claim in STATED for part in claim.parts]
+
+
+@dataclass(frozen=True)
+class Cell:
+    method: str
+    seed: int
+    backbone: str = "vit"
+    data: str = "scenes"
+
+    @property
+    def name(self):
+        return f"{self.method}-{self.seed}"
+
+
+def run(method, seed, right, of=400, keep=True, metric="swap"):
+    """A run with `right` of `of` items of one metric right."""
+    items = {metric: Items(tuple(map(str, range(of))), (np.arange(of) < right) * 1.0)} if keep else {}
+    return Run(Cell(method, seed), {}, [], {}, {"b": Result("b", "b", {metric: right / of}, items=items)})
+
+
+def by_method(**right):
+    """method -> seed -> run from the number of right items of each seed."""
+    return {m: {seed: run(m, seed, n) for seed, n in enumerate(found)} for m, found in right.items()}
+
+
+def weigh(text, column=SWAP, **right):
+    return claims.weigh(claims.inequality(text, "here"), by_method(**right), column, draws=2000)
+
+
+def claim(*parts):
+    return claims.Claim("one", "CLIC", "Table 1", "A finding.", tuple(claims.inequality(p, "here") for p in parts))
+
+
+# what stands in experiments/claims.yaml
+
+
+def test_at_least_fourteen_findings_of_all_four_papers():
+    assert len(STATED) >= 14
+    assert {c.paper for c in STATED} == {"CLIC", "FSC-CLIP", "C2LIP", "Hard Positives"} == {n.paper for n in NUMBERS}
+
+
+def test_every_name_is_one_that_the_published_tables_have():
+    claims.check(STATED, {n.method for n in NUMBERS}, {n.column for n in NUMBERS}, str(FILE))
+
+
+@pytest.mark.parametrize(("stated", "part"), PARTS, ids=[f"{c.name}: {p.text}" for c, p in PARTS])
+def test_the_paper_s_own_numbers_satisfy_the_inequality(stated, part):
+    assert any((n.paper, n.table) == (stated.paper, stated.table) for n in NUMBERS)
+    found = published.differences(NUMBERS, stated.paper, stated.table, part.left, part.right, part.column)
+    assert found
+    assert all((value - part.margin) * part.sign > 0 for value in found), found
+
+
+# what may be written
+
+
+@pytest.mark.parametrize(
+    ("text", "sign", "margin"),
+    [("a > b on c/d", 1, 0.0), ("a < b on c/d", -1, 0.0), ("a > b - 1.5 on c/d", 1, -1.5), ("a < b + 2 on c/d", -1, 2.0)],
+)
+def test_an_inequality_is_parsed(text, sign, margin):
+    found = claims.inequality(text, "here")
+    assert (found.left, found.sign, found.right, found.margin, found.column) == ("a", sign, "b", margin, "c/d")
+
+
+@pytest.mark.parametrize("text", ["a >= b on c/d", "a > b", "a > b on", "a > b +1 on c/d", "a b on c/d", "a > a on c/d"])
+def test_another_form_is_refused_in_one_line(text):
+    with pytest.raises(UserError, match=re.escape(repr(text))):
+        claims.inequality(text, "here")
+
+
+GOOD = "one: {paper: CLIC, table: Table 1, finding: f, holds_if: [clic > pretrained on sugarcrepe/swap]}\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (GOOD.replace("holds_if", "hold_if"), "one: unknown key 'hold_if'; did you mean 'holds_if'"),
+        (GOOD.replace("finding: f, ", ""), "one.finding: must be given"),
+        (GOOD.replace("[clic > pretrained on sugarcrepe/swap]", "[]"), "one.holds_if: must be given"),
+        (GOOD.replace("[clic > pretrained on sugarcrepe/swap]", "a > b on c/d"), "one.holds_if: must be a list"),
+        ("- a\n", "must map each claim's name"),
+        ("one: 3\n", "one: must have the keys"),
+        ("one: {\n", "not YAML"),
+    ],
+)
+def test_a_bad_file_is_named(tmp_path, text, message):
+    (tmp_path / "claims.yaml").write_text(text)
+    with pytest.raises(UserError, match=re.escape(message)) as error:
+        claims.read(tmp_path / "claims.yaml")
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [("clik > pretrained on b/swap", "unknown method 'clik'; did you mean 'clic'"),
+     ("clic > pretraind on b/swap", "unknown method 'pretraind'; did you mean 'pretrained'"),
+     ("clic > pretrained on b/swop", "unknown column 'b/swop'; did you mean 'b/swap'")],
+)  # fmt: skip
+def test_a_name_that_nobody_has_is_an_error(text, message):
+    with pytest.raises(UserError, match=re.escape(message)) as error:
+        claims.check([claim(text)], {"clic", "pretrained"}, {"b/swap"}, "claims.yaml")
+    assert str(error.value).startswith("claims.yaml: one: ")
+
+
+# the rule
+
+
+@pytest.mark.parametrize(
+    ("sign", "margin", "ends", "verdict"),
+    [
+        (1, 0.0, [(0.1, 0.2), (0.05, 0.3)], HOLDS),
+        (1, 0.0, [(0.1, 0.2), (-0.05, 0.3)], UNDECIDED),
+        (1, 0.0, [(-0.2, -0.1), (-0.3, -0.1)], REFUTED),
+        (-1, 0.0, [(-0.2, -0.1), (-0.3, -0.1)], HOLDS),
+        (-1, 0.0, [(0.1, 0.2), (0.05, 0.3)], REFUTED),
+        (1, 0.0, [(0.1, 0.2), (-0.3, -0.1)], UNDECIDED),
+        (1, 0.15, [(0.1, 0.2)], UNDECIDED),
+        (1, -0.15, [(-0.1, 0.2)], HOLDS),
+        (1, 0.25, [(0.1, 0.2)], REFUTED),
+        (1, 0.0, [(0.0, 0.0)], UNDECIDED),
+    ],
+)
+def test_both_intervals_must_agree(sign, margin, ends, verdict):
+    intervals = [Interval((low + high) / 2, low, high, 3) for low, high in ends]
+    assert claims.decide(sign, margin, intervals) == verdict
+    assert claims.decide(sign, margin, [*intervals, None]) == verdict
+
+
+@pytest.mark.parametrize(
+    ("parts", "verdict"),
+    [([HOLDS, HOLDS], HOLDS), ([HOLDS, UNDECIDED], UNDECIDED), ([HOLDS, ABSENT], ABSENT), ([UNDECIDED, ABSENT], ABSENT),
+     ([REFUTED, ABSENT], REFUTED), ([HOLDS, REFUTED, UNDECIDED], REFUTED)],
+)  # fmt: skip
+def test_a_claim_from_its_inequalities(parts, verdict):
+    assert claims.combine(parts) == claims.combine(parts[::-1]) == verdict
+
+
+def test_student_s_interval_of_three_seeds():
+    """Mean 2, standard deviation 1: half the width is 4.303 / sqrt(3)."""
+    found = claims.student([1.0, 2.0, 3.0])
+    assert (found.low, found.high) == pytest.approx((2 - 2.4843, 2 + 2.4843), abs=1e-4)
+    assert claims.student([1.0]) is None
+
+
+def test_a_clear_difference_holds_and_its_opposite_is_refuted():
+    runs = {"clic": (300, 304, 302), "pretrained": (200, 200, 200)}
+    found = weigh("clic > pretrained on b/swap", **runs)
+    assert (found.verdict, found.seeds, found.why) == (HOLDS, 3, "")
+    assert found.difference == pytest.approx(0.255)
+    assert found.by_seed.low > 0.2 and found.by_item.low > 0.2 and found.by_item.items == 400
+    assert weigh("clic < pretrained on b/swap", **runs).verdict == REFUTED
+    assert weigh("clic > pretrained + 20 on b/swap", **runs).verdict == HOLDS
+    assert weigh("clic > pretrained + 25.5 on b/swap", **runs).verdict == UNDECIDED
+    assert weigh("clic > pretrained + 35 on b/swap", **runs).verdict == REFUTED
+
+
+def test_seeds_that_scatter_leave_it_undecided_though_the_items_decide():
+    found = weigh("clic > pretrained on b/swap", clic=(320, 220, 270), pretrained=(200, 200, 200))
+    assert found.by_item.low > 0 > found.by_seed.low
+    assert found.verdict == UNDECIDED
+
+
+def test_few_items_leave_it_undecided_though_the_seeds_decide():
+    runs = {m: {s: run(m, s, n, of=10) for s in range(3)} for m, n in (("clic", 6), ("pretrained", 5))}
+    found = claims.weigh(claims.inequality("clic > pretrained on b/swap", "here"), runs, SWAP, draws=2000)
+    assert found.by_seed.low > 0 == found.by_item.low
+    assert found.verdict == UNDECIDED
+
+
+def test_seeds_are_paired():
+    """Both scatter together: the difference is the same for every seed."""
+    found = weigh("clic > negclip on b/swap", clic=(300, 200, 250), negclip=(260, 160, 210))
+    assert (found.by_seed.low, found.by_seed.high) == pytest.approx((0.1, 0.1))
+    assert found.verdict == HOLDS
+
+
+def test_only_shared_seeds_count():
+    runs = by_method(clic=(300, 304, 302, 100), negclip=(200, 201, 199))
+    found = claims.weigh(claims.inequality("clic > negclip on b/swap", "here"), runs, SWAP, draws=500)
+    assert (found.seeds, found.verdict) == (3, HOLDS)
+    assert found.difference == pytest.approx((100 + 103 + 103) / 1200)
+
+
+def test_two_seeds_are_too_few():
+    found = weigh("clic > pretrained on b/swap", clic=(300, 304), pretrained=(200, 200))
+    assert (found.verdict, found.why) == (UNDECIDED, "2 of 3 seeds")
+
+
+def test_a_metric_without_items_is_judged_by_its_seeds():
+    runs = {m: {s: run(m, s, n + s, keep=False) for s in range(3)} for m, n in (("clic", 300), ("negclip", 200))}
+    found = claims.weigh(claims.inequality("clic > negclip on b/swap", "here"), runs, SWAP)
+    assert (found.by_item, found.verdict) == (None, HOLDS)
+
+
+def test_a_score_s_margin_is_in_scores():
+    score = Column("b", "mean_score")
+    right = {"clic": 30, "negclip": 10}
+    runs = {m: {s: run(m, s, n, of=100, metric="mean_score") for s in range(3)} for m, n in right.items()}
+    for margin, verdict in (("0.05", HOLDS), ("0.5", REFUTED)):
+        part = claims.inequality(f"clic > negclip + {margin} on b/mean_score", "here")
+        assert claims.weigh(part, runs, score, draws=500).verdict == verdict
+
+
+@pytest.mark.parametrize(
+    ("text", "column", "missing"),
+    [("clic > fsc_clip on b/swap", SWAP, ("fsc_clip",)), ("clic > pretrained on b/add", None, ("b/add",)),
+     ("c2lip > fsc_clip on b/add", None, ("c2lip", "fsc_clip", "b/add")),
+     ("clic > pretrained on b/add", Column("b", "add"), ("b/add",))],
+)  # fmt: skip
+def test_what_the_grid_lacks_is_named(text, column, missing):
+    found = weigh(text, column=column, clic=(1, 2, 3), pretrained=(1, 1, 1))
+    assert (found.verdict, found.missing, found.difference) == (ABSENT, missing, None)
+
+
+# through the report
+
+
+MADE = [
+    claim("clic > pretrained on sugarcrepe/swap", "clic > negclip + 90 on summary/T2I"),
+    claim("clic > pretrained on sugarcrepe/swap_att"),
+    claim("fsc_clip > pretrained on sugarcrepe/swap", "clic > pretrained on sugarcrepe/swap"),
+    claim("clic > pretrained on sugarcrepe/swap_obj"),
+]
+
+
+@pytest.fixture
+def report(tmp_path):
+    cells = fake_runs.cells(seeds=(0, 1, 2))
+    runs, _ = collect(cells, fake_runs.BENCHMARKS, fake_runs.make(tmp_path / "runs", cells))
+    return page.build(runs, fake_runs.BENCHMARKS, None, (), NUMBERS, lambda run: {}, 2000, MADE)
+
+
+def test_verdicts_of_the_fake_runs(report):
+    """swap_att: 0.9 against 0.5 under every seed; swap_obj: one item of five; T2I differs by far less than 90 points."""
+    assert [f.verdict for f in report.findings] == [REFUTED, HOLDS, ABSENT, UNDECIDED]
+    assert claims.counts(report.findings) == {HOLDS: 1, REFUTED: 1, UNDECIDED: 1, ABSENT: 1}
+    # Table 1's swap column: CLIC on COCO, LAION, CC12M and RedCaps against CLIP's 62.7
+    assert report.findings[0].evidence[0].printed == (6.6, 11.0, 11.6, 9.9)
+
+
+def test_all_formats_show_the_same_verdicts(report, tmp_path):
+    command.write(report, tmp_path / "out")
+    html, text, tex, table = (
+        (tmp_path / "out" / name).read_text() for name in ("index.html", "report.md", "report.tex", "claims.csv")
+    )  # fmt: skip
+    told = "of 4 claims 1 hold, 1 do not hold, 1 are undecided, 1 are not in this grid"
+    assert f"vit / scenes: {told}" in html and told.capitalize() in text and told in tex
+    assert html.count('class="verdict worse">does not hold') == 1
+    assert "Not in this grid (1)" in html and "no fsc_clip" in html
+    assert "- one (CLIC, Table 1): no fsc_clip\n" in text
+    assert text.count("| **undecided** |") == text.count("| **holds** |") == 1
+    assert tex.count(r"\begin{tabular}") == tex.count(r"\end{tabular}") == 2
+    rows = list(csv.DictReader(table.splitlines()))
+    assert [row["claim_verdict"] for row in rows] == [REFUTED] * 2 + [HOLDS] + [ABSENT] * 2 + [UNDECIDED]
+    assert (rows[1]["margin"], rows[1]["seeds"], rows[1]["verdict"]) == ("0.900000", "3", REFUTED)
+    assert rows[3]["why"] == "no fsc_clip" and rows[3]["difference"] == ""
+
+
+def test_a_report_without_claims_says_nothing_of_them():
+    assert claims_table.markdown(()) == claims_table.latex(()) == ""
+    assert claims_table.sections(()) == []
+
+
+@pytest.mark.parametrize(
+    ("part", "message"),
+    [("clik > pretrained on sugarcrepe/swap", "unknown method 'clik'"),
+     ("clic > pretrained on sugarcrepe/swop", "unknown column 'sugarcrepe/swop'")],
+)  # fmt: skip
+def test_the_command_ends_with_2_for_a_name_that_nobody_has(tmp_path, monkeypatch, capsys, part, message):
+    fake_runs.make(tmp_path / "runs")
+    (tmp_path / "claims.yaml").write_text(GOOD.replace("clic > pretrained on sugarcrepe/swap", part))
+    params = SimpleNamespace(
+        evaluate=SimpleNamespace(benchmarks=list(fake_runs.BENCHMARKS)), methods={m: {} for m in fake_runs.METHODS},
+        report=SimpleNamespace(columns=[], bootstrap_samples=200),
+    )  # fmt: skip
+    monkeypatch.setattr(command.config, "load", lambda path: params)
+    monkeypatch.setattr(command.config, "cells", lambda params: fake_runs.cells())
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", ["report", "--claims", "claims.yaml"])
+    assert entry(command.main) == 2
+    error = capsys.readouterr().err
+    assert error.startswith("error: claims.yaml: one: ") and message in error and error.count("\n") == 1
+    assert not (tmp_path / "reports").exists()
+
+
+def test_a_claim_may_name_a_variant_of_params_yaml():
+    params = SimpleNamespace(methods={"clic": {"variants": {"c3": {}, "c4": None}}, "pretrained": None})
+    assert command.known_methods(params, (), ()) == {"clic", "clic.c3", "clic.c4", "pretrained"}
