@@ -21,7 +21,6 @@ RULE = (
     "come by luck; nothing corrects for that. Differences are the first method minus the second, in points; the "
     "paper's are those of its own table, their range where it has several rows."
 )
-PLURAL = {HOLDS: "hold", REFUTED: "do not hold", UNDECIDED: "are undecided", ABSENT: "are not in this grid"}
 CSS = {HOLDS: "better", REFUTED: "worse", UNDECIDED: "", ABSENT: "none"}
 FIELDS = (
     "group", "claim", "paper", "table", "claim_verdict", "inequality", "verdict", "column", "difference", "margin",
@@ -73,8 +72,8 @@ def sections(findings: Sequence[Finding]) -> list[Section]:
         mine = [f for f in findings if f.group == group]
         judged = tuple(_block(f) for f in mine if f.verdict != ABSENT)
         absent = tuple(_block(f) for f in mine if f.verdict == ABSENT)
-        told = ", ".join(f"{n} {PLURAL[verdict]}" for verdict, n in counts(mine).items())
-        made.append(Section(group, f"of {len(mine)} claims {told}", judged, absent))
+        told = ", ".join(f"{verdict}: {n}" for verdict, n in counts(mine).items())
+        made.append(Section(group, f"{len(mine)} claims; {told}", judged, absent))
     return made
 
 
@@ -122,7 +121,7 @@ def _markdown_section(section: Section) -> str:
     table = "\n".join("| " + " | ".join(row) + " |" for row in rows) if section.judged else "None can be judged."
     absent = "".join(f"- {b.name} ({b.source}): no {b.missing}\n" for b in section.absent)
     rest = f"\nNot in this grid:\n\n{absent}" if absent else ""
-    return f"\n## Claims: {section.group}\n\n{section.counts.capitalize()}. {RULE}\n\n{table}\n{rest}"
+    return f"\n## Claims: {section.group}\n\n{section.counts}. {RULE}\n\n{table}\n{rest}"
 
 
 def table_csv(findings: Sequence[Finding]) -> str:

@@ -272,8 +272,8 @@ def test_all_formats_show_the_same_verdicts(report, tmp_path):
     html, text, tex, table = (
         (tmp_path / "out" / name).read_text() for name in ("index.html", "report.md", "report.tex", "claims.csv")
     )  # fmt: skip
-    told = "of 4 claims 1 hold, 1 do not hold, 1 are undecided, 1 are not in this grid"
-    assert f"vit / scenes: {told}" in html and told.capitalize() in text and told in tex
+    told = "4 claims; holds: 1, does not hold: 1, undecided: 1, not in this grid: 1"
+    assert f"vit / scenes ({told})" in html and told in text and told in tex
     assert html.count('class="verdict worse">does not hold') == 1
     assert "Not in this grid (1)" in html and "no fsc_clip" in html
     assert "- one (CLIC, Table 1): no fsc_clip\n" in text
