@@ -282,6 +282,7 @@ def test_all_formats_show_the_same_verdicts(report, tmp_path):
     rows = list(csv.DictReader(table.splitlines()))
     assert [row["claim_verdict"] for row in rows] == [REFUTED] * 2 + [HOLDS] + [ABSENT] * 2 + [UNDECIDED]
     assert (rows[1]["margin"], rows[1]["seeds"], rows[1]["verdict"]) == ("0.900000", "3", REFUTED)
+    assert (rows[0]["difference"], rows[0]["paper_low"], rows[0]["paper_high"]) == ("0.300000", "0.066000", "0.116000")
     assert rows[3]["why"] == "no fsc_clip" and rows[3]["difference"] == ""
 
 
@@ -315,3 +316,9 @@ def test_the_command_ends_with_2_for_a_name_that_nobody_has(tmp_path, monkeypatc
 def test_a_claim_may_name_a_variant_of_params_yaml():
     params = SimpleNamespace(methods={"clic": {"variants": {"c3": {}, "c4": None}}, "pretrained": None})
     assert command.known_methods(params, (), ()) == {"clic", "clic.c3", "clic.c4", "pretrained"}
+
+
+def test_a_claim_may_name_what_only_a_published_table_has():
+    printed = [published.Number("p", "t", "r", m, "b", "", "winoground", "text", "1.0") for m in ("clic.b4", "")]
+    assert command.known_methods(SimpleNamespace(methods={}), (), printed) == {"clic.b4"}
+    assert command.known_columns((), printed) == {"winoground/text", *(f"summary/{s}" for s in ("Comp", "ZS", "I2T", "T2I"))}
