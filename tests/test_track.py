@@ -1,23 +1,29 @@
-"""The MLflow store against the run directories it is made from."""
+"""The MLflow store against the run directories and studies it is made from."""
 
 from __future__ import annotations
 
 import json
-import os
+import shutil
+import subprocess
+import sys
 
 import pytest
 
-from compclip import dashboard, track
 from compclip.errors import UserError
+from compclip.files import write_json
+from compclip.track import __main__ as command
+from compclip.track import entries, log, records, store, sync
 from tests import fake_runs
+
+HOME = "compclip: vit on scenes"
 
 
 @pytest.fixture(scope="module")
 def empty_database(tmp_path_factory):
     """A migrated database: making one takes seconds, copying it none."""
     folder = tmp_path_factory.mktemp("empty")
-    with track._store(f"sqlite:///{folder / 'mlflow.db'}") as client:
-        client.search_experiments()
+    with store.client(f"sqlite:///{folder / 'mlflow.db'}"):
+        pass
     return (folder / "mlflow.db").read_bytes()
 
 
@@ -33,13 +39,45 @@ def uri(tmp_path, empty_database):
     return f"sqlite:///{tmp_path / 'store' / 'mlflow.db'}"
 
 
+def params(tmp_path, methods=("pretrained", "clic"), seeds=(0, 1), columns=()):
+    """A params.yaml whose grid is that of the fake runs."""
+    text = f"""
+grid: {{methods: [{', '.join(methods)}], backbones: [vit], data: [scenes], seeds: [{', '.join(map(str, seeds))}]}}
+train: {{}}
+methods: {{pretrained: {{}}, clic: {{}}, negclip: {{}}}}
+backbones: {{vit: {{model: ViT-B-32}}}}
+data: {{scenes: {{source: karpathy, path: a, images: b, captioner: none}}}}
+benchmarks: {{}}
+report: {{columns: [{', '.join(columns)}]}}
+"""
+    path = tmp_path / "params.yaml"
+    path.write_text(text)
+    return path
+
+
+def source(tmp_path, **how):
+    grid = {k: how.pop(k) for k in ("methods", "seeds", "columns") if k in how}
+    return sync.source(params(tmp_path, **grid), tmp_path / "runs", tmp_path / "studies", **how)
+
+
+def update(tmp_path, uri, **how):
+    return sync.update(source(tmp_path, **how), uri)
+
+
 def tracked(uri):
-    with track._store(uri) as client:
-        return client, track._tracked(client)
+    """The client and every run of ours by name; fails where a name stands twice."""
+    with store.client(uri) as client:
+        found = [run for of_key in sync._tracked(client, "compclip").values() for run in of_key]
+        assert len({run.info.run_name for run in found}) == len(found)
+        return client, {run.info.run_name: run for run in found}
 
 
-def test_every_value_of_a_run_is_in_the_store(runs, uri):
-    assert track.sync(track.read(runs), uri) == {"added": 4, "skipped": 0}
+def steps(client, run):
+    return [m.step for m in client.get_metric_history(run.info.run_id, "train/clip")]
+
+
+def test_every_value_of_a_run_is_in_the_store(tmp_path, runs, uri):
+    assert update(tmp_path, uri) == {"added": 4, "skipped": 0}
     client, found = tracked(uri)
     assert sorted(found) == sorted(p.name for p in runs.iterdir())
     run = found["clic-vit-scenes-1"]
@@ -49,13 +87,45 @@ def test_every_value_of_a_run_is_in_the_store(runs, uri):
     assert {k: run.data.tags[k] for k in ("method", "seed", "run_key", "device")} == {
         "method": "clic", "seed": "1", "run_key": "key-clic-vit-scenes-1", "device": "cpu",
     }  # fmt: skip
-    assert client.get_experiment(run.info.experiment_id).name == "compclip: vit, scenes"
+    assert client.get_experiment(run.info.experiment_id).name == HOME
     assert run.info.end_time == 1_700_000_030_000
     assert run.info.start_time == 1_700_000_030_000 - 62_000
 
 
-def test_loss_curves_keep_the_steps_and_times_of_the_file(runs, uri):
-    track.sync(track.read(runs), uri)
+def test_machine_facts_are_system_metrics(tmp_path, runs, uri):
+    update(tmp_path, uri)
+    client, found = tracked(uri)
+    run = found["clic-vit-scenes-0"]
+    shown = {k: v for k, v in run.data.metrics.items() if k.startswith("system/")}
+    assert shown == {"system/peak_memory_mib": 900, "system/threads": 1, "system/train_seconds": 62.0,
+                     "system/evaluate_seconds": 1.5, "system/samples_per_second": 100.0}  # fmt: skip
+
+
+def test_scores_are_the_report_s_whole_benchmark_numbers(tmp_path, runs, uri):
+    update(tmp_path, uri, columns=["sugarcrepe/swap_att"])
+    run = tracked(uri)[1]["clic-vit-scenes-0"]
+    # composition: the mean of the columns shown; retrieval: Recall@1 of both ways
+    assert run.data.metrics["score/sugarcrepe"] == run.data.metrics["score/comp"] == 0.9
+    assert run.data.metrics["score/retrieval"] == pytest.approx(0.9)
+    assert (run.data.metrics["score/i2t"], run.data.metrics["score/t2i"]) == (0.8, 1.0)
+
+
+def test_data_sets_are_logged_with_their_fingerprints(tmp_path, runs, uri):
+    update(tmp_path, uri)
+    inputs = tracked(uri)[1]["clic-vit-scenes-0"].inputs.dataset_inputs
+    shown = {(i.dataset.name, i.dataset.digest, i.tags[0].value) for i in inputs}
+    assert ("retrieval", "retrieval" * 2, "evaluation") in shown
+
+
+def test_the_description_compares_with_the_pretrained_model(tmp_path, runs, uri):
+    update(tmp_path, uri, columns=["sugarcrepe/swap_att", "retrieval/t2i_recall_at_1"])
+    note = tracked(uri)[1]["clic-vit-scenes-0"].data.tags["mlflow.note.content"]
+    assert "| sugarcrepe/swap_att ↑ | 90.0 | 50.0 | +40.0 |" in note
+    assert "seed 0" in note
+
+
+def test_loss_curves_keep_the_steps_and_times_of_the_file(tmp_path, runs, uri):
+    update(tmp_path, uri)
     client, found = tracked(uri)
     history = client.get_metric_history(found["clic-vit-scenes-0"].info.run_id, "train/clip")
     assert [(m.step, m.value, m.timestamp) for m in history] == [
@@ -63,135 +133,269 @@ def test_loss_curves_keep_the_steps_and_times_of_the_file(runs, uri):
     ]  # fmt: skip
 
 
-def test_artifacts_are_the_run_s_files(runs, uri, tmp_path):
-    track.sync(track.read(runs), uri)
+def test_artifacts_are_the_run_s_files(tmp_path, runs, uri):
+    update(tmp_path, uri)
     client, found = tracked(uri)
     run = found["clic-vit-scenes-0"].info.run_id
     names = sorted(a.path for a in client.list_artifacts(run))
-    assert names == ["checkpoint", "config.yaml", "environment.json", "metrics.jsonl", "results"]
+    assert names == ["config.yaml", "environment.json", "metrics.jsonl", "results"]
     copy = client.download_artifacts(run, "results/retrieval.json", str(tmp_path))
     with open(copy, encoding="utf-8") as file:
         assert file.read() == (runs / "clic-vit-scenes-0/results/retrieval.json").read_text()
 
 
-def test_a_large_checkpoint_is_only_named(runs, uri):
-    track.sync(track.read(runs), uri, checkpoint_mib=0)
-    client, found = tracked(uri)
-    run = found["clic-vit-scenes-0"]
-    assert "checkpoint" not in [a.path for a in client.list_artifacts(run.info.run_id)]
-    assert run.data.tags["checkpoint"] == str(runs / "clic-vit-scenes-0" / "checkpoint")
-    assert run.data.tags["checkpoint_uploaded"] == "false"
-
-
-def test_a_second_sync_adds_nothing(runs, uri):
-    track.sync(track.read(runs), uri)
+def test_a_second_sync_adds_nothing(tmp_path, runs, uri):
+    update(tmp_path, uri)
     before = {name: run.info.run_id for name, run in tracked(uri)[1].items()}
-    assert track.sync(track.read(runs), uri) == {"unchanged": 4}
+    assert update(tmp_path, uri) == {"unchanged": 4, "skipped": 0}
     assert {name: run.info.run_id for name, run in tracked(uri)[1].items()} == before
 
 
-def test_a_run_evaluated_again_replaces_its_old_self(runs, uri):
-    track.sync(track.read(runs), uri)
+def test_the_content_of_an_entry_does_not_depend_on_the_process(tmp_path, runs):
+    """Another process orders its sets in another way."""
+    code = ("import sys; from pathlib import Path; from compclip.track import sync;"
+            "root = Path(sys.argv[1]); made = sync.source(root / 'params.yaml', root / 'runs', root / 'studies');"
+            "print([e.content for e in made.entries])")  # fmt: skip
+    mine = str([e.content for e in source(tmp_path).entries])
+    theirs = subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, check=True,
+                            env={"PYTHONHASHSEED": "7", "PATH": "/usr/bin:/bin"})  # fmt: skip
+    assert theirs.stdout.strip() == mine
+
+
+def test_a_run_evaluated_again_replaces_its_old_self(tmp_path, runs, uri):
+    update(tmp_path, uri)
+    old = tracked(uri)[1]["clic-vit-scenes-0"].info.artifact_uri.removeprefix("file://")
     path = runs / "clic-vit-scenes-0" / "results" / "hard_positives.json"
     raw = json.loads(path.read_text())
     path.write_text(json.dumps(raw | {"metrics": raw["metrics"] | {"mean_score": 0.5}}))
-    done = track.sync(track.read(runs), uri)
+    done = update(tmp_path, uri)
     assert (done["replaced"], done["unchanged"], done["added"]) == (1, 3, 0)
-    found = tracked(uri)[1]
+    client, found = tracked(uri)
     assert len(found) == 4
     assert found["clic-vit-scenes-0"].data.metrics["hard_positives/mean_score"] == 0.5
+    assert steps(client, found["clic-vit-scenes-0"]) == [10, 20, 30]
+    assert not records.Path(old).exists()
 
 
-def test_a_run_whose_logging_was_killed_is_logged_again(runs, uri):
-    track.sync(track.read(runs), uri)
+@pytest.mark.parametrize("hurt", ["set_terminated", "log_artifact", "set_tag"])
+def test_a_run_whose_logging_was_killed_is_logged_again(tmp_path, runs, uri, monkeypatch, hurt):
+    """Whatever call is the last one that arrives, the next sync leaves one run a cell with every step once."""
+    from mlflow import MlflowClient
+
+    real, calls = getattr(MlflowClient, hurt), []
+
+    def killed(self, *args, **kwargs):
+        calls.append(args)
+        if len(calls) == 2:
+            raise KeyboardInterrupt
+        return real(self, *args, **kwargs)
+
+    monkeypatch.setattr(MlflowClient, hurt, killed)
+    with pytest.raises(KeyboardInterrupt):
+        update(tmp_path, uri)
+    monkeypatch.undo()
+    assert not sync.stamp(uri).exists()
+    update(tmp_path, uri)
     client, found = tracked(uri)
-    client.update_run(found["clic-vit-scenes-0"].info.run_id, status="RUNNING")
-    assert track.sync(track.read(runs), uri)["replaced"] == 1
+    assert len(found) == 4
+    assert all(steps(client, run) == [10, 20, 30] for name, run in found.items() if name.startswith("clic"))
 
 
-def test_values_that_are_no_numbers_are_counted(runs, uri):
+def test_doubles_of_writers_that_shared_no_lock_are_removed(tmp_path, runs, uri):
+    update(tmp_path, uri)
+    made = source(tmp_path)
+    with store.client(uri) as client:
+        log.write(client, made.entries[0], client.get_experiment_by_name(HOME).experiment_id)
+    update(tmp_path, uri)
+    assert len(tracked(uri)[1]) == 4
+
+
+def test_values_that_are_no_numbers_are_counted(tmp_path, runs, uri):
     path = runs / "clic-vit-scenes-0" / "metrics.jsonl"
     path.write_text(path.read_text().replace('"grad_norm": 1.0', '"grad_norm": NaN', 2))
-    assert track.sync(track.read(runs), uri)["skipped"] == 2
+    assert update(tmp_path, uri)["skipped"] == 2
 
 
-def test_rebuild_holds_the_files_and_nothing_else(runs, uri, tmp_path):
-    track.sync(track.read(runs), uri)
+def test_a_grid_that_grows_takes_its_runs_along(tmp_path, runs, uri):
+    """The experiment is named after the grid; a run outside of it stays where it is."""
+    update(tmp_path, uri)
+    path = tmp_path / "params.yaml"
+    text = params(tmp_path, ("clic",)).read_text().replace("[vit]", "[vit, big]")
+    path.write_text(text.replace("ViT-B-32}", "ViT-B-32}, big: {model: ViT-L-14}"))
+    done = sync.update(sync.source(path, runs, tmp_path / "studies"), uri)
+    assert (done["replaced"], done["unchanged"]) == (2, 2)
+    client, found = tracked(uri)
+    where = {name: client.get_experiment(run.info.experiment_id).name for name, run in found.items()}
+    assert where["clic-vit-scenes-0"] == "compclip: vit, big on scenes"
+    assert where["pretrained-vit-scenes-0"] == HOME
+
+
+def test_an_experiment_whose_runs_all_moved_is_hidden_and_comes_back(tmp_path, runs, uri):
+    update(tmp_path, uri)
+    path = tmp_path / "params.yaml"
+    path.write_text(path.read_text().replace("[vit]", "[vit, big]").replace("32}", "32}, big: {model: ViT-L-14}"))
+    sync.update(sync.source(path, runs, tmp_path / "studies"), uri)
+    with store.client(uri) as client:
+        assert client.get_experiment_by_name(HOME).lifecycle_stage == "deleted"
+    assert update(tmp_path, uri)["replaced"] == 4
+    with store.client(uri) as client:
+        assert client.get_experiment_by_name(HOME).lifecycle_stage == "active"
+
+
+def test_projects_share_a_store_and_leave_each_other_alone(tmp_path, runs, uri):
+    update(tmp_path, uri)
+    assert update(tmp_path, uri, project="other")["added"] == 4
+    assert update(tmp_path, uri)["unchanged"] == 4
+
+
+def test_rebuild_holds_the_files_and_nothing_else(tmp_path, runs, uri):
+    update(tmp_path, uri)
     old = tracked(uri)[1]["clic-vit-scenes-0"].info
-    for file in sorted((runs / "clic-vit-scenes-1").rglob("*"), reverse=True):
-        file.rmdir() if file.is_dir() else file.unlink()
-    (runs / "clic-vit-scenes-1").rmdir()
-    assert track.rebuild(track.read(runs), uri)["added"] == 3
+    shutil.rmtree(runs / "clic-vit-scenes-1")
+    assert sync.rebuild(source(tmp_path), uri)["added"] == 3
     # a new process reads the new file; in this one MLflow still holds the old one open
     copy = tmp_path / "copy.db"
     copy.write_bytes((tmp_path / "store" / "mlflow.db").read_bytes())
     found = tracked(f"sqlite:///{copy}")[1]
     assert sorted(found) == ["clic-vit-scenes-0", "pretrained-vit-scenes-0", "pretrained-vit-scenes-1"]
-    assert not os.path.exists(old.artifact_uri.removeprefix("file://"))
-    assert os.path.isdir(found["clic-vit-scenes-0"].info.artifact_uri.removeprefix("file://"))
+    assert not records.Path(old.artifact_uri.removeprefix("file://")).exists()
+    assert records.Path(found["clic-vit-scenes-0"].info.artifact_uri.removeprefix("file://")).is_dir()
     files = sorted(p.name for p in (tmp_path / "store").iterdir())
-    assert files == ["artifacts", "mlflow.db", "mlflow.lock", "synced.json"]
+    assert files == ["artifacts", "mlflow.db", "mlflow.lock", "synced.json", "view.json"]
+
+
+def test_the_view_shows_every_score_the_best_first(tmp_path, runs, uri):
+    update(tmp_path, uri)
+    with store.client(uri) as client:
+        tags = client.get_experiment_by_name(HOME).tags
+    state = json.loads(tags["mlflow.sharedViewState.comparison"])
+    assert state["orderByKey"] == "metrics.`score/comp`"
+    assert state["orderByAsc"] is False
+    assert "metrics.`score/retrieval`" in state["selectedColumns"]
 
 
 def test_long_parameters_are_cut():
-    found = track.params({"method": {"text": "x" * 900}, "train": {"betas": [0.9, 0.98]}})
+    found = entries.params({"method": {"text": "x" * 900}, "train": {"betas": [0.9, 0.98]}})
     assert len(found["method.text"]) == 500
     assert found["method.text"].endswith("…")
     assert found["train.betas"] == "[0.9, 0.98]"
 
 
 def test_the_cell_s_own_parameters_stand_bare():
-    found = track.params({"cell": {"method": "clic"}, "method": {"gamma": 2.0}})
+    found = entries.params({"cell": {"method": "clic"}, "method": {"gamma": 2.0}})
     assert found == {"method": "clic", "method.gamma": "2.0"}
+
+
+def test_a_method_without_parameters_keeps_its_name():
+    """The empty parameters of `pretrained` do not hide the cell's method."""
+    assert entries.params({"cell": {"method": "pretrained"}, "method": {}}) == {"method": "pretrained"}
 
 
 @pytest.mark.parametrize("uri", ["mlruns", "file:///tmp/mlruns"])
 def test_a_file_store_is_refused(uri):
     with pytest.raises(UserError, match="keeps no file store; give sqlite:///"):
-        track.store_uri(uri)
+        store.store_uri(uri)
 
 
 def test_the_address_comes_from_the_environment(monkeypatch):
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://tracker:5000")
-    assert track.store_uri(None) == "http://tracker:5000"
-    assert track.store_uri("sqlite:///x.db") == "sqlite:///x.db"
+    assert store.store_uri(None) == "http://tracker:5000"
+    assert store.store_uri("sqlite:///x.db") == "sqlite:///x.db"
 
 
 def test_no_runs_is_an_error(tmp_path):
     with pytest.raises(UserError, match="holds no run"):
-        track.read(tmp_path)
+        source(tmp_path)
 
 
-def test_dashboard_refuses_without_a_store(tmp_path):
-    with pytest.raises(UserError, match="no store yet; make it with"):
-        dashboard.check(f"sqlite:///{tmp_path / 'none.db'}", "127.0.0.1", 0)
+def test_a_store_that_cannot_be_written_is_one_line(tmp_path, runs):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UserError, match=r"mlflow\.lock: cannot write: .*give --uri"):
+        update(tmp_path, f"sqlite:///{tmp_path / 'file' / 'mlflow.db'}")
 
 
-@pytest.mark.parametrize(
-    ("host", "local"),
-    [("127.0.0.1", True), ("::1", True), ("localhost", True), ("0.0.0.0", False), ("gpu1", False)],
-)
-def test_only_loopback_is_local(host, local):
-    assert dashboard.is_local(host) is local
-    lines = dashboard.messages("sqlite:///x.db", track.Path("nowhere"), host, 5000)
-    assert lines[0].startswith("warning:") is not local
+def test_a_password_is_never_shown():
+    assert store.shown("postgresql://me:secret@db/mlflow") == "postgresql://me:***@db/mlflow"
 
 
-def test_dashboard_counts_runs_newer_than_the_store(runs, uri):
-    track.sync(track.read(runs), uri)
-    assert dashboard.newer_runs(uri, runs) == 0
-    path = runs / "clic-vit-scenes-0" / "metrics.jsonl"
-    path.write_text(path.read_text() + "\n")
-    assert dashboard.newer_runs(uri, runs) == 1
+STUDY = {
+    "study": "gamma", "method": "clic", "objectives": ["retrieval/t2i_recall_at_1"],
+    "trials": [
+        {"number": 0, "state": "COMPLETE", "params": {"method.gamma": 2.0}, "values": [0.5], "run_key": "a"},
+        {"number": 1, "state": "COMPLETE", "params": {"method.gamma": 1.0}, "values": [0.7], "run_key": "b"},
+        {"number": 2, "state": "PRUNED", "params": {"method.gamma": 9.0}, "values": None},
+        {"number": 3, "state": "RUNNING", "params": {"method.gamma": 3.0}, "values": None},
+    ],
+}  # fmt: skip
 
 
-def test_dashboard_listens_where_it_is_told():
-    words = dashboard.command("sqlite:///x.db", "127.0.0.1", 5001)
-    assert words[words.index("--host") + 1] == "127.0.0.1"
-    assert "--allowed-hosts" not in words
-    assert dashboard.command("sqlite:///x.db", "0.0.0.0", 1, "gpu1:1")[-2:] == ["--allowed-hosts", "gpu1:1"]
+@pytest.fixture
+def sweep(tmp_path, runs):
+    """A study whose second trial has a finished run."""
+    folder = tmp_path / "studies" / "gamma"
+    shutil.copytree(runs / "clic-vit-scenes-0", tmp_path / "work" / "b" / "final")
+    raw = json.loads(json.dumps(STUDY))
+    raw["trials"][1]["folder"] = str(tmp_path / "work" / "b")
+    write_json(folder / "trials.json", raw)
+    return folder
 
 
-def test_a_method_without_parameters_keeps_its_name():
-    """The empty parameters of `pretrained` do not hide the cell's method."""
-    assert track.params({"cell": {"method": "pretrained"}, "method": {}}) == {"method": "pretrained"}
+def test_a_study_is_a_run_with_its_trials_below_it(tmp_path, sweep, uri):
+    assert sync.study(sweep, uri, params(tmp_path))["added"] == 5
+    client, found = tracked(uri)
+    parent = found["study gamma"]
+    assert parent.data.metrics == {"best/retrieval/t2i_recall_at_1": 0.7, "study/complete_trials": 2,
+                                   "study/pruned_trials": 1, "study/running_trials": 1}  # fmt: skip
+    children = [run for name, run in found.items() if name != "study gamma"]
+    assert {run.data.tags["mlflow.parentRunId"] for run in children} == {parent.info.run_id}
+    assert {name: run.info.status for name, run in found.items()} == {
+        "study gamma": "RUNNING", "gamma 000": "FINISHED", "gamma 001": "FINISHED", "gamma 002": "KILLED",
+        "gamma 003": "RUNNING",
+    }  # fmt: skip
+    second = found["gamma 001"]
+    assert second.data.params["method.gamma"] == "1.0"
+    assert second.data.metrics["retrieval/t2i_recall_at_1"] == 1.0
+    assert second.data.metrics["objective/retrieval/t2i_recall_at_1"] == 0.7
+    assert steps(client, second) == [10, 20, 30]
+    assert client.get_experiment(second.info.experiment_id).name == HOME
+
+
+def test_a_study_that_goes_on_keeps_its_finished_trials(tmp_path, sweep, uri):
+    sync.study(sweep, uri, params(tmp_path))
+    before = tracked(uri)[1]
+    raw = json.loads((sweep / "trials.json").read_text())
+    raw["trials"][3] |= {"state": "COMPLETE", "values": [0.9]}
+    write_json(sweep / "trials.json", raw)
+    done = sync.study(sweep, uri, params(tmp_path))
+    assert (done["replaced"], done["unchanged"], done["added"]) == (2, 3, 0)
+    after = tracked(uri)[1]
+    assert len(after) == 5
+    assert after["gamma 001"].info.run_id == before["gamma 001"].info.run_id
+    assert after["gamma 001"].data.tags["mlflow.parentRunId"] == after["study gamma"].info.run_id
+    assert after["study gamma"].info.status == "FINISHED"
+    assert after["study gamma"].data.metrics["best/retrieval/t2i_recall_at_1"] == 0.9
+
+
+def test_the_grid_and_its_studies_go_together(tmp_path, sweep, uri):
+    assert update(tmp_path, uri)["added"] == 9
+    assert update(tmp_path, uri)["unchanged"] == 9
+    assert sync.study(sweep, uri, params(tmp_path))["unchanged"] == 5
+
+
+def test_a_trial_that_stands_twice_is_refused(sweep):
+    raw = json.loads((sweep / "trials.json").read_text())
+    write_json(sweep / "trials.json", raw | {"trials": raw["trials"][:1] * 2})
+    with pytest.raises(UserError, match="trial 0 stands twice"):
+        records.study(sweep)
+
+
+def test_the_lowest_value_is_the_best_where_asked(sweep):
+    raw = json.loads((sweep / "trials.json").read_text())
+    write_json(sweep / "trials.json", raw | {"objectives": [{"metric": "loss", "direction": "minimize"}]})
+    assert {name: t.number for name, t in records.best(records.study(sweep)).items()} == {"loss": 0}
+
+
+def test_the_command_counts_what_it_did(tmp_path, runs, uri, capsys):
+    where = ["--params", str(params(tmp_path)), "--runs", str(runs), "--uri", uri]
+    assert command.main(where) == 0
+    assert capsys.readouterr().out == f"{uri}: 4 added, 0 replaced, 0 unchanged\n"

@@ -1,0 +1,50 @@
+"""MLflow as a view over the run directories: `python -m compclip.track [--rebuild]`.
+
+One experiment for the grid, one MLflow run for each cell, sweeps as a run with a nested run for each trial. Without an
+option, adds what is missing and replaces what changed; --rebuild makes the store anew. Files are the truth: nothing is
+read back from MLflow.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from pathlib import Path
+
+from compclip import config
+from compclip.errors import entry
+from compclip.track import sync
+from compclip.track.store import DEFAULT_URI, shown, store_uri
+
+
+def main(argv: list[str]) -> int:
+    """The `track` command."""
+    args = _parser().parse_args(argv)
+    uri = store_uri(args.uri)
+    made = sync.source(args.params, args.runs, args.studies, args.project, args.checkpoint_mib)
+    done = (sync.rebuild if args.rebuild else sync.update)(made, uri)
+    print(f"{shown(uri)}: " + ", ".join(f"{done[k]} {k}" for k in ("added", "replaced", "unchanged")))
+    if done["skipped"]:
+        print(f"{done['skipped']} values that are not finite numbers were left out")
+    if large := sum(e.tags.get("checkpoint_uploaded") == "false" and bool(e.tags["checkpoint"]) for e in made.entries):
+        print(f"{large} checkpoints above {args.checkpoint_mib:g} MiB are named but not uploaded; see --checkpoint-mib")
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m compclip.track", description=__doc__.splitlines()[0])
+    parser.add_argument("--rebuild", action="store_true", help="make the store anew from the run directories")
+    parser.add_argument("--params", type=Path, default=Path(config.DEFAULT), help="the file that holds the grid")
+    parser.add_argument("--runs", type=Path, default=Path("runs"), help="folder of the run directories")
+    parser.add_argument("--studies", type=Path, default=Path("studies"), help="folder of the sweeps' studies")
+    parser.add_argument("--uri", help=f"tracking URI; default: MLFLOW_TRACKING_URI or {DEFAULT_URI}")
+    parser.add_argument("--project", default=os.environ.get("COMPCLIP_PROJECT", sync.PROJECT),
+                        help="first word of the experiments' names; give your own on a server shared with others")
+    parser.add_argument("--checkpoint-mib", type=float, default=sync.CHECKPOINT_MIB, metavar="MIB",
+                        help="upload and register checkpoints up to this size; larger ones are named in a tag")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(entry(main))

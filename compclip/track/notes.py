@@ -1,0 +1,111 @@
+"""The descriptions that MLflow shows, in Markdown."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from compclip.report import tables
+from compclip.report.collect import PRETRAINED, Run
+from compclip.report.details import duration
+from compclip.report.tables import Column
+from compclip.track.records import Record, Study, Trial, best
+
+LIMIT = 8000  # characters of a tag in MLflow
+ROWS = 40
+
+
+def of_cell(record: Record, runs: Sequence[Run], columns: Sequence[Column]) -> str:
+    """What the cell is, and its numbers against the pretrained model's."""
+    run, cell = record.run, record.cell
+    how = "evaluated as it is" if cell.method == PRETRAINED else f"fine-tuned on **{cell.data}**"
+    seconds = run.environment.get("seconds")
+    took = f" Training took {duration(seconds)} on {run.environment.get('device')}." if run.curve and seconds else ""
+    head = f"**{cell.method}**: backbone **{cell.backbone}** {how}, seed {cell.seed}.{took} Files: `{record.path}`."
+    return f"{head}\n\n{_table(run, tables.reference(runs, cell.backbone, cell.data), columns)}"[:LIMIT]
+
+
+def _table(run: Run, base: Sequence[Run], columns: Sequence[Column]) -> str:
+    mine = [c for c in (*tables.summary_columns(columns, [run]), *columns) if tables.value(run, c) is not None]
+    if not mine:
+        return "Not evaluated yet."
+    lines = [_line(column, run, base) for column in mine]
+    return "\n".join(["| metric | this run | pretrained | difference |", "| --- | ---: | ---: | ---: |", *lines])
+
+
+def _line(column: Column, run: Run, base: Sequence[Run]) -> str:
+    value, digits = tables.value(run, column), column.digits
+    theirs = [v for r in base if (v := tables.value(r, column)) is not None]
+    name = f"{column.name} {column.arrow}".strip()
+    if not theirs:
+        return f"| {name} | {value * column.scale:.{digits}f} | – | – |"
+    reference = float(np.mean(theirs))
+    shown = f"{value * column.scale:.{digits}f} | {reference * column.scale:.{digits}f}"
+    return f"| {name} | {shown} | {(value - reference) * column.scale:+.{digits}f} |"
+
+
+def of_grid(methods: Sequence[str], winners: Mapping[str, tuple[Run, float]], model: str) -> str:
+    """How to read an experiment, and its best checkpoints."""
+    lines = [
+        f"Methods: {', '.join(methods)}. One run a cell (method, backbone, data, seed); sweeps are runs of their own "
+        "with their trials below them. Made from the run directories by `python -m compclip.track`.",
+        "",
+        "Metrics: `score/…` one number a benchmark, `comp`, `zs`, `i2t` and `t2i` as in the report; "
+        "`benchmark/metric` everything that was measured; `train/…` loss curves; `system/…` time and memory.",
+    ]
+    if winners:
+        lines += ["", "| benchmark | best checkpoint | value | load it with `mlflow.pyfunc.load_model` |",
+                  "| --- | --- | ---: | --- |", *_best(winners, model)]  # fmt: skip
+    return "\n".join(lines)[:LIMIT]
+
+
+def _best(winners: Mapping[str, tuple[Run, float]], model: str) -> list[str]:
+    return [f"| {b} | {run.cell.name} | {100 * value:.1f} | `models:/{model}@{alias(b)}` |"
+            for b, (run, value) in winners.items()]  # fmt: skip
+
+
+def alias(benchmark: str) -> str:
+    """The alias of a benchmark's best checkpoint."""
+    return f"best-{benchmark}"
+
+
+def of_model(experiment: str) -> str:
+    """What a registered model is and how to use it."""
+    return (
+        f"The checkpoints of the grid `{experiment}`, a version for each cell. The alias `best-<benchmark>` marks the "
+        "highest of one run's numbers on that benchmark, chosen on the benchmark itself: report means over seeds, not "
+        "this. A model takes a DataFrame with the columns `image` (path or bytes) and `text` and gives the cosine of "
+        "each pair."
+    )
+
+
+def of_study(study: Study) -> str:
+    """A study's objectives, best trials, and all trials."""
+    head = f"Sweep **{study.name}** of **{study.method}**: {len(study.trials)} trials for {_listed(study)}."
+    found = [f"Best by {name}: trial {t.number} with {_pairs(t.params)}." for name, t in best(study).items()]
+    rows = [_trial_line(t) for t in study.trials[:ROWS]]
+    more = [f"\n{len(study.trials) - ROWS} more trials are not listed here."] if len(study.trials) > ROWS else []
+    table = ["| trial | state | parameters | values |", "| ---: | --- | --- | --- |", *rows, *more]
+    return "\n".join([head, *found, "", *table])[:LIMIT]
+
+
+def _listed(study: Study) -> str:
+    return " and ".join(f"{'highest' if more else 'lowest'} `{n}`" for n, more in study.objectives.items())
+
+
+def _trial_line(trial: Trial) -> str:
+    values = ", ".join(f"{v:.4f}" for v in trial.values) or "–"
+    return f"| {trial.number} | {trial.state} | {_pairs(trial.params)} | {values} |"
+
+
+def _pairs(params: Mapping[str, object]) -> str:
+    shown = {k: f"{v:.4g}" if isinstance(v, float) else v for k, v in params.items()}
+    return ", ".join(f"{k} = {v}" for k, v in shown.items()) or "defaults"
+
+
+def of_trial(study: Study, trial: Trial) -> str:
+    """One trial in a sentence or two."""
+    values = ", ".join(f"`{n}` {v:.4f}" for n, v in zip(study.objectives, trial.values, strict=False))
+    why = f" {trial.facts['reason']}" if trial.facts.get("reason") else ""
+    return f"Trial {trial.number} of **{study.name}**, {trial.state}: {_pairs(trial.params)}. {values}{why}"[:LIMIT]

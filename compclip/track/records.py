@@ -1,0 +1,147 @@
+"""Run directories and studies as they lie on the disk, parsed; nothing here knows MLflow."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from compclip.errors import UserError
+from compclip.files import fingerprint, read_json
+from compclip.report.collect import Run, read_config, read_curve, read_environment, read_result
+from compclip.sections import Cell
+
+FILES = ("config.yaml", "metrics.jsonl", "environment.json")
+WEIGHTS = "open_clip_model.safetensors"
+
+
+@dataclass(frozen=True)
+class Record:
+    """One run directory."""
+
+    path: Path
+    run: Run
+
+    @property
+    def cell(self) -> Cell:
+        return self.run.cell
+
+    @property
+    def end(self) -> float:
+        """Seconds since the epoch: the last logged step, or when the files were written."""
+        return self.run.curve[-1]["time"] if self.run.curve else (self.path / "config.yaml").stat().st_mtime
+
+    @property
+    def start(self) -> float:
+        return self.end - float(self.run.environment.get("seconds") or 0.0)
+
+    @property
+    def checkpoint(self) -> Path | None:
+        """The checkpoint's folder; None where it holds no weights."""
+        folder = self.path / "checkpoint"
+        return folder if (folder / WEIGHTS).is_file() else None
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One trial of a study: what was tried, what came of it, and its run where that was finished."""
+
+    number: int
+    state: str
+    params: dict[str, Any]
+    values: tuple[float, ...]
+    record: Record | None
+    facts: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Study:
+    """studies/<name>/ of a sweep; `objectives` maps each metric to whether more of it is better."""
+
+    path: Path
+    name: str
+    method: str
+    objectives: dict[str, bool]
+    trials: tuple[Trial, ...]
+
+
+def read(runs: Path) -> list[Record]:
+    """Every finished run directory, sorted by name; one without config.yaml is no run yet."""
+    return [record(p.parent) for p in sorted(runs.glob("*/config.yaml"))]
+
+
+def record(path: Path) -> Record:
+    """One run directory. Raises UserError where its configuration names no cell."""
+    config = read_config(path)
+    cell = config.get("cell") or {}
+    if missing := [k for k in ("method", "backbone", "data", "seed") if k not in cell]:
+        raise UserError(f"{path / 'config.yaml'}: no cell.{missing[0]}; remove the run and train it again")
+    scored = {r.benchmark: r for r in map(read_result, results(path))}
+    return Record(path, Run(Cell(**cell), config, read_curve(path), read_environment(path), scored))
+
+
+def results(path: Path) -> list[Path]:
+    """The result files of a run, one a benchmark; summary.json repeats their metrics."""
+    return sorted(p for p in (path / "results").glob("*.json") if p.name != "summary.json")
+
+
+def files(path: Path) -> list[Path]:
+    """The files of a run without its checkpoint's, which follows from them."""
+    return [path / name for name in FILES if (path / name).is_file()] + results(path)
+
+
+def content(path: Path) -> str:
+    """A hash of a run's files without its checkpoint's."""
+    return fingerprint(*files(path))
+
+
+def studies(folder: Path) -> list[Study]:
+    """Every study below `folder`, sorted by name."""
+    return [study(p.parent) for p in sorted(folder.glob("*/trials.json"))]
+
+
+def study(path: Path) -> Study:
+    """A study from its trials.json. Raises UserError where a field is missing or a trial stands twice."""
+    file = path / "trials.json"
+    raw = read_json(file)
+    try:
+        trials = tuple(_trial(t) for t in raw["trials"])
+        found = Study(path, str(raw["study"]), str(raw["method"]), _objectives(raw["objectives"]), trials)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise UserError(f"{file}: not a study's trials ({error!r}); run the sweep again") from error
+    numbers = [t.number for t in trials]
+    if twice := sorted({n for n in numbers if numbers.count(n) > 1}):
+        raise UserError(f"{file}: trial {twice[0]} stands twice; run the sweep again")
+    return found
+
+
+def _objectives(raw: Sequence[Any]) -> dict[str, bool]:
+    """Objectives by name; each is a metric, or a mapping with `metric` and `direction` (default: maximize)."""
+    given = [{"metric": o} if isinstance(o, str) else o for o in raw]
+    return {o["metric"]: o.get("direction", "maximize") != "minimize" for o in given}
+
+
+def _trial(raw: dict[str, Any]) -> Trial:
+    values = tuple(float(v) for v in raw.get("values") or ())
+    facts = {k: raw[k] for k in ("run_key", "folder", "reason") if raw.get(k)}
+    return Trial(int(raw["number"]), str(raw["state"]).lower(), dict(raw["params"]), values, _run_of(raw), facts)
+
+
+def _run_of(raw: dict[str, Any]) -> Record | None:
+    """The trial's run: its folder, or `final` in it; None before that is complete."""
+    folder = Path(raw.get("folder") or "no folder")
+    for path in (folder, folder / "final"):
+        if (path / "config.yaml").is_file():
+            return record(path)
+    return None
+
+
+def best(study: Study) -> dict[str, Trial]:
+    """The best complete trial for each objective, the earlier one of equals."""
+    done = [t for t in study.trials if t.state == "complete" and len(t.values) == len(study.objectives)]
+    found = {}
+    for i, (name, more) in enumerate(study.objectives.items()):
+        if done:
+            found[name] = max(done, key=lambda t: ((t.values[i] if more else -t.values[i]), -t.number))  # noqa: B023
+    return found
