@@ -17,7 +17,7 @@ from compclip.track.entries import Entry, Shown
 from compclip.track.records import Record, Study
 
 if TYPE_CHECKING:
-    from mlflow import MlflowClient
+    from compclip.track.store import MlflowClient
 
 PROJECT = "compclip"
 CHECKPOINT_MIB = 64.0

@@ -1,0 +1,71 @@
+"""What the dashboard says and starts before it becomes the MLflow server."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from compclip import dashboard
+from compclip.errors import UserError
+from compclip.files import write_json
+from compclip.track import records, sync
+from tests import fake_runs
+
+URI = "sqlite:///x.db"
+
+
+def test_it_refuses_without_a_store(tmp_path):
+    with pytest.raises(UserError, match="no store yet; make it with"):
+        dashboard.check(f"sqlite:///{tmp_path / 'none.db'}", "127.0.0.1", 0)
+
+
+def test_it_refuses_a_taken_port():
+    import socket
+
+    with socket.create_server(("127.0.0.1", 0)) as taken, pytest.raises(UserError, match="choose another --port"):
+        dashboard.check("postgresql://somewhere/db", "127.0.0.1", taken.getsockname()[1])
+
+
+@pytest.mark.parametrize(
+    ("host", "local"),
+    [("127.0.0.1", True), ("::1", True), ("localhost", True), ("0.0.0.0", False), ("gpu1", False)],
+)
+def test_it_says_who_can_open_it(host, local):
+    lines = dashboard.messages(URI, Path("nowhere"), host, 5000)
+    assert dashboard.is_local(host) is local
+    assert f"listening on {host}" in lines[0]
+    assert lines[0].startswith("warning:") is not local
+    assert ("this machine alone" in lines[0]) is local
+
+
+def test_the_default_is_this_machine_alone():
+    args = dashboard._parser().parse_args([])
+    assert dashboard.is_local(args.host)
+    words = dashboard.command(URI, args.host, 5001)
+    assert words[words.index("--host") + 1] == "127.0.0.1"
+    assert "--allowed-hosts" not in words
+    assert dashboard.command(URI, "0.0.0.0", 1, "gpu1:1")[-2:] == ["--allowed-hosts", "gpu1:1"]
+
+
+def test_it_opens_the_grid_s_comparison(tmp_path):
+    uri = f"sqlite:///{tmp_path / 'mlflow.db'}"
+    assert "/#/experiments?workflowType" in dashboard.messages(uri, tmp_path, "127.0.0.1", 5000)[-1]
+    write_json(tmp_path / "view.json", {"experiment": "7"})
+    line = dashboard.messages(uri, tmp_path, "127.0.0.1", 5000)[-1]
+    assert line.startswith("http://127.0.0.1:5000/#/experiments/7/runs?viewStateShareKey=comparison")
+
+
+def test_it_counts_runs_newer_than_the_store(tmp_path):
+    runs, uri = fake_runs.make(tmp_path / "runs", fake_runs.cells(("clic",))), f"sqlite:///{tmp_path / 'mlflow.db'}"
+    write_json(sync.stamp(uri), {p.name: records.content(p) for p in runs.iterdir()})
+    assert dashboard.newer_runs(uri, runs) == 0
+    path = runs / "clic-vit-scenes-0" / "metrics.jsonl"
+    path.write_text(path.read_text() + "\n")
+    assert dashboard.newer_runs(uri, runs) == 1
+    assert any(line.startswith("hint: 1 runs") for line in dashboard.messages(uri, runs, "127.0.0.1", 5000))
+
+
+def test_a_server_of_its_own_is_named_without_starting_one(capsys):
+    assert dashboard.main(["--uri", "http://tracker:5000"]) == 0
+    assert "open http://tracker:5000/#/experiments" in capsys.readouterr().out

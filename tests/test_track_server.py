@@ -1,0 +1,308 @@
+"""Many writers, real servers, and models that load back: what only processes can show."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+import pytest
+import torch
+from PIL import Image
+
+from compclip import backbone, embed
+from compclip.errors import UserError
+from compclip.files import write_json
+from compclip.track import __main__ as command
+from compclip.track import store, sync
+from tests import fake_runs
+from tests.test_track import HOME, empty_database, params, source, steps, tracked, update, uri  # noqa: F401
+
+ROOT = Path(__file__).resolve().parent.parent
+TINY = {
+    "embed_dim": 16,
+    "vision_cfg": {"image_size": 32, "layers": 1, "width": 32, "patch_size": 16, "head_width": 16},
+    "text_cfg": {"context_length": 16, "vocab_size": 49408, "width": 16, "heads": 2, "layers": 1},
+}
+POSTGRES = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"))
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as found:
+        return found.getsockname()[1]
+
+
+def until(condition, process=None, seconds=120):
+    """Wait for a condition, with a deadline, while the process lives."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "did not happen in time"
+        assert process is None or process.poll() is None, "the process ended"
+        time.sleep(0.1)
+
+
+def command_line(tmp_path, *more):
+    words = [sys.executable, "-m", "compclip.track", "--params", str(tmp_path / "params.yaml"),
+             "--runs", str(tmp_path / "runs"), "--studies", str(tmp_path / "studies")]  # fmt: skip
+    return [*words, *more]
+
+
+@pytest.fixture
+def runs(tmp_path):
+    params(tmp_path)
+    return fake_runs.make(tmp_path / "runs", fake_runs.cells(("pretrained", "clic")))
+
+
+def test_eight_processes_in_a_fresh_store_lose_and_duplicate_nothing(tmp_path, runs):
+    """Each has a run of its own and one that all share; the database is made by whoever comes first."""
+    address, started = f"sqlite:///{tmp_path / 'mlflow' / 'mlflow.db'}", []
+    for i in range(8):
+        mine = tmp_path / f"runs{i}"
+        shutil.copytree(runs / "clic-vit-scenes-0", mine / "clic-vit-scenes-0")
+        shutil.copytree(runs / "clic-vit-scenes-1", mine / f"own-{i}")
+        words = command_line(tmp_path, "--runs", str(mine), "--uri", address)
+        started.append(subprocess.Popen(words, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True))
+    said = [process.communicate(timeout=300)[0] for process in started]
+    assert [process.returncode for process in started] == [0] * 8, said
+    client, found = tracked(address)  # fails where a name stands twice
+    assert sorted(found) == sorted(["clic-vit-scenes-0", *(f"own-{i}" for i in range(8))])
+    assert all(steps(client, run) == [10, 20, 30] for run in found.values())
+
+
+def test_a_second_driver_says_whom_it_waits_for(tmp_path, runs, uri):  # noqa: F811
+    file = store.database(uri).with_suffix(".lock")
+    with store.lock(file):
+        words = command_line(tmp_path, "--uri", uri)
+        second = subprocess.Popen(words, cwd=tmp_path, stdout=subprocess.PIPE, text=True)
+        assert second.stdout.readline() == f"{file}: process {os.getpid()} is writing the store; waiting for it\n"
+    assert second.communicate(timeout=120)[0] == f"{uri}: 4 added, 0 replaced, 0 unchanged\n"
+    assert second.returncode == 0
+
+
+@pytest.fixture
+def checkpoints(runs):
+    """A tiny model with weights of its own in every run directory."""
+    for seed, path in enumerate(sorted(runs.iterdir())):
+        write_json(path.parent.parent / "tiny.json", TINY)
+        backbone.create(str(path.parent.parent / "tiny.json"), seed=seed).save(path / "checkpoint")
+    return runs
+
+
+def aliases(address):
+    with store.client(address) as client:
+        model = client.get_registered_model("compclip-vit-on-scenes")
+        names = {str(v.version): client.get_run(v.run_id).info.run_name for v in client.search_model_versions("")}
+        return {alias: names[str(version)] for alias, version in model.aliases.items()}, names
+
+
+def test_the_best_checkpoint_of_each_benchmark_has_an_alias(tmp_path, checkpoints, uri):  # noqa: F811
+    columns = ["sugarcrepe/swap_att", "sugarcrepe/swap_obj"]
+    update(tmp_path, uri, columns=columns)
+    best, versions = aliases(uri)
+    assert best == {"best-sugarcrepe": "clic-vit-scenes-0", "best-retrieval": "clic-vit-scenes-0"}
+    assert sorted(versions.values()) == sorted(p.name for p in checkpoints.iterdir())
+    # seed 1 beats both when its file says so; the replaced run leaves no version behind
+    fake_runs.BITS[("clic", 1)], kept = {k: v.replace("0", "1") for k, v in fake_runs.BITS[("clic", 1)].items()}, \
+        fake_runs.BITS[("clic", 1)]  # fmt: skip
+    try:
+        shutil.rmtree(checkpoints / "clic-vit-scenes-1" / "results")
+        weights = (checkpoints / "clic-vit-scenes-1" / "checkpoint" / "open_clip_config.json").read_bytes()
+        fake_runs.make(checkpoints, [fake_runs.Cell("clic", seed=1)])
+        (checkpoints / "clic-vit-scenes-1" / "checkpoint" / "open_clip_config.json").write_bytes(weights)
+    finally:
+        fake_runs.BITS[("clic", 1)] = kept
+    assert update(tmp_path, uri, columns=columns)["replaced"] == 1
+    best, versions = aliases(uri)
+    assert best == {"best-sugarcrepe": "clic-vit-scenes-1", "best-retrieval": "clic-vit-scenes-1"}
+    assert len(versions) == 4
+
+
+def test_the_pretrained_model_is_the_best_where_nothing_beats_it(tmp_path, checkpoints, uri):  # noqa: F811
+    shutil.rmtree(checkpoints / "clic-vit-scenes-0")
+    shutil.rmtree(checkpoints / "clic-vit-scenes-1")
+    update(tmp_path, uri)
+    assert set(aliases(uri)[0].values()) == {"pretrained-vit-scenes-0"}
+
+
+def test_a_large_checkpoint_is_named_and_not_uploaded(tmp_path, checkpoints, uri, capsys):  # noqa: F811
+    words = command_line(tmp_path, "--uri", uri, "--checkpoint-mib", "0.001")[3:]
+    assert command.main(words) == 0
+    assert "4 checkpoints above 0.001 MiB are named but not uploaded" in capsys.readouterr().out
+    client, found = tracked(uri)
+    run = found["clic-vit-scenes-0"]
+    assert run.data.tags["checkpoint"] == str(checkpoints / "clic-vit-scenes-0" / "checkpoint")
+    assert not run.outputs or not run.outputs.model_outputs
+
+
+LOAD = """
+import sys, importlib.util
+sys.path[:] = [p for p in sys.path if p not in ("", sys.argv[1])]
+sys.meta_path[:] = [f for f in sys.meta_path if "editable" not in repr(f).lower()]
+assert importlib.util.find_spec("compclip") is None, "the checkout is still in reach"
+import mlflow, pandas as pd
+mlflow.set_tracking_uri(sys.argv[2])
+model = mlflow.pyfunc.load_model("models:/compclip-vit-on-scenes@best-sugarcrepe")
+pictures = sys.argv[3:]
+rows = pd.DataFrame({"image": [pictures[0], open(pictures[1], "rb").read(), pictures[1]], "text": ["a", "b c", "b c"]})
+print([float(x) for x in model.predict(rows)])
+example = mlflow.pyfunc.load_model("models:/compclip-vit-on-scenes@best-sugarcrepe").input_example
+print(len(model.predict(example)))
+try:
+    model.predict(pd.DataFrame({"image": [pictures[0], "gone.png"], "text": ["a", "b"]}))
+except Exception as error:
+    print(error)
+"""
+
+
+def test_a_registered_model_scores_pairs_far_from_the_checkout(tmp_path, checkpoints, uri):  # noqa: F811
+    update(tmp_path, uri)
+    pictures = [str(tmp_path / name) for name in ("one.png", "two.png")]
+    for i, path in enumerate(pictures):
+        noise = torch.randint(0, 255, (40, 50, 3), generator=torch.Generator().manual_seed(i), dtype=torch.uint8)
+        Image.fromarray(noise.numpy()).save(path)
+    (tmp_path / "else").mkdir()
+    done = subprocess.run([sys.executable, "-c", LOAD, str(ROOT), uri, *pictures], cwd=tmp_path / "else",
+                          capture_output=True, text=True)  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    scores, example, error = done.stdout.strip().splitlines()[-3:]
+    ours = embed.encode(backbone.load(checkpoints / "clic-vit-scenes-0" / "checkpoint"), pictures, ["a", "b c"])
+    expected = ours.matches([pictures[0], pictures[1], pictures[1]], ["a", "b c", "b c"])
+    assert json.loads(scores) == pytest.approx(expected.tolist(), abs=1e-5)
+    assert len(set(json.loads(scores))) == 2  # bytes and path of one picture are the same picture
+    assert example == "2"
+    assert "row 1: image missing (gone.png); give a picture's path or bytes" in error
+
+
+class Server:
+    """A real `mlflow server` on localhost that can be killed and started again over the same files."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.port, self.process = folder, free_port(), None
+
+    @property
+    def uri(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    def start(self) -> None:
+        words = [sys.executable, "-m", "mlflow", "server", "--port", str(self.port), "--workers", "1",
+                 "--backend-store-uri", f"sqlite:///{self.folder / 'mlflow.db'}",
+                 "--artifacts-destination", str(self.folder / "files")]  # fmt: skip
+        quiet = {"MLFLOW_DISABLE_TELEMETRY": "true", "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}
+        with open(self.folder / "log", "ab") as log:
+            self.process = subprocess.Popen(words, stdout=log, stderr=log, start_new_session=True,
+                                            cwd=self.folder, env=os.environ | quiet)  # fmt: skip
+        until(self.answers, self.process)
+
+    def answers(self) -> bool:
+        try:
+            return urllib.request.urlopen(f"{self.uri}/health", timeout=5).status == 200
+        except (urllib.error.URLError, OSError):
+            return False
+
+    def kill(self) -> None:
+        if self.process and self.process.poll() is None:
+            os.killpg(self.process.pid, signal.SIGKILL)
+            self.process.wait()
+
+
+@pytest.fixture
+def server(tmp_path, empty_database, monkeypatch):  # noqa: F811
+    (tmp_path / "server").mkdir()
+    (tmp_path / "server" / "mlflow.db").write_bytes(empty_database)
+    made = Server(tmp_path / "server")
+    made.start()
+    monkeypatch.chdir(tmp_path)  # its lock lies below the checkout
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", made.uri)
+    yield made
+    made.kill()
+
+
+def test_a_server_that_vanishes_loses_nothing(tmp_path, checkpoints, server, monkeypatch):
+    """Killed in the middle of a run's files; the next call goes on, and the model loads through the server."""
+    from mlflow import MlflowClient
+
+    real, calls = MlflowClient.log_artifact, []
+
+    def vanishing(self, *args, **kwargs):
+        calls.append(args)
+        if len(calls) == 9:
+            server.kill()
+        return real(self, *args, **kwargs)
+
+    monkeypatch.setattr(MlflowClient, "log_artifact", vanishing)
+    with pytest.raises(UserError, match="no server answers .*nothing is lost: start it and run") as lost:
+        update(tmp_path, store.store_uri(None))
+    assert "\n" not in str(lost.value)
+    monkeypatch.undo()
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UserError, match="no server answers"):
+        update(tmp_path, server.uri)
+    server.start()
+    done = update(tmp_path, server.uri)
+    assert done["added"] + done["replaced"] + done["unchanged"] == 4
+    assert done["replaced"] == 1  # the one that was cut short
+    client, found = tracked(server.uri)
+    assert len(found) == 4
+    assert all(steps(client, run) == [10, 20, 30] for name, run in found.items() if name.startswith("clic"))
+    assert sync.rebuild(source(tmp_path), server.uri)["added"] == 4
+    assert len(tracked(server.uri)[1]) == 4
+    assert len(aliases(server.uri)[1]) == 4
+    import mlflow.artifacts
+
+    mlflow.set_tracking_uri(server.uri)
+    folder = Path(mlflow.artifacts.download_artifacts("models:/compclip-vit-on-scenes@best-sugarcrepe"))
+    assert (folder / "data" / "checkpoint" / "open_clip_model.safetensors").is_file()
+
+
+@pytest.fixture
+def postgres():
+    """The address of a real server in a folder of its own, which the user postgres owns."""
+    if not POSTGRES:
+        pytest.skip("no PostgreSQL server here: apt-get install postgresql")
+    pytest.importorskip("psycopg", reason="no PostgreSQL driver: pip install psycopg[binary]")
+    if os.geteuid() != 0:
+        pytest.skip("only root can start a server as the user postgres")
+    folder = Path(tempfile.mkdtemp(prefix="compclip-pg-", dir="/tmp"))
+    shutil.chown(folder, "postgres", "postgres")
+    port, data = free_port(), folder / "data"
+
+    def as_postgres(tool, *words):
+        command = ["setpriv", "--reuid=postgres", "--regid=postgres", "--clear-groups", str(POSTGRES[-1].parent / tool)]
+        subprocess.run([*command, *map(str, words)], check=True, cwd=folder, stdout=subprocess.DEVNULL)
+
+    as_postgres("initdb", "-D", data, "-A", "trust", "--no-sync", "-E", "UTF8", "--locale=C.UTF-8")
+    settings = f"-p {port} -k {folder} -c listen_addresses=127.0.0.1 -c fsync=off"
+    as_postgres("pg_ctl", "-D", data, "-w", "-l", folder / "log", "-o", settings, "start")
+    try:
+        as_postgres("createdb", "-h", "127.0.0.1", "-p", port, "mlflow")
+        yield f"postgresql+psycopg://postgres@127.0.0.1:{port}/mlflow"
+    finally:
+        as_postgres("pg_ctl", "-D", data, "-m", "immediate", "stop")
+        shutil.rmtree(folder)
+
+
+def test_postgresql_holds_the_store(tmp_path, runs, postgres, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    started = [subprocess.Popen(command_line(tmp_path, "--uri", postgres), cwd=tmp_path) for _ in range(2)]
+    assert [process.wait(timeout=300) for process in started] == [0, 0]
+    client, found = tracked(postgres)
+    assert len(found) == 4
+    assert steps(client, found["clic-vit-scenes-0"]) == [10, 20, 30]
+    assert client.get_experiment_by_name(HOME).artifact_location == (tmp_path / "mlflow/artifacts/0001/vit-on-scenes").as_uri()
+    assert sync.rebuild(source(tmp_path), postgres)["added"] == 4
+    assert update(tmp_path, postgres)["unchanged"] == 4
+
+
+def test_an_absent_database_is_one_line(tmp_path, runs, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UserError, match=r"me:\*\*\*@127.0.0.1:\d+/db: no server answers"):
+        update(tmp_path, f"postgresql://me:secret@127.0.0.1:{free_port()}/db")
