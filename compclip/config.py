@@ -3,6 +3,7 @@
 `python -m compclip.config check [key=value ...]`   validate
 `python -m compclip.config show CELL`               one cell, resolved
 `python -m compclip.config use FILE`                make another grid the current params.yaml
+`python -m compclip.config methods --out FOLDER`    one file for each method of the grid, resolved: the `methods` stage
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from compclip import modules
 from compclip.data.sample import Data
 from compclip.data.scenes.config import World
 from compclip.errors import UserError, entry, one_line, unknown
-from compclip.files import write_atomic
+from compclip.files import fingerprint, write_atomic, write_json
 from compclip.sections import Backbone, Benchmark, Cell, Evaluate, Grid, Params, Report, Run, Train
 
 DEFAULT = "params.yaml"
@@ -93,6 +94,18 @@ def method_config(params: Params, name: str) -> tuple[Any, Train]:
     trains = [_mapping(values.pop("train", None), f"{where}.train") for values in (raw, overlay)]
     train = _structured(Train, asdict(params.train) | trains[0] | trains[1], f"{where}.train")
     return _structured(modules.find("compclip.methods", base).Config, raw | overlay, where), train
+
+
+def write_methods(params: Params, folder: Path) -> None:
+    """One JSON file for each method of the grid: its variant applied, its training settings, its module's hash.
+
+    Cells depend on theirs alone, so that an edit of one method or variant leaves the others' cells as they are.
+    """
+    for name in params.grid.methods:
+        method, train = method_config(params, name)
+        module = Path(modules.find("compclip.methods", name.partition(".")[0]).__file__)
+        write_json(folder / f"{name}.json",
+                   {"config": asdict(method), "train": asdict(train), "code": fingerprint(module)})
 
 
 def to_yaml(run: Run) -> str:
@@ -253,13 +266,15 @@ def _edited(path: Path) -> bool:
 
 
 def main(argv: list[str]) -> int:
-    """check, show and use."""
+    """check, show, use and methods."""
     parser = argparse.ArgumentParser(prog="python -m compclip.config", description=__doc__.splitlines()[0])
     commands = parser.add_subparsers(dest="command", required=True)
     check = commands.add_parser("check", help="validate params.yaml")
     show = commands.add_parser("show", help="print a cell, resolved")
     show.add_argument("cell")
-    for command in (check, show):
+    resolved = commands.add_parser("methods", help="write each method of the grid, resolved")
+    resolved.add_argument("--out", type=Path, required=True)
+    for command in (check, show, resolved):
         command.add_argument("--params", default=DEFAULT)
         command.add_argument("overrides", nargs="*", metavar="key=value")
     switch = commands.add_parser("use", help="make another grid the current one")
@@ -273,6 +288,8 @@ def main(argv: list[str]) -> int:
     params = load(args.params, args.overrides)
     if args.command == "show":
         print(to_yaml(resolve(params, args.cell)), end="")
+    elif args.command == "methods":
+        write_methods(params, args.out)
     else:
         print(f"{args.params}: {len(cells(params))} cells, {len(params.evaluate.benchmarks)} benchmarks: OK")
     return 0

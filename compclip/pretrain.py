@@ -29,12 +29,11 @@ from compclip.errors import UserError, entry
 from compclip.files import write_atomic
 
 
-def batch(cfg: Pretrain, seed: int, phase: int, step: int) -> tuple[list[np.ndarray], list[str]]:
-    """Pictures [H, W, 3] and alt-texts of one step: a function of (seed, phase, step)."""
-    rng, now = np.random.default_rng((seed, 2 + phase, step)), cfg.phases[phase]
-    shares = now.early if step < now.steps // 2 else now.late
-    scenes = [layout.sample(rng, int(n), test=False) for n in rng.choice((1, 2, 3, 4), cfg.batch_size, p=shares)]
-    return [render(s) for s in scenes], [grammar.alt_text(rng, s, now.paired) for s in scenes]
+def batch(cfg: Pretrain, seed: int, step: int) -> tuple[list[np.ndarray], list[str]]:
+    """Pictures [H, W, 3] and alt-texts of one step: a function of (seed, step)."""
+    rng = np.random.default_rng((seed, 2, step))
+    scenes = [layout.sample(rng, int(n), test=False) for n in rng.choice((1, 2, 3, 4), cfg.batch_size, p=cfg.things)]
+    return [render(s) for s in scenes], [grammar.alt_text(rng, s, cfg.paired) for s in scenes]
 
 
 def pixels(pictures: list[np.ndarray], model: Model) -> Tensor:
@@ -44,30 +43,27 @@ def pixels(pictures: list[np.ndarray], model: Model) -> Tensor:
 
 
 def train(model: Model, cfg: Pretrain, seed: int, log: Path) -> None:
-    """Train from random weights through all phases; one JSON line every ten steps."""
+    """Train from random weights; one JSON line every ten steps."""
     torch.set_num_threads(cfg.threads)
-    lines = [line for phase in range(len(cfg.phases)) for line in train_phase(model, cfg, seed, phase)]
+    model.clip.train()
+    adamw = _adamw(model, cfg)
+    started, lines = time.perf_counter(), []
+    for step in range(cfg.steps):
+        rate = cfg.lr * min(1.0, (step + 1) / cfg.warmup_steps) * 0.5 * (1 + math.cos(math.pi * step / cfg.steps))
+        for group in adamw.param_groups:
+            group["lr"] = rate
+        loss = _step(model, adamw, batch(cfg, seed, step), cfg)
+        if (step + 1) % 10 == 0:
+            speed = (step + 1) * cfg.batch_size / (time.perf_counter() - started)
+            lines.append(json.dumps({"step": step + 1, "loss": round(loss, 4), "samples_per_second": round(speed)}))
+            print(lines[-1], flush=True)
     write_atomic(log, "\n".join(lines) + "\n")
 
 
-def train_phase(model: Model, cfg: Pretrain, seed: int, phase: int) -> list[str]:
-    """One cosine with an optimiser of its own; gives its log lines."""
-    clip, now = model.clip.train(), cfg.phases[phase]
-    groups = [{"params": [p for p in clip.parameters() if p.ndim >= 2], "weight_decay": cfg.weight_decay},
-              {"params": [p for p in clip.parameters() if p.ndim < 2], "weight_decay": 0.0}]
-    adamw = torch.optim.AdamW(groups, lr=now.lr, betas=(cfg.beta1, cfg.beta2), eps=cfg.eps, fused=True)
-    started, lines = time.perf_counter(), []
-    for step in range(now.steps):
-        rate = now.lr * min(1.0, (step + 1) / cfg.warmup_steps) * 0.5 * (1 + math.cos(math.pi * step / now.steps))
-        for group in adamw.param_groups:
-            group["lr"] = rate
-        loss = _step(model, adamw, batch(cfg, seed, phase, step), cfg)
-        if (step + 1) % 10 == 0:
-            speed = (step + 1) * cfg.batch_size / (time.perf_counter() - started)
-            lines.append(json.dumps({"phase": phase, "step": step + 1, "loss": round(loss, 4),
-                                     "samples_per_second": round(speed)}))
-            print(lines[-1], flush=True)
-    return lines
+def _adamw(model: Model, cfg: Pretrain) -> torch.optim.AdamW:
+    groups = [{"params": [p for p in model.clip.parameters() if p.ndim >= 2], "weight_decay": cfg.weight_decay},
+              {"params": [p for p in model.clip.parameters() if p.ndim < 2], "weight_decay": 0.0}]
+    return torch.optim.AdamW(groups, lr=cfg.lr, betas=(cfg.beta1, cfg.beta2), eps=cfg.eps, fused=True)
 
 
 def _step(model: Model, adamw: torch.optim.AdamW, made: tuple[list, list], cfg: Pretrain) -> float:

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from compclip import config, modules, publish, train, views
+from compclip import config, evaluate, modules, publish, train, views
 from compclip.backbone import WEIGHTS
 from compclip.data import prepare
 from compclip.data.scenes import generate
@@ -71,6 +71,13 @@ def log(root: Path, cell: str) -> list[dict]:
     """The logged steps without what the clock says."""
     rows = map(json.loads, (root / "runs" / cell / "metrics.jsonl").read_text().splitlines())
     return [{k: v for k, v in row.items() if k not in ("time", "samples_per_second")} for row in rows]
+
+
+def outcomes(root: Path, cell: str, monkeypatch) -> dict[str, dict]:
+    """The per-item outcomes of a trained cell on SugarCrepe, by metric."""
+    monkeypatch.chdir(root)
+    assert evaluate.main(["--cell", cell]) == 0
+    return json.loads((root / "runs" / cell / "results" / "sugarcrepe.json").read_text())["items"]
 
 
 @pytest.mark.parametrize("method", ["finetune", "negclip", "clic", "fsc_clip", "c2lip", "hard_positives"])
@@ -132,6 +139,9 @@ def test_killed_three_times_ends_with_the_same_bits(here, project, tmp_path, mon
     train.main(["--cell", cell])
     assert weights(here, cell) == weights(whole, cell)
     assert log(here, cell) == log(whole, cell)
+    mine, undisturbed = outcomes(here, cell, monkeypatch), outcomes(whole, cell, monkeypatch)
+    assert mine == undisturbed
+    assert any(items["outcomes"] for items in mine.values())
 
 
 def test_a_signal_saves_and_stops(here):

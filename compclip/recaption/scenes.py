@@ -14,11 +14,9 @@ from compclip.data.scenes import grammar
 from compclip.data.scenes.generate import read_layouts
 from compclip.errors import UserError
 
-CAPTIONS = 2
-
 
 def caption(samples: list[Sample], cfg) -> tuple[list[Sample], Counter]:
-    """Replace the captions of every sample by two dense ones; counts samples whose layout is not known."""
+    """Replace the captions of every sample by a dense one; counts samples whose layout is not known."""
     path = Path(cfg.path).with_name("layouts.jsonl")
     if not path.is_file():
         raise UserError(f"{path}: not there; the captioner 'scenes' needs the layouts of the scenes world")
@@ -29,5 +27,5 @@ def caption(samples: list[Sample], cfg) -> tuple[list[Sample], Counter]:
             counts["no_layout"] += 1
             continue
         rng = np.random.default_rng((1, zlib.crc32(name.encode())))
-        made.append(replace(sample, captions=tuple(grammar.dense(rng, layouts[name]) for _ in range(CAPTIONS))))
+        made.append(replace(sample, captions=(grammar.dense(rng, layouts[name]),)))
     return made, counts

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from compclip.data.scenes import generate, grammar, layout, questions
-from compclip.data.scenes.config import Pretrain, World
+from compclip.data.scenes.config import World
 from compclip.data.scenes.layout import Scene, Thing
 from compclip.data.scenes.render import SIDE, render
 from compclip.data.scenes.words import COLOURS, RELATIONS, SYMBOLS
@@ -153,4 +153,3 @@ def test_sizes_are_checked():
     """A world without records is refused with the key and the value."""
     with pytest.raises(UserError, match="scenes.records=0"):
         World(records=0)
-    assert len(Pretrain().phases) == 3

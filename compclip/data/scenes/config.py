@@ -8,35 +8,21 @@ from compclip.errors import UserError
 
 
 @dataclass(frozen=True)
-class Phase:
-    """One cosine of pretraining: names come first, crowds later."""
-
-    steps: int = 2400
-    lr: float = 1.5e-3
-    early: list[float] = field(default_factory=lambda: [0.6, 0.2, 0.12, 0.08])  # shares of 1 to 4 symbols, first half
-    late: list[float] = field(default_factory=lambda: [0.4, 0.25, 0.2, 0.15])
-    paired: float = 0.02  # share of alt-texts that name a symbol with its colour
-
-
-def _phases() -> list[Phase]:
-    crowds, names = [0.3, 0.3, 0.25, 0.15], [0.5, 0.25, 0.15, 0.1]
-    return [Phase(), Phase(steps=700, lr=7e-4, early=crowds, late=crowds, paired=0.0),
-            Phase(steps=700, lr=7e-4, early=names, late=crowds, paired=0.0)]
-
-
-@dataclass(frozen=True)
 class Pretrain:
-    """How the world's own pretrained model is trained; AdamW starts anew in each phase."""
+    """How the world's own pretrained model is trained: one cosine over freshly drawn scenes."""
 
-    phases: list[Phase] = field(default_factory=_phases)
+    steps: int = 700
+    lr: float = 1.5e-3
+    things: list[float] = field(default_factory=lambda: [0.5, 0.25, 0.15, 0.1])  # shares of 1 to 4
+    paired: float = 0.3  # share of alt-texts that name one symbol with its colour
     batch_size: int = 256
-    warmup_steps: int = 100
+    warmup_steps: int = 30
     weight_decay: float = 0.1
     beta1: float = 0.9
     beta2: float = 0.98
     eps: float = 1e-6
     grad_clip_norm: float = 1.0
-    threads: int = 2
+    threads: int = 1
 
 
 @dataclass(frozen=True)

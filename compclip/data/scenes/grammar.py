@@ -164,7 +164,7 @@ def sentence(rng: np.random.Generator, s: Statement) -> str:
 
 def dense(rng: np.random.Generator, scene: Scene) -> str:
     """Two to five sentences, each true of the picture: one that relates two things, one for every other thing, and
-    details; every second caption begins with a single thing and its attributes."""
+    details."""
     told = statements(scene)
     first = choose(rng, told)
     rest = [t for t in scene.things if t not in (first.a, first.b)]
@@ -172,8 +172,7 @@ def dense(rng: np.random.Generator, scene: Scene) -> str:
     details = [choose(rng, _DETAILS)(rng, scene, thing) for thing in (first.a, first.b)]
     details = [details[i] for i in rng.permutation(2)][: int(rng.integers(1, 3))]
     count = [_count(rng, scene)] if rng.random() < 0.4 and len(scene.things) < 4 else []
-    body = [sentence(rng, first), *more]
-    return " ".join([*details, *body, *count] if rng.random() < 0.5 else [*body, *details, *count])
+    return " ".join([sentence(rng, first), *more, *details, *count])
 
 
 def _detail_size(rng: np.random.Generator, scene: Scene, thing: Thing) -> str:

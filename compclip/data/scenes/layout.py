@@ -54,7 +54,7 @@ def is_test(scene: Scene) -> bool:
 def held_out() -> frozenset[tuple[str, str]]:
     """The colour and symbol pairs that never occur in training: one colour for each symbol."""
     colours = list(COLOURS)
-    return frozenset((colours[(3 * i + 1) % len(colours)], symbol) for i, symbol in enumerate(SYMBOLS))
+    return frozenset((colours[(5 * i + 1) % len(colours)], symbol) for i, symbol in enumerate(SYMBOLS))
 
 
 def relation(a: Thing, b: Thing) -> str | None:

@@ -16,7 +16,8 @@ from compclip.data.scenes.words import COLOURS, SYMBOLS
 
 SIDE = 64  # pixels of a picture's side
 CELL = SIDE // COLUMNS
-EXTENT = {"small": 18, "large": 27}  # pixels of a symbol's longer side
+EXTENT = {"small": 22, "large": 28}  # pixels of a symbol's longer side
+JITTER = 0.3  # of the room that a symbol leaves in its cell
 
 
 def render(scene: Scene) -> np.ndarray:
@@ -32,8 +33,8 @@ def _paint(canvas_HW3: np.ndarray, thing: Thing) -> None:
     height, width = mask_HW.shape
     row, column = divmod(thing.cell, COLUMNS)
     room_y, room_x = (CELL - height) / 2, (CELL - width) / 2
-    top = round(row * CELL + room_y * (1 + thing.shift[1]))
-    left = round(column * CELL + room_x * (1 + thing.shift[0]))
+    top = round(row * CELL + room_y * (1 + JITTER * thing.shift[1]))
+    left = round(column * CELL + room_x * (1 + JITTER * thing.shift[0]))
     patch = canvas_HW3[top : top + height, left : left + width]
     alpha = mask_HW[..., None]
     patch[...] = patch * (1 - alpha) + np.asarray(COLOURS[thing.colour][0], np.float32) * alpha

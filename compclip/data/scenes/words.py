@@ -19,18 +19,6 @@ SYMBOLS: dict[str, tuple[str, tuple[str, ...]]] = {
     "sun": ("\u2600", ("sun",)),
     "cloud": ("\u2601", ("cloud",)),
     "moon": ("\u263e", ("moon", "crescent")),
-    "telephone": ("\u260e", ("telephone", "phone")),
-    "skull": ("\u2620", ("skull",)),
-    "envelope": ("\u2709", ("envelope", "letter")),
-    "pencil": ("\u270f", ("pencil",)),
-    "snowflake": ("\u2744", ("snowflake",)),
-    "flower": ("\u273f", ("flower", "blossom")),
-    "clover": ("\u2663", ("clover",)),
-    "flag": ("\u2691", ("flag", "banner")),
-    "gear": ("\u2699", ("gear", "cog")),
-    "cup": ("\u2615", ("cup", "mug")),
-    "face": ("\u263a", ("face",)),
-    "house": ("\u2302", ("house", "home")),
 }
 COLOURS: dict[str, tuple[tuple[int, int, int], tuple[str, ...]]] = {
     "red": ((214, 32, 38), ("red", "crimson")),
@@ -39,10 +27,6 @@ COLOURS: dict[str, tuple[tuple[int, int, int], tuple[str, ...]]] = {
     "yellow": ((225, 190, 20), ("yellow", "golden")),
     "purple": ((130, 40, 160), ("purple", "violet")),
     "orange": ((240, 120, 20), ("orange", "tangerine")),
-    "pink": ((240, 110, 170), ("pink", "rosy")),
-    "brown": ((120, 72, 36), ("brown", "chestnut")),
-    "black": ((20, 20, 20), ("black", "ebony")),
-    "teal": ((20, 160, 165), ("teal", "turquoise")),
 }
 SIZES: dict[str, tuple[str, ...]] = {"small": ("small", "little"), "large": ("large", "big")}
 TEXTURES: dict[str, tuple[str, ...]] = {
