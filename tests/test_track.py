@@ -271,6 +271,7 @@ def test_the_view_shows_every_score_the_best_first(tmp_path, runs, uri):
     state = json.loads(tags["mlflow.sharedViewState.comparison"])
     assert state["orderByKey"] == "metrics.`score/comp`"
     assert state["orderByAsc"] is False
+    assert state["searchFilter"] == "tags.kind = 'cell'"
     assert "metrics.`score/retrieval`" in state["selectedColumns"]
 
 
@@ -323,7 +324,8 @@ STUDY = {
     "trials": [
         {"number": 0, "state": "COMPLETE", "params": {"method.gamma": 2.0}, "values": [0.5], "run_key": "a"},
         {"number": 1, "state": "COMPLETE", "params": {"method.gamma": 1.0}, "values": [0.7], "run_key": "b"},
-        {"number": 2, "state": "PRUNED", "params": {"method.gamma": 9.0}, "values": None},
+        {"number": 2, "state": "PRUNED", "params": {"method.gamma": 9.0}, "values": None, "folder": ".work/c/final",
+         "intermediate": {"10": 0.25}, "started": "2026-11-21T06:00:00+00:00", "ended": "2026-11-21T06:01:00+00:00"},
         {"number": 3, "state": "RUNNING", "params": {"method.gamma": 3.0}, "values": None},
     ],
 }  # fmt: skip
@@ -335,7 +337,7 @@ def sweep(tmp_path, runs):
     folder = tmp_path / "studies" / "gamma"
     shutil.copytree(runs / "clic-vit-scenes-0", tmp_path / "work" / "b" / "final")
     raw = json.loads(json.dumps(STUDY))
-    raw["trials"][1]["folder"] = str(tmp_path / "work" / "b")
+    raw["trials"][1]["folder"] = "work/b/final"  # from the project's root
     write_json(folder / "trials.json", raw)
     return folder
 
@@ -358,6 +360,9 @@ def test_a_study_is_a_run_with_its_trials_below_it(tmp_path, sweep, uri):
     assert second.data.metrics["objective/retrieval/t2i_recall_at_1"] == 0.7
     assert steps(client, second) == [10, 20, 30]
     assert client.get_experiment(second.info.experiment_id).name == HOME
+    pruned = found["gamma 002"]
+    assert pruned.data.metrics == {"intermediate/retrieval/t2i_recall_at_1": 0.25}
+    assert pruned.info.end_time - pruned.info.start_time == 60_000
 
 
 def test_a_study_that_goes_on_keeps_its_finished_trials(tmp_path, sweep, uri):

@@ -8,7 +8,6 @@ read back from MLflow.
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 from pathlib import Path
 
@@ -39,7 +38,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--runs", type=Path, default=Path("runs"), help="folder of the run directories")
     parser.add_argument("--studies", type=Path, default=Path("studies"), help="folder of the sweeps' studies")
     parser.add_argument("--uri", help=f"tracking URI; default: MLFLOW_TRACKING_URI or {DEFAULT_URI}")
-    parser.add_argument("--project", default=os.environ.get("COMPCLIP_PROJECT", sync.PROJECT),
+    parser.add_argument("--project", default=sync.own_project(),
                         help="first word of the experiments' names; give your own on a server shared with others")
     parser.add_argument("--checkpoint-mib", type=float, default=sync.CHECKPOINT_MIB, metavar="MIB",
                         help="upload and register checkpoints up to this size; larger ones are named in a tag")

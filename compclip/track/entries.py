@@ -205,14 +205,17 @@ def _of_trial(study: Study, trial: Trial, where: str, shown: Shown, now: float) 
     tags = {"kind": "trial", "study": study.name, "trial": str(trial.number), "trial_state": trial.state}
     tags |= {k: str(v) for k, v in trial.facts.items()} | (_cell_tags(record) if record else {"method": study.method})
     tags |= {"mlflow.source.name": _sweep(study)}
-    end = record.end if record else now
+    end = record.end if record else trial.ended or now
+    start = record.start if record else trial.started or end
+    first = next(iter(study.objectives), "")
+    steps = [Value(f"intermediate/{first}", v, end, step) for step, v in trial.intermediate.items()]
     objectives = [Value(f"objective/{n}", v, end) for n, v in zip(study.objectives, trial.values, strict=False)]
     run_values = _values(record, shown.columns) if record else ()
     status = {"complete": "FINISHED", "pruned": "KILLED", "fail": "FAILED", "failed": "FAILED"}
     return Entry(
         f"trial/{study.name}/{trial.number}", f"{study.name} {trial.number:03d}", where, True, tags,
         notes.of_trial(study, trial), params(record.run.config if record else {}) | params(trial.params),
-        (*objectives, *run_values), tuple(files(record.path)) if record else (),
-        tuple(_datasets(record.run)) if record else (), None, record.start if record else now, end,
+        (*objectives, *steps, *run_values), tuple(files(record.path)) if record else (),
+        tuple(_datasets(record.run)) if record else (), None, start, end,
         status.get(trial.state, "RUNNING"), f"study/{study.name}",
     )  # fmt: skip

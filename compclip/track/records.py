@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -53,6 +54,9 @@ class Trial:
     values: tuple[float, ...]
     record: Record | None
     facts: dict[str, Any]
+    intermediate: dict[int, float] = field(default_factory=dict)  # of the first objective, by step
+    started: float | None = None  # seconds since the epoch
+    ended: float | None = None
 
 
 @dataclass(frozen=True)
@@ -106,7 +110,7 @@ def study(path: Path) -> Study:
     file = path / "trials.json"
     raw = read_json(file)
     try:
-        trials = tuple(_trial(t) for t in raw["trials"])
+        trials = tuple(_trial(t, path.parent.parent) for t in raw["trials"])
         found = Study(path, str(raw["study"]), str(raw["method"]), _objectives(raw["objectives"]), trials)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise UserError(f"{file}: not a study's trials ({error!r}); run the sweep again") from error
@@ -122,15 +126,23 @@ def _objectives(raw: Sequence[Any]) -> dict[str, bool]:
     return {o["metric"]: o.get("direction", "maximize") != "minimize" for o in given}
 
 
-def _trial(raw: dict[str, Any]) -> Trial:
+def _trial(raw: dict[str, Any], root: Path) -> Trial:
     values = tuple(float(v) for v in raw.get("values") or ())
     facts = {k: raw[k] for k in ("run_key", "folder", "reason") if raw.get(k)}
-    return Trial(int(raw["number"]), str(raw["state"]).lower(), dict(raw["params"]), values, _run_of(raw), facts)
+    facts |= {"paper": "true"} if raw.get("paper") else {}
+    steps = {int(step): float(v) for step, v in (raw.get("intermediate") or {}).items()}
+    times = _seconds(raw.get("started")), _seconds(raw.get("ended"))
+    return Trial(int(raw["number"]), str(raw["state"]).lower(), dict(raw["params"]), values, _run_of(raw, root), facts,
+                 steps, *times)  # fmt: skip
 
 
-def _run_of(raw: dict[str, Any]) -> Record | None:
+def _seconds(moment: str | None) -> float | None:
+    return datetime.fromisoformat(moment).timestamp() if moment else None
+
+
+def _run_of(raw: dict[str, Any], root: Path) -> Record | None:
     """The trial's run: its folder, or `final` in it; None before that is complete."""
-    folder = Path(raw.get("folder") or "no folder")
+    folder = root / (raw.get("folder") or "no folder")
     for path in (folder, folder / "final"):
         if (path / "config.yaml").is_file():
             return record(path)

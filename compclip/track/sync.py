@@ -19,8 +19,12 @@ from compclip.track.records import Record, Study
 if TYPE_CHECKING:
     from compclip.track.store import MlflowClient
 
-PROJECT = "compclip"
 CHECKPOINT_MIB = 64.0
+
+
+def own_project() -> str:
+    """The first word of our experiments' names; COMPCLIP_PROJECT tells users of one server apart."""
+    return os.environ.get("COMPCLIP_PROJECT") or "compclip"
 
 
 @dataclass(frozen=True)
@@ -37,7 +41,7 @@ class Source:
 
 def source(
     params_path: str | Path = config.DEFAULT, runs: Path = Path("runs"), studies: Path = Path("studies"),
-    project: str = PROJECT, checkpoint_mib: float = CHECKPOINT_MIB,
+    project: str = "", checkpoint_mib: float = CHECKPOINT_MIB,
 ) -> Source:  # fmt: skip
     """Read run directories and studies. Raises UserError where there is neither."""
     params = config.load(params_path)
@@ -48,6 +52,7 @@ def source(
     inside = {r.cell.name: r for r in cells if r.cell.name in grid}
     every = [r.run for r in cells] + [t.record.run for s in sweeps for t in s.trials if t.record]
     columns = overall.columns([r.run for r in inside.values()] or every, params.report.columns)
+    project = project or own_project()
     name = entries.experiment(project, (), params.grid.backbones, params.grid.data)
     shown = Shown(name, frozenset(grid), project, columns, checkpoint_mib)
     made = (*entries.of_cells(cells, shown), *(e for s in sweeps for e in entries.of_study(s, shown)))
@@ -59,7 +64,7 @@ def study(folder: Path, uri: str | None = None, params_path: str | Path = config
     params = config.load(params_path)
     found: Study = records.study(folder)
     runs = [t.record.run for t in found.trials if t.record]
-    shown = Shown("", frozenset(), PROJECT, overall.columns(runs, params.report.columns))
+    shown = Shown("", frozenset(), own_project(), overall.columns(runs, params.report.columns))
     return update(Source(tuple(entries.of_study(found, shown)), (), shown, whole=False), store.store_uri(uri))
 
 

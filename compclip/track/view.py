@@ -11,10 +11,13 @@ MODE = "workflowType=machine_learning"  # without it the UI opens on its pages f
 
 
 def tags(scores: Sequence[str]) -> dict[str, str]:
-    """The experiment tag that holds the view: a row a run, the best `comp` first, every score, method and seed."""
+    """The experiment tag that holds the view: a row a cell, the best `comp` first, every score, method and seed.
+
+    Sweeps are left out: sorted by a score, the UI would show their trials among the cells.
+    """
     shown = [f"metrics.`score/{name}`" for name in scores] + ["params.`method`", "params.`seed`"]
     state = {"orderByKey": shown[0] if scores else "", "orderByAsc": False, "selectedColumns": shown,
-             "searchFilter": "", "startTime": "ALL", "lifecycleFilter": "Active"}  # fmt: skip
+             "searchFilter": "tags.kind = 'cell'", "startTime": "ALL", "lifecycleFilter": "Active"}  # fmt: skip
     return {TAG: json.dumps(state)}
 
 
