@@ -18,10 +18,10 @@ ORDER = (
     "data.sample", "data.scenes.config", "sections", "config", "run_key", "data.scenes", "data.sources", "data.store", "recaption",
     "data.prepare", "backbone", "towers", "composite", "views", "collate", "encode", "optimiser", "checkpoint",
     "progress", "environment", "publish", "pretrain", "train", "metrics", "embed", "benchmark", "benchmarks",
-    "evaluate", "census", "report", "scorer", "track", "dashboard",
+    "evaluate", "census", "report", "sweep", "scorer", "track", "dashboard",
 )
 HEAVY = {"mlflow": {"track.store", "track.log", "track.models"}, "spacy": {"text.annotate"}, "dvc": set(),
-         "optuna": {"sweep"}, "submitit": {"launch"},
+         "optuna": {"sweep.sampler", "sweep.driver", "sweep.__main__"}, "submitit": {"launch"},
          "nltk": {"text.wordnet", "text.wordnet_data"}}
 
 

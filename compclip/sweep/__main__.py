@@ -1,0 +1,125 @@
+"""Search a method's parameters: `python -m compclip.sweep --study fsc_gamma [-j 2]`.
+
+    python -m compclip.sweep --study NAME                            one trial at a time, on this machine
+    python -m compclip.sweep --study NAME -j 2                       two at a time
+    python -m compclip.sweep --study NAME --trials 40                another number of trials than declared, in total
+    python -m compclip.sweep --study NAME --storage postgresql://user@host/db
+    python -m compclip.sweep --study NAME --retry-failed             failed trials once more, when the cause is gone
+    python -m compclip.sweep --study NAME --page                     write the files again, run nothing
+
+One driver asks, submits and tells; jobs never open the study. A trial is a run of the method with other values: its
+run key stands in the trial before anything is submitted, so that whatever dies, the same command attaches the running
+trials again, submits the lost ones with the same values, and repeats none that finished. After each trial
+studies/<name>/ holds trials.json, best.yaml (for `python -m compclip.config use`) and index.html.
+
+What a trial draws depends on (seed, trial number, parameter) and on the trials that had finished when it was asked. So
+one at a time the same seed gives the same trials, however often the driver died. With -j N the first N and all random
+ones are the same too; later ones depend on which of their N - 1 neighbours finished first.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+
+import optuna
+import sqlalchemy
+from omegaconf import OmegaConf
+
+from compclip import config
+from compclip.errors import UserError, entry, one_line
+from compclip.files import write_atomic
+from compclip.sections import Run
+from compclip.sweep import declared as studies
+from compclip.sweep import job, page, results
+from compclip.sweep.declared import Study
+from compclip.sweep.driver import Driver, Executor, open_study
+from compclip.sweep.local import Local
+
+
+def storage_url(given: str, name: str, root: Path) -> str:
+    """The storage's address: SQLite in .work/studies unless another is given."""
+    if given:
+        return given
+    path = root / ".work" / "studies" / f"{name}.db"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    return f"sqlite:///{path}"
+
+
+def fixed_params(study: Study, source: Path, overrides: Sequence[str], root: Path) -> Path:
+    """The params.yaml that all trials start from, the study's and the command's overrides applied: jobs read it."""
+    merged = OmegaConf.load(source)
+    for override in (*study.overrides, *overrides):
+        merged = OmegaConf.merge(merged, OmegaConf.from_dotlist([override]))
+    path = root / ".work" / "studies" / f"{study.name}.params.yaml"
+    write_atomic(path, OmegaConf.to_yaml(merged))
+    return path
+
+
+def key_of(run: Run) -> str:
+    """The key of a run of this project."""
+    return job.publisher(run).key
+
+
+def executor(args: argparse.Namespace) -> Executor:
+    """Where the runs go: processes of this machine."""
+    return Local()
+
+
+def sweep(study: Study, args: argparse.Namespace, executor: Executor) -> None:
+    """Drive a study to its number of trials, or only write its files."""
+    root = Path(".")
+    with results.sole_driver(study.name, root):
+        config.load(args.params, (*study.overrides, *args.overrides))
+        params = fixed_params(study, Path(args.params), args.overrides, root)
+        studies.check(study, config.load(params))
+        base = studies.run(study, config.load(params, studies.overrides(study, studies.corner(study))))
+        opened = open_study(study, storage_url(args.storage, study.name, root), key_of(base))
+        driver = Driver(study, opened, executor, key_of, params, root, args.jobs)
+        if args.retry_failed:
+            print(f"{driver.retry_failed()} failed trials are tried again", flush=True)
+        driver.write() if args.page else driver.drive(args.trials or study.trials)
+    print(f"studies/{study.name}/index.html: {page.counts(driver.document())}")
+
+
+def main(argv: list[str]) -> int:
+    """Drive one study."""
+    args = _arguments(argv)
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    warnings.filterwarnings("ignore", category=optuna.exceptions.ExperimentalWarning)
+    study = studies.load(args.study)
+    try:
+        sweep(study, args, executor(args))
+    except KeyboardInterrupt:
+        print("stopped; jobs that run go on, and the same command goes on with them", file=sys.stderr)
+        return 130
+    except (optuna.exceptions.StorageInternalError, sqlalchemy.exc.SQLAlchemyError) as error:
+        raise UserError(f"study {study.name}: storage: {one_line(str(error.__cause__ or error))}") from error
+    return 0
+
+
+def _arguments(argv: list[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m compclip.sweep", description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
+    parser.add_argument("--study", required=True, help="a file of experiments/studies")
+    parser.add_argument("-j", "--jobs", type=_whole, default=1, help="trials at a time")
+    parser.add_argument("--trials", type=_whole, default=0, help="how many in total; default: as declared")
+    parser.add_argument("--storage", default="", help="database URL; default: SQLite in .work/studies")
+    parser.add_argument("--retry-failed", action="store_true", help="try failed trials once more")
+    parser.add_argument("--page", action="store_true", help="only write studies/<name>/ again")
+    parser.add_argument("--params", default=config.DEFAULT)
+    parser.add_argument("overrides", nargs="*", metavar="key=value")
+    return parser.parse_args(argv)
+
+
+def _whole(text: str) -> int:
+    if not text.isdigit() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} must be a whole number >= 1")
+    return int(text)
+
+
+if __name__ == "__main__":
+    sys.exit(entry(main))

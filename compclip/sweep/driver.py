@@ -1,0 +1,283 @@
+"""One study's ask, submit, tell; jobs never open the study."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+import optuna
+import sqlalchemy
+from optuna.trial import FrozenTrial, TrialState
+
+from compclip import config
+from compclip.errors import UserError, one_line
+from compclip.files import read_text, write_json
+from compclip.sections import Run
+from compclip.sweep import declared as studies
+from compclip.sweep import results
+from compclip.sweep.declared import Study
+from compclip.sweep.sampler import pruner, sampler
+
+STATES = {TrialState.COMPLETE: "complete", TrialState.PRUNED: "pruned", TrialState.FAIL: "failed",
+          TrialState.RUNNING: "running", TrialState.WAITING: "waiting"}
+FAILURES = 3  # in a row, and the driver stops: the cause is not the trials' values
+SQLITE_TIMEOUT_S = 60
+
+
+class Job(Protocol):
+    """A run that is on its way."""
+
+    def state(self) -> str:
+        """pending, running, done or failed."""
+
+    def reason(self) -> str:
+        """Why it failed, one line."""
+
+    def cancel(self) -> None:
+        """Stop it."""
+
+
+class Executor(Protocol):
+    """Where runs are sent to."""
+
+    def submit(self, key: str, params: str, run: Run) -> Job:
+        """Start a run, or attach to the live job that has its key."""
+
+    def attach(self, key: str) -> Job | None:
+        """The live job of a key."""
+
+
+def open_study(study: Study, url: str, base_key: str) -> optuna.Study:
+    """The study in its storage, made where it is not there. Raises UserError where it was begun as another one."""
+    sqlite = url.startswith("sqlite:")
+    options = {"connect_args": {"timeout": SQLITE_TIMEOUT_S}} if sqlite else {"pool_pre_ping": True}
+    storage = optuna.storages.RDBStorage(url, engine_kwargs=options)
+    opened = optuna.create_study(
+        storage=storage, study_name=study.name, load_if_exists=True, sampler=sampler(study), pruner=pruner(study),
+        directions=[o.direction for o in study.objectives],
+    )  # fmt: skip
+    wanted = {"declared": study.identity(), "base_key": base_key}
+    for name, value in wanted.items():
+        known = opened.user_attrs.get(name)
+        if known is None:
+            opened.set_user_attr(name, value)
+        elif known != value:
+            raise UserError(f"study {study.name}: {_changed(known, value)} since it was begun in {shown(url)}; "
+                            "its trials would not compare: undo that, or give the study another name")
+    return opened
+
+
+def _changed(known: Any, value: Any) -> str:
+    if isinstance(value, str):
+        return "the code, the data or the fixed parameters have changed"
+    return f"{', '.join(k for k in value if known.get(k) != value[k])} changed"
+
+
+def shown(url: str) -> str:
+    """A storage's address without its password."""
+    return sqlalchemy.make_url(url).render_as_string(hide_password=True)
+
+
+def draw(trial: optuna.Trial, study: Study) -> dict[str, Any]:
+    """The trial's values in the order of the space; those already drawn stay."""
+    values: dict[str, Any] = {}
+    for d in study.space:
+        if not d.active(values):
+            continue
+        if d.kind == "categorical":
+            values[d.name] = trial.suggest_categorical(d.name, list(d.choices))
+        elif d.kind == "int":
+            values[d.name] = trial.suggest_int(d.name, d.low, d.high, log=d.log)
+        else:
+            values[d.name] = trial.suggest_float(d.name, d.low, d.high, log=d.log)
+    return values
+
+
+@dataclass
+class Flight:
+    """A trial on its way; no job where its run had finished before."""
+
+    trial: optuna.Trial
+    key: str
+    job: Job | None
+    rungs: int = 0  # reported ones
+
+
+@dataclass
+class Driver:
+    """One study's ask, submit, tell."""
+
+    study: Study
+    opened: optuna.Study
+    executor: Executor
+    key_of: Callable[[Run], str]
+    params: Path
+    root: Path = Path(".")
+    workers: int = 1
+    poll_s: float = 0.5
+    failures: list[str] = field(default_factory=list)
+
+    def drive(self, target: int) -> None:
+        """Bring the study to `target` trials. Raises UserError after three failures in a row."""
+        self._enqueue()
+        self._reference()
+        flights = [self._begin(optuna.Trial(self.opened, t._trial_id)) for t in self._in_state(TrialState.RUNNING)]
+        while True:
+            while len(flights) < self.workers and self._begun() < target and len(self.failures) < FAILURES:
+                flights.append(self._begin(self.opened.ask()))
+            flights = [f for f in flights if f is not None]
+            if not flights and (self._begun() >= target or len(self.failures) >= FAILURES):
+                break
+            still = [f for f in flights if not self._land(f)]
+            if len(still) == len(flights):
+                time.sleep(self.poll_s)
+            flights = still
+        self.write()
+        if len(self.failures) >= FAILURES:
+            raise UserError(f"study {self.study.name}: {FAILURES} trials failed in a row, the last: "
+                            f"{self.failures[-1]}; remove the cause, then start again with --retry-failed")
+
+    def _in_state(self, *states: TrialState) -> list[FrozenTrial]:
+        return self.opened.get_trials(deepcopy=False, states=states)
+
+    def _begun(self) -> int:
+        """Trials that count towards the budget: all that were started, without failed ones that were tried again."""
+        begun = [t for t in self.opened.get_trials(deepcopy=False) if t.state != TrialState.WAITING]
+        return len(begun) - len({t.user_attrs["retry_of"] for t in begun if "retry_of" in t.user_attrs})
+
+    def _enqueue(self) -> None:
+        for values in self.study.paper:
+            self.opened.enqueue_trial(dict(values), skip_if_exists=True)
+
+    def retry_failed(self) -> int:
+        """Enqueue failed trials that were not tried again yet; how many."""
+        trials = self.opened.get_trials(deepcopy=False)
+        done = {t.user_attrs.get("retry_of") for t in trials}
+        lost = [t for t in trials if t.state == TrialState.FAIL and t.number not in done]
+        for t in lost:
+            self.opened.enqueue_trial(t.params, user_attrs={"retry_of": t.number})
+        return len(lost)
+
+    def _reference(self) -> None:
+        """Score the pretrained model once; a wrong column is found here, before any training."""
+        if "reference" in self.opened.user_attrs:
+            return
+        run = studies.run(self.study, config.load(self.params), studies.PRETRAINED)
+        key = self.key_of(run)
+        job = self._send(key, run)
+        while job is not None and job.state() not in ("done", "failed"):
+            time.sleep(self.poll_s)
+        if job is not None and job.state() == "failed":
+            raise UserError(f"study {self.study.name}: the pretrained model was not scored: {job.reason()}")
+        values = studies.scores(self.study, self._results(key))
+        self.opened.set_user_attr("reference", {"run_key": key, "folder": str(results.final(key)), "values": values})
+        print(f"pretrained: {self._listed(values)}", flush=True)
+
+    def _results(self, key: str) -> Path:
+        return self.root / results.final(key) / "results"
+
+    def _send(self, key: str, run: Run) -> Job | None:
+        """The run's job, live or new; None where its results are there."""
+        if studies.scored(self.study, self._results(key)):
+            return None
+        return self.executor.attach(key) or self.executor.submit(key, str(self.params), run)
+
+    def _begin(self, trial: optuna.Trial) -> Flight | None:
+        """Draw what is not drawn yet, note the run key, then submit. A trial with impossible values fails here."""
+        values = draw(trial, self.study)
+        try:
+            loaded = config.load(self.params, studies.overrides(self.study, values))
+            run = studies.run(self.study, loaded)
+        except UserError as error:
+            self._fail(trial, str(error))
+            return None
+        key = self.key_of(run)
+        trial.set_user_attr("run_key", key)
+        if self.study.pruner != "none":
+            benchmarks = [o.benchmark for o in self.study.objectives]
+            write_json(self.root / ".work" / key / "rungs.json", {"shares": self.study.rungs, "benchmarks": benchmarks})
+        return Flight(trial, key, self._send(key, run))
+
+    def _land(self, flight: Flight) -> bool:
+        """Tell the study what became of a trial; whether it is over."""
+        state = "done" if flight.job is None else flight.job.state()
+        if self._pruned(flight):
+            if state in ("pending", "running"):
+                flight.job.cancel()
+            self.opened.tell(flight.trial, state=TrialState.PRUNED)
+        elif state == "failed":
+            self._fail(flight.trial, flight.job.reason())
+            return True
+        elif state == "done":
+            try:
+                self.opened.tell(flight.trial, studies.scores(self.study, self._results(flight.key)))
+            except UserError as error:
+                self._fail(flight.trial, str(error))
+                return True
+        else:
+            return False
+        self.failures.clear()
+        self._say(flight.trial.number)
+        self.write()
+        return True
+
+    def _pruned(self, flight: Flight) -> bool:
+        """Report new intermediate scores, rung by rung, so that the verdict does not depend on when we look."""
+        path = self.root / ".work" / flight.key / "intermediate.jsonl"
+        if self.study.pruner == "none" or not path.is_file():
+            return False
+        lines = [line for line in read_text(path).split("\n")[:-1] if line]  # the last one may be half-written
+        for line in lines[flight.rungs :]:
+            scored = json.loads(line)
+            flight.trial.report(scored["metrics"][self.study.objectives[0].column], scored["step"])
+            flight.rungs += 1
+            if flight.trial.should_prune():
+                return True
+        return False
+
+    def _fail(self, trial: optuna.Trial, reason: str) -> None:
+        reason = one_line(reason)
+        trial.set_user_attr("reason", reason)
+        self.opened.tell(trial, state=TrialState.FAIL)
+        self.failures.append(reason)
+        self._say(trial.number)
+        self.write()
+
+    def _say(self, number: int) -> None:
+        t = self.opened.get_trials(deepcopy=False)[number]
+        drawn = " ".join(f"{k}={v:.4g}" if isinstance(v, float) else f"{k}={v}" for k, v in t.params.items())
+        got = self._listed(t.values) if t.state == TrialState.COMPLETE else t.user_attrs.get("reason", "")
+        print(f"trial {number} {STATES[t.state]}: {drawn}{': ' * bool(got)}{got}", flush=True)
+
+    def _listed(self, values: list[float]) -> str:
+        return ", ".join(f"{o.column} {v:.4f}" for o, v in zip(self.study.objectives, values, strict=True))
+
+    def document(self) -> dict:
+        """What trials.json holds: the study, its reference and every trial."""
+        trials = [results.plain(t, STATES[t.state], self.study) for t in self.opened.get_trials(deepcopy=False)]
+        reference = self.opened.user_attrs.get("reference")
+        return results.document(self.study, trials, reference, importance(self.study, self.opened))
+
+    def write(self) -> None:
+        """The files of studies/<name>/."""
+        results.write(self.document(), self.study, self.params, self.root / "studies" / self.study.name)
+
+
+def importance(study: Study, opened: optuna.Study) -> dict[str, dict[str, float]]:
+    """fANOVA's share of each parameter in each objective's variance; none with one parameter or too few trials."""
+    finished = opened.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
+    found: dict[str, dict[str, float]] = {}
+    if len(study.space) < 2 or len(finished) < 4:
+        return found
+    evaluator = optuna.importance.FanovaImportanceEvaluator(seed=study.seed)
+    for i, objective in enumerate(study.objectives):
+        if len({t.values[i] for t in finished}) > 1:
+            shares = optuna.importance.get_param_importances(
+                opened, evaluator=evaluator, target=lambda t, i=i: t.values[i]
+            )
+            found[objective.column] = {name: round(float(share), 6) for name, share in shares.items()}
+    return found

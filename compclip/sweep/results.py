@@ -1,0 +1,115 @@
+"""What a study found, as files in studies/<name>/: trials.json, best.yaml, index.html; and who may drive it."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from omegaconf import OmegaConf
+
+from compclip.errors import UserError
+from compclip.files import write_atomic, write_json
+from compclip.sweep import page
+from compclip.sweep.declared import Study, overrides
+
+
+def final(key: str) -> Path:
+    """Where a run's finished files are, from the project's root."""
+    return Path(".work") / key / "final"
+
+
+def plain(trial: Any, state: str, study: Study) -> dict:
+    """A trial of the storage as trials.json has it; `values` only of a finished one, in the order of the objectives."""
+    key, params = trial.user_attrs.get("run_key"), trial.params or trial.system_attrs.get("fixed_params", {})
+    return {
+        "number": trial.number, "state": state, "params": params,
+        "values": list(trial.values) if state == "complete" else None,
+        "run_key": key, "folder": str(final(key)) if key else None,
+        "started": _time(trial.datetime_start), "ended": _time(trial.datetime_complete),
+        "reason": trial.user_attrs.get("reason", ""), "paper": params in map(dict, study.paper),
+        "retry_of": trial.user_attrs.get("retry_of"), "intermediate": dict(trial.intermediate_values),
+    }  # fmt: skip
+
+
+def _time(moment: Any) -> str | None:
+    return moment and moment.isoformat(timespec="seconds")
+
+
+def document(study: Study, trials: list[dict], reference: dict | None, importance: Mapping[str, Any]) -> dict:
+    """The whole of trials.json."""
+    chosen = best(study, trials, reference["values"] if reference else None)
+    declared = study.identity()
+    return {
+        "study": declared.pop("name"), **declared, "budget": study.trials, "reference": reference,
+        "objectives": [{"metric": o.column, "direction": o.direction} for o in study.objectives],
+        "best": None if chosen is None else chosen["number"], "front": front(study, trials),
+        "importance": dict(importance), "trials": trials,
+    }  # fmt: skip
+
+
+def write(found: dict, study: Study, params: Path, folder: Path) -> None:
+    """The three files, each whole; best.yaml as soon as a trial has finished."""
+    write_json(folder / "trials.json", found)
+    if found["best"] is not None:
+        chosen = next(t for t in found["trials"] if t["number"] == found["best"])
+        write_atomic(folder / "best.yaml", best_yaml(study, params, chosen))
+    write_atomic(folder / "index.html", page.page(found))
+
+
+def best(study: Study, trials: list[dict], reference: list[float] | None) -> dict | None:
+    """The best finished trial; of several objectives the one with the largest sum of gains over the pretrained model.
+
+    `trials` as in trials.json; the earliest of equals.
+    """
+    start = reference or [0.0] * len(study.objectives)
+    signs = [o.sign for o in study.objectives]
+
+    def gain(trial: dict) -> float:
+        return sum(s * (v - r) for s, v, r in zip(signs, trial["values"], start, strict=True))
+
+    return max((t for t in trials if t["state"] == "complete"), key=gain, default=None)
+
+
+def front(study: Study, trials: list[dict]) -> list[int]:
+    """Numbers of the finished trials that no other one beats in one objective and equals in the rest."""
+    points = {t["number"]: [o.sign * v for o, v in zip(study.objectives, t["values"], strict=True)]
+              for t in trials if t["state"] == "complete"}
+
+    def beaten(p: list[float]) -> bool:
+        return any(q != p and all(a >= b for a, b in zip(q, p, strict=True)) for q in points.values())
+
+    return [number for number, p in points.items() if not beaten(p)]
+
+
+def best_yaml(study: Study, params_path: Path, trial: dict) -> str:
+    """A whole params.yaml with the trial's values in the method's section and the method in the grid."""
+    merged = OmegaConf.load(params_path)
+    for override in overrides(study, trial["params"]):
+        merged = OmegaConf.merge(merged, OmegaConf.from_dotlist([override]))
+    if study.method not in merged.grid.methods:
+        merged.grid.methods.append(study.method)
+    listed = ", ".join(f"{o.column} {v:.4f}" for o, v in zip(study.objectives, trial["values"], strict=True))
+    return (f"# Study {study.name}, trial {trial['number']}: {listed}; selected on these very columns.\n"
+            f"# `python -m compclip.config use FILE` makes it the current grid.\n{OmegaConf.to_yaml(merged)}")
+
+
+@contextlib.contextmanager
+def sole_driver(name: str, root: Path) -> Iterator[None]:
+    """Hold the study. Raises UserError where another process drives it; the system frees it when that one dies."""
+    path = root / ".work" / "studies" / f"{name}.lock"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with open(path, "a+", encoding="utf-8") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            file.seek(0)
+            raise UserError(f"study {name}: process {file.read().strip() or '?'} drives it already; "
+                            "wait for it, or stop it and start again") from None
+        file.truncate(0)
+        file.write(str(os.getpid()))
+        file.flush()
+        yield

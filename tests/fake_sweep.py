@@ -1,0 +1,136 @@
+"""A sweep without training, for tests: a run's score is a formula of its values, written by a process of its own.
+
+`python tests/fake_sweep.py [-j N] [--storage URL]` in a folder with params.yaml and study.yaml drives it; a process that
+dies leaves its jobs alone, as the real ones do. Each start of a job is a line in starts.txt.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import subprocess
+import sys
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+PARAMS = """
+grid: {methods: [pretrained, fsc_clip], backbones: [tiny], data: [scenes], seeds: [0]}
+train: {max_steps: 2, batch_size: 8, threads: 1}
+methods: {pretrained: {}, fsc_clip: {}, hard_positives: {}}
+backbones: {tiny: {model: tiny.json}}
+data: {scenes: {source: karpathy, path: train.json, images: train, captioner: scenes}}
+benchmarks: {sugarcrepe: {path: s, images: t}, retrieval: {path: r, images: t}}
+evaluate: {benchmarks: [sugarcrepe, retrieval]}
+"""
+STUDY = """
+method: fsc_clip
+backbone: tiny
+data: scenes
+space:
+  gamma: {float: [0, 5]}
+  lambda_global: {float: [0.01, 10], log: true}
+  attention: {categorical: [minmax, softmax]}
+  lambda_local: {float: [0, 1], when: {attention: [minmax]}}
+paper: [{gamma: 2.0, lambda_global: 0.5, attention: minmax, lambda_local: 0.2}]
+objectives: [sugarcrepe/swap]
+trials: 24
+"""
+JOB = """
+import json, os, sys
+folder, metrics = sys.argv[1], json.loads(sys.argv[2])
+with open("starts.txt", "a") as file:
+    file.write(os.path.basename(folder) + "\\n")
+results = os.path.join(folder, "final", "results")
+os.makedirs(results, exist_ok=True)
+for name, values in metrics.items():
+    path = os.path.join(results, name + ".json")
+    with open(path + ".tmp", "w") as file:
+        json.dump({"metrics": values}, file)
+    os.replace(path + ".tmp", path)
+"""
+
+
+def key_of(run) -> str:
+    """A key without data or code."""
+    identity = {"method": run.method_name, "config": asdict(run.method), "train": asdict(run.train)}
+    return hashlib.sha256(json.dumps(identity).encode()).hexdigest()[:16]
+
+
+def metrics(run) -> dict:
+    """The formula."""
+    cfg = run.method
+    if run.method_name == "pretrained":
+        return {"sugarcrepe": {"swap": 0.5}, "retrieval": {"i2t": 0.9}}
+    swap = 0.7 - 0.01 * (cfg.gamma - 1) ** 2 - 0.02 * abs(cfg.lambda_global - 1) - 0.05 * (cfg.attention == "softmax")
+    return {"sugarcrepe": {"swap": swap + 0.01 * cfg.lambda_local}, "retrieval": {"i2t": 0.9 - 0.02 * cfg.lambda_global}}
+
+
+def work(key: str) -> Path:
+    """A run's folder."""
+    return Path(".work") / key
+
+
+@dataclass
+class Job:
+    """A process known by its id."""
+
+    key: str
+    pid: int
+    cancelled: bool = False
+
+    def state(self) -> str:
+        """done when its last file is there."""
+        if (work(self.key) / "final" / "results" / "retrieval.json").is_file():
+            return "done"
+        return "running" if alive(self.pid) else "failed"
+
+    def reason(self) -> str:
+        """Nothing is known of it."""
+        return "gone"
+
+    def cancel(self) -> None:
+        """Remember it."""
+        self.cancelled = True
+
+
+def alive(pid: int) -> bool:
+    """Whether a process is there and no zombie."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+class Processes:
+    """Every job a process that outlives this one."""
+
+    def submit(self, key: str, params: str, run) -> Job:
+        """Start it."""
+        work(key).mkdir(parents=True, exist_ok=True)
+        command = [sys.executable, "-S", "-c", JOB, str(work(key)), json.dumps(metrics(run))]
+        pid = subprocess.Popen(command, start_new_session=True).pid
+        (work(key) / "pid").write_text(str(pid))
+        return Job(key, pid)
+
+    def attach(self, key: str) -> Job | None:
+        """A job whose process is there."""
+        path = work(key) / "pid"
+        pid = int(path.read_text() or 0) if path.is_file() else 0
+        return Job(key, pid) if pid and alive(pid) else None
+
+
+def main(argv: list[str]) -> int:
+    """The real command with these jobs and keys."""
+    from compclip.sweep import __main__ as command
+
+    command.executor, command.key_of = lambda args: Processes(), key_of
+    command.studies.FOLDER = Path("experiments/studies")
+    return command.main(argv)
+
+
+if __name__ == "__main__":
+    from compclip.errors import entry
+
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    sys.exit(entry(main))

@@ -1,0 +1,179 @@
+"""Declarations of studies: every mistake is one line; the shipped ones fit params.yaml; best and front by hand."""
+
+from __future__ import annotations
+
+import pytest
+from omegaconf import OmegaConf
+
+from compclip import config
+from compclip.errors import UserError
+from compclip.sweep import declared, page, results
+from tests.conftest import ROOT
+from tests.fake_sweep import PARAMS, STUDY
+
+SHIPPED = sorted(p.stem for p in (ROOT / "experiments" / "studies").glob("*.yaml"))
+
+
+def parse(**changes) -> declared.Study:
+    """The tests' study with some keys replaced."""
+    return declared.parse("s", OmegaConf.to_container(OmegaConf.create(STUDY)) | changes)
+
+
+def test_the_papers_studies_are_there():
+    """Those of the papers' own parameters, and one of two objectives."""
+    wanted = {"fsc_gamma", "fsc_lambda", "fsc_epsilon", "fsc_joint", "clic_lambda", "c2lip_lambda", "hard_positives_mix"}
+    assert wanted <= set(SHIPPED)
+    assert any(len(declared.load(n, ROOT / "experiments/studies").objectives) == 2 for n in SHIPPED)
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_shipped_studies_fit_the_grid(name, monkeypatch):
+    """Their parameters, benchmarks, backbone and data exist, and every corner of their space is a valid run."""
+    monkeypatch.chdir(ROOT)
+    study = declared.load(name)
+    params = config.load("params.yaml")
+    declared.check(study, params)
+    for values in (declared.corner(study), *study.paper):
+        tried = config.load("params.yaml", declared.overrides(study, values))
+        made = declared.run(study, tried)
+        for key, value in values.items():
+            part, key = (made.train, key.removeprefix("train.")) if key.startswith("train.") else (made.method, key)
+            assert getattr(part, key) == value
+
+
+@pytest.mark.parametrize(("changes", "message"), [
+    ({"metod": "x"}, "unknown key 'metod'; did you mean 'method'"),
+    ({"method": None}, "method: must be given"),
+    ({"sampler": "tpee"}, "unknown sampler 'tpee'; did you mean"),
+    ({"trials": 0}, "trials: must be given"),
+    ({"trials": 2.5}, "trials=2.5: must be a whole number >= 1"),
+    ({"seed": -1}, "seed=-1: must be a whole number >= 0"),
+    ({"sampler": "nsga2", "startup_trials": 1}, "is the population of nsga2"),
+    ({"rungs": [0.5, 0.25]}, "must rise and lie between 0 and 1"),
+    ({"objectives": ["swap"]}, "must be benchmark/metric"),
+    ({"objectives": [{"column": "a/b", "direction": "up"}]}, "unknown direction 'up'"),
+    ({"objectives": ["a/b", "a/b"]}, "names a column twice"),
+    ({"pruner": "median", "objectives": ["a/b", "a/c"]}, "a study of 2 objectives cannot prune"),
+    ({"space": {"g": {"float": [1, 0]}}, "paper": []}, "space.g=[1, 0]: must rise"),
+    ({"space": {"g": {"float": [0, 1], "log": True}}, "paper": []}, "begin above 0 for log"),
+    ({"space": {"g": {"int": [0, 1.5]}}, "paper": []}, "must be whole numbers"),
+    ({"space": {"g": {"flaot": [0, 1]}}, "paper": []}, "unknown key 'flaot'; did you mean 'float'"),
+    ({"space": {"g": {"log": True}}, "paper": []}, "must have one of float, int, categorical"),
+    ({"space": {"g": {"categorical": ["a", "a"]}}, "paper": []}, "two or more different choices"),
+    ({"space": {"g": {"float": [0, 1], "when": {"h": [1]}}}, "paper": []}, "unknown dimension 'h'"),
+    ({"space": {"h": {"int": [0, 3]}, "g": {"float": [0, 1], "when": {"h": [9]}}}, "paper": []}, "is not in the space of h"),
+    ({"paper": [{"gamma": 9.0, "lambda_global": 1, "attention": "softmax"}]}, "gamma=9.0: outside its space"),
+    ({"paper": [{"gamma": 1.0, "attention": "softmax"}]}, "lambda_global is missing"),
+    ({"paper": [{"gamma": 1.0, "lambda_global": 1, "attention": "softmax", "lambda_local": 0.1}]}, "lambda_local is not drawn then"),
+])  # fmt: skip
+def test_mistakes_are_one_line(changes, message):
+    """Key, value and fix."""
+    with pytest.raises(UserError) as caught:
+        parse(**changes)
+    assert message in str(caught.value) and "\n" not in str(caught.value)
+
+
+def test_unknown_study_and_no_mapping(tmp_path):
+    """The file is named, and near names are."""
+    (tmp_path / "gamma.yaml").write_text("[]")
+    with pytest.raises(UserError, match="did you mean 'gamma'"):
+        declared.load("gama", tmp_path)
+    with pytest.raises(UserError, match="gamma.yaml: .*must be a mapping"):
+        declared.load("gamma", tmp_path)
+
+
+@pytest.mark.parametrize(("changes", "message"), [
+    ({"space": {"gama": {"float": [0, 1]}}, "paper": []}, "unknown parameter 'gama'; did you mean 'gamma'"),
+    ({"objectives": ["sugarcrep/swap"]}, "not among evaluate.benchmarks: unknown benchmark 'sugarcrep'"),
+    ({"method": "fsc"}, "unknown method 'fsc'"),
+    ({"backbone": "b"}, "unknown backbone 'b'"),
+])  # fmt: skip
+def test_what_params_do_not_have(tmp_path, changes, message):
+    """A study must fit params.yaml."""
+    (tmp_path / "params.yaml").write_text(PARAMS)
+    with pytest.raises(UserError, match=message):
+        declared.check(parse(**changes), config.load(tmp_path / "params.yaml"))
+
+
+def test_values_go_into_the_variants_section():
+    """A method with a variant is overlaid there; texts survive YAML."""
+    study = parse(method="fsc_clip.mine", overrides=["train.epochs=2"])
+    assert declared.overrides(study, {"gamma": 1e-7, "attention": "no"}) == [
+        "train.epochs=2", "methods.fsc_clip.variants.mine.gamma=1e-07", 'methods.fsc_clip.variants.mine.attention="no"']
+
+
+def trial(number: int, *values: float, state: str = "complete") -> dict:
+    """A trial as in trials.json."""
+    params = {"gamma": number / 10, "lambda_global": 0.1 + number, "attention": "softmax"}
+    return {"number": number, "state": state, "params": params, "values": list(values) or None, "run_key": f"k{number}",
+            "folder": None, "started": None, "ended": None, "reason": "", "paper": number == 0, "retry_of": None,
+            "intermediate": {}}  # fmt: skip
+
+
+TWO = [{"column": "sugarcrepe/swap"}, {"column": "retrieval/loss", "direction": "minimize"}]
+POINTS = [trial(0, 0.5, 0.5), trial(1, 0.6, 0.6), trial(2, 0.6, 0.5), trial(3, 0.4, 0.1), trial(4, 0.4, 0.2),
+          trial(5, 0.6, 0.5), trial(6, state="failed")]
+
+
+def test_front_and_choice_by_hand():
+    """2 and its equal 5, and 3; the sum of gains over (0.5, 0.5) is 0.1 for 2 and 0.3 for 3."""
+    study = parse(objectives=TWO)
+    assert results.front(study, POINTS) == [2, 3, 5]
+    assert results.best(study, POINTS, [0.5, 0.5])["number"] == 3
+    assert results.best(parse(), [trial(0, 0.4), trial(1, 0.7), trial(2, 0.7)], None)["number"] == 1
+    assert results.best(parse(objectives=[TWO[1]]), [trial(0, 0.4), trial(1, 0.7)], None)["number"] == 0
+    assert results.best(study, [], None) is None
+
+
+def test_best_yaml_is_a_grid(tmp_path, monkeypatch):
+    """`config use` takes it, the values are in the method's section, and the method is in the grid."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "params.yaml").write_text(PARAMS)
+    study = declared.parse("s", {
+        "method": "hard_positives", "backbone": "tiny", "data": "scenes", "trials": 1, "objectives": ["sugarcrepe/swap"],
+        "space": {"lambda_s_neg": {"float": [0, 2]}, "hard_positives": {"categorical": ["none", "swap"]},
+                  "train.lr": {"float": [1e-6, 1], "log": True}}, "overrides": ["train.epochs=3"],
+    })  # fmt: skip
+    values = {"lambda_s_neg": 0.123456789012345, "hard_positives": "none", "train.lr": 1e-6}
+    chosen = trial(3, 0.75) | {"params": values}
+    (tmp_path / "best.yaml").write_text(results.best_yaml(study, tmp_path / "params.yaml", chosen))
+    config.use("best.yaml", force=True)
+    cell = config.resolve(config.load("params.yaml"), "hard_positives-tiny-scenes-0")
+    assert (cell.method.lambda_s_neg, cell.method.hard_positives) == (0.123456789012345, "none")
+    assert (cell.train.lr, cell.train.epochs) == (1e-6, 3)
+    assert "sugarcrepe/swap 0.7500" in (tmp_path / "params.yaml").read_text().splitlines()[0]
+
+
+def test_scores_name_what_is_missing(tmp_path):
+    """An unknown metric, and one without a value."""
+    (tmp_path / "sugarcrepe.json").write_text('{"metrics": {"swop": 0.5}}')
+    with pytest.raises(UserError, match="unknown metric 'swap'; did you mean 'swop'"):
+        declared.scores(parse(), tmp_path)
+    (tmp_path / "sugarcrepe.json").write_text('{"metrics": {"swap": null}}')
+    with pytest.raises(UserError, match="swap=None: must be a number"):
+        declared.scores(parse(), tmp_path)
+
+
+def test_page_is_self_contained():
+    """Every trial, the paper's mark, both slices of each parameter, the front; no script, nothing fetched."""
+    study = parse(objectives=TWO)
+    reference = {"run_key": "r", "folder": "f", "values": [0.5, 0.5]}
+    shares = {"sugarcrepe/swap": {"gamma": 0.8, "lambda_global": 0.2}}
+    text = page.page(results.document(study, POINTS, reference, shares))
+    assert all(f"<code>k{n}</code>" in text for n in range(7)) and "the paper&#39;s values" in text
+    assert text.count('aria-label="History') == 2 and 'aria-label="Pareto front"' in text
+    assert 'aria-label="sugarcrepe/swap against gamma"' in text and "80 %" in text
+    assert "<script" not in text and "http" not in text.replace("http-equiv", "")
+    assert "None" not in text
+
+
+def test_page_without_a_finished_trial():
+    """Nothing to draw yet."""
+    text = page.page(results.document(parse(), [trial(0, state="running")], None, {}))
+    assert "1 running" in text and "<svg" not in text
+
+
+def test_page_escapes():
+    """A failure's text is no markup."""
+    failed = trial(0, state="failed") | {"reason": "<b>loss</b>"}
+    assert "<b>loss" not in page.page(results.document(parse(), [failed], None, {}))
