@@ -16,9 +16,9 @@ from tests.conftest import ROOT
 
 TREE = ("compclip", "experiments", "dvc.yaml", ".dvc/config", ".dvc/.gitignore", ".dvcignore", ".gitignore")
 SMALL = """
-grid: {methods: [pretrained, finetune, negclip], backbones: [tiny], data: [scenes], seeds: [0]}
+grid: {methods: [pretrained, finetune, negclip.words], backbones: [tiny], data: [scenes], seeds: [0]}
 train: {max_steps: 2, batch_size: 8, lr: 1.0e-3, warmup_steps: 1, threads: 1, log_every_steps: 1}
-methods: {pretrained: {}, finetune: {caption: first}, negclip: {caption: first}}
+methods: {pretrained: {}, finetune: {caption: first}, negclip: {caption: first, variants: {words: {swap: clic}}}}
 backbones: {tiny: {model: tiny.json}}
 data: {scenes: {source: karpathy, path: data/scenes_world/train.json, images: data/scenes_world/train, captioner: scenes}}
 benchmarks:
@@ -68,20 +68,20 @@ def stages_run(output: str) -> set[str]:
 
 def test_repro_twice_then_one_parameter(checkout):
     """All stages run once; then none; then the touched method's cell, its evaluation, the report and MLflow alone."""
-    cells = [f"{m}-tiny-scenes-0" for m in ("pretrained", "finetune", "negclip")]
+    cells = [f"{m}-tiny-scenes-0" for m in ("pretrained", "finetune", "negclip.words")]
     first = stages_run(dvc(checkout, "repro"))
     assert first == {"scenes", "recaption@scenes", "annotate@scenes", "backbone@tiny", "methods",
                      "benchmark@sugarcrepe",
                      "benchmark@retrieval", "report", "track", *(f"train@{c}" for c in cells),
                      *(f"evaluate@{c}" for c in cells)}
     page = (checkout / "reports" / "index.html").read_text()
-    assert all(method in page for method in ("pretrained", "finetune", "negclip"))
+    assert all(method in page for method in ("pretrained", "finetune", "negclip.words"))
     assert json.loads((checkout / "mlflow" / "synced.json").read_text())
     assert "sugarcrepe" in dvc(checkout, "metrics", "show")
 
     assert stages_run(dvc(checkout, "repro")) == set()
 
-    (checkout / "params.yaml").write_text(SMALL.replace("negclip: {caption: first}", "negclip: {caption: full}"))
+    (checkout / "params.yaml").write_text(SMALL.replace("negclip: {caption: first,", "negclip: {caption: full,"))
     assert stages_run(dvc(checkout, "repro")) == {"methods", f"train@{cells[2]}", f"evaluate@{cells[2]}",
                                                      "report", "track"}
 

@@ -11,10 +11,10 @@ from compclip.errors import UserError
 class Pretrain:
     """How the world's own pretrained model is trained: one cosine over freshly drawn scenes."""
 
-    steps: int = 700
+    steps: int = 500
     lr: float = 1.5e-3
     things: list[float] = field(default_factory=lambda: [0.5, 0.25, 0.15, 0.1])  # shares of 1 to 4
-    paired: float = 0.3  # share of alt-texts that name one symbol with its colour
+    paired: float = 0.35  # share of alt-texts that name one symbol with its colour
     batch_size: int = 256
     warmup_steps: int = 30
     weight_decay: float = 0.1
