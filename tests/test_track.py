@@ -315,6 +315,22 @@ def test_a_store_that_cannot_be_written_is_one_line(tmp_path, runs):
         update(tmp_path, f"sqlite:///{tmp_path / 'file' / 'mlflow.db'}")
 
 
+def test_a_full_disk_is_one_line_and_the_next_call_goes_on(tmp_path, runs, uri, monkeypatch):
+    import errno
+
+    from mlflow import MlflowClient
+
+    def full(self, run, path, *more):
+        raise OSError(errno.ENOSPC, "No space left on device", path)
+
+    monkeypatch.setattr(MlflowClient, "log_artifact", full)
+    with pytest.raises(UserError, match=r"mlflow\.db: No space left on device .*free space"):
+        update(tmp_path, uri)
+    monkeypatch.undo()
+    assert update(tmp_path, uri)["added"] == 3
+    assert len(tracked(uri)[1]) == 4
+
+
 def test_a_password_is_never_shown():
     assert store.shown("postgresql://me:secret@db/mlflow") == "postgresql://me:***@db/mlflow"
 

@@ -108,6 +108,9 @@ def test_the_best_checkpoint_of_each_benchmark_has_an_alias(tmp_path, checkpoint
     columns = ["sugarcrepe/swap_att", "sugarcrepe/swap_obj"]
     update(tmp_path, uri, columns=columns)
     best, versions = aliases(uri)
+    with store.client(uri) as client:
+        listed = client.search_logged_models([client.get_experiment_by_name(HOME).experiment_id])
+    assert sorted(json.loads(m.tags["mlflow.modelVersions"])[0]["version"] for m in listed) == ["1", "2", "3", "4"]
     assert best == {"best-sugarcrepe": "clic-vit-scenes-0", "best-retrieval": "clic-vit-scenes-0"}
     assert sorted(versions.values()) == sorted(p.name for p in checkpoints.iterdir())
     # seed 1 beats both when its file says so; the replaced run leaves no version behind

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -82,7 +83,7 @@ def _example() -> Any:
 def register(client: MlflowClient, name: str, experiment: str, runs: Mapping[str, Any]) -> dict[str, str]:
     """A version of the registered model for each MLflow run with a model; gives the versions by key of `runs`."""
     _registered(client, name, experiment)
-    known = {v.run_id: v.version for v in client.search_model_versions(f"name = '{name}'", max_results=10_000)}
+    known = {v.run_id: str(v.version) for v in client.search_model_versions(f"name = '{name}'", max_results=10_000)}
     found = {}
     for key, run in runs.items():
         if (model := _model_of(run)) is None:
@@ -105,7 +106,10 @@ def _version(client: MlflowClient, name: str, run: Any, model: str) -> str:
     shown = (f"{m.partition('/')[2]} {v:.4f}" for m, v in sorted(run.data.metrics.items()) if m.startswith("score/"))
     note = f"{run.info.run_name}: {', '.join(shown)}"
     source = client.get_logged_model(model).artifact_location
-    return client.create_model_version(name, source, run.info.run_id, tags, None, note, 0, model).version
+    version = client.create_model_version(name, source, run.info.run_id, tags, None, note, 0, model).version
+    listed = json.dumps([{"name": name, "version": str(version)}])  # what the UI's list of models reads
+    client.set_logged_model_tags(model, {"mlflow.modelVersions": listed})
+    return str(version)
 
 
 def _model_of(run: Any) -> str | None:

@@ -131,5 +131,5 @@ def _explained(uri: str, error: Exception) -> str:
     reachable(uri)
     text = one_line(str(getattr(error, "message", error)))[:300]
     if isinstance(error, OSError) and error.errno:
-        return f"{error.filename or shown(uri)}: {error.strerror}; free space or mend the folder, then run it again"
+        return f"{shown(uri)}: {error.strerror} ({error.filename}); free space or mend the folder, then run it again"
     return f"{shown(uri)}: {text}; check it, or make the store anew with `python -m compclip.track --rebuild`"
