@@ -96,6 +96,14 @@ def method_config(params: Params, name: str) -> tuple[Any, Train]:
     return _structured(modules.find("compclip.methods", base).Config, raw | overlay, where), train
 
 
+def captioner_config(data: Data, where: str = "options") -> Any:
+    """The captioner's own parameters: its module's Config filled from `options`; None where it has none."""
+    kind = getattr(modules.find("compclip.recaption", data.captioner), "Config", None)
+    if kind is None and data.options:
+        raise UserError(f"{where}: captioner {data.captioner!r} has no options; remove them")
+    return kind and _structured(kind, dict(data.options), where)
+
+
 def write_methods(params: Params, folder: Path) -> None:
     """One JSON file for each method of the grid: its variant applied, its training settings, its module's hash.
 
@@ -193,9 +201,9 @@ def _check(params: Params) -> None:
         variants = _mapping(_mapping(raw, f"methods.{name}").get("variants"), f"methods.{name}.variants")
         for method in (name, *(f"{name}.{variant}" for variant in variants)):
             method_config(params, method)
-    for data in params.data.values():
+    for name, data in params.data.items():
         modules.find("compclip.data.sources", data.source)
-        modules.find("compclip.recaption", data.captioner)
+        captioner_config(data, f"data.{name}.options")
     for name, benchmark in params.benchmarks.items():
         modules.find("compclip.benchmarks", benchmark.benchmark or name)
     for name in _distinct(params.evaluate.benchmarks, "evaluate.benchmarks"):

@@ -25,7 +25,8 @@ from compclip.text import annotation, sentences
 def recaption(cfg, folder: Path) -> dict:
     """Read the source, let the captioner rewrite the captions, write the samples; gives the counts."""
     samples, counts = modules.find("compclip.data.sources", cfg.source).read(cfg)
-    samples, more = modules.find("compclip.recaption", cfg.captioner).caption(samples, cfg)
+    captioner = modules.find("compclip.recaption", cfg.captioner)
+    samples, more = captioner.caption(samples, cfg, config.captioner_config(cfg))
     samples, openings = without_openings(samples)
     if not samples:
         raise UserError(f"data with source {cfg.source!r}: no sample is left after captioner {cfg.captioner!r}")

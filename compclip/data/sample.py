@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 from omegaconf import MISSING
 
@@ -28,4 +29,5 @@ class Data:
     images: str = MISSING
     split: str = "train"
     captioner: str = MISSING  # dvc.yaml reads it, so that it has no default; "none" keeps the captions
+    options: dict[str, Any] = field(default_factory=dict)  # the captioner's own parameters
     limit: int = 0  # 0: all

@@ -7,6 +7,6 @@ from collections import Counter
 from compclip.data.sample import Sample
 
 
-def caption(samples: list[Sample], cfg) -> tuple[list[Sample], Counter]:
+def caption(samples: list[Sample], data, cfg) -> tuple[list[Sample], Counter]:
     """The samples unchanged."""
     return samples, Counter()

@@ -15,9 +15,9 @@ from compclip.data.scenes.generate import read_layouts
 from compclip.errors import UserError
 
 
-def caption(samples: list[Sample], cfg) -> tuple[list[Sample], Counter]:
+def caption(samples: list[Sample], data, cfg) -> tuple[list[Sample], Counter]:
     """Replace the captions of every sample by a dense one; counts samples whose layout is not known."""
-    path = Path(cfg.path).with_name("layouts.jsonl")
+    path = Path(data.path).with_name("layouts.jsonl")
     if not path.is_file():
         raise UserError(f"{path}: not there; the captioner 'scenes' needs the layouts of the scenes world")
     layouts, counts, made = read_layouts(path), Counter(), []

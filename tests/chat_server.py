@@ -1,0 +1,77 @@
+"""A small OpenAI-compatible chat server in a thread, whose behaviour a test decides."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import threading
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+
+class Reply(Exception):
+    """Raised by a test's `answer` for a reply other than a plain answer."""
+
+    def __init__(self, status: int = 200, body: str = "", headers: dict[str, str] | None = None) -> None:
+        super().__init__(status)
+        self.status, self.body, self.headers = status, body, headers or {}
+
+
+class Chat:
+    """The running server: its address and what it was sent."""
+
+    def __init__(self, url: str) -> None:
+        self.url, self.requests, self.headers = url, [], []
+
+
+def said(text: str, finish: str = "stop", tokens: tuple[int, int] = (7, 3)) -> str:
+    """The body of an answer."""
+    return json.dumps({"choices": [{"message": {"role": "assistant", "content": text}, "finish_reason": finish}],
+                       "usage": {"prompt_tokens": tokens[0], "completion_tokens": tokens[1]}})
+
+
+def prompt(body: dict) -> str:
+    """The text of a request, with or without a picture."""
+    content = body["messages"][0]["content"]
+    return content if isinstance(content, str) else content[0]["text"]
+
+
+@contextlib.contextmanager
+def serve(answer: Callable[[dict], str]) -> Iterator[Chat]:
+    """Serve `answer(request body) -> body of the reply` on a free port."""
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_POST(self) -> None:
+            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            with lock:
+                chat.requests.append(body)
+                chat.headers.append(dict(self.headers))
+            try:
+                reply = Reply(200, answer(body))
+            except Reply as other:
+                reply = other
+            raw = reply.body.encode()
+            with contextlib.suppress(OSError):  # the client may have gone
+                self.send_response(reply.status)
+                for name, value in (reply.headers | {"Content-Length": str(len(raw))}).items():
+                    self.send_header(name, value)
+                self.end_headers()
+                self.wfile.write(raw)
+
+        def log_message(self, *args) -> None:
+            """Nothing on stderr."""
+
+    lock = threading.Lock()
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server.daemon_threads = True
+    chat = Chat(f"http://127.0.0.1:{server.server_port}/v1")
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
+    thread.start()
+    try:
+        yield chat
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()

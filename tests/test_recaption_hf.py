@@ -1,0 +1,118 @@
+"""The hf captioner with a tiny randomly initialised BLIP, saved as a hub's folder is laid out."""
+
+from __future__ import annotations
+
+import importlib.util
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from compclip.data.sample import Sample
+from compclip.errors import UserError
+from compclip.recaption import hf
+
+WORDS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "[DEC]", "a", "picture", "of", "dog", "cat", "red", "blue", "tree",
+         "on", "under", "the", "grass", "house", "boat", "runs", "sleeps", "with", "hat")
+
+
+@pytest.fixture(scope="module")
+def blip(tmp_path_factory):
+    """A folder with config, random weights, tokenizer and image processor."""
+    transformers = pytest.importorskip("transformers", reason="the captioner hf is optional: pip install compclip[captioners]")
+    folder = tmp_path_factory.mktemp("blip")
+    width = {"hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2,
+             "projection_dim": 8, "initializer_range": 1.0}
+    text = width | {"encoder_hidden_size": 16, "vocab_size": len(WORDS), "max_position_embeddings": 40, "pad_token_id": 0,
+                    "sep_token_id": 3, "eos_token_id": 3, "bos_token_id": 5}
+    torch.manual_seed(0)
+    config = transformers.BlipConfig(text_config=text, vision_config=width | {"image_size": 32, "patch_size": 8})
+    transformers.BlipForConditionalGeneration(config).save_pretrained(folder)
+    tokenizer = transformers.BertTokenizer(vocab={word: i for i, word in enumerate(WORDS)}, bos_token="[DEC]")
+    pictures = transformers.BlipImageProcessor(size={"height": 32, "width": 32})
+    transformers.BlipProcessor(pictures, tokenizer).save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def samples(tmp_path_factory):
+    """Five pictures of noise in different shapes and modes."""
+    folder, rng, made = tmp_path_factory.mktemp("pictures"), np.random.default_rng(0), []
+    for i, (height, width) in enumerate(((40, 30), (32, 32), (20, 60), (64, 48), (33, 31))):
+        values = rng.integers(0, 256, (height, width, 3), dtype=np.uint8)
+        Image.fromarray(values).convert("L" if i == 3 else "RGB").save(folder / f"{i}.png")
+        made.append(Sample(str(i), str(folder / f"{i}.png"), ("old", "older")))
+    return made
+
+
+def captions(samples, blip, **more):
+    """What the captioner makes of the samples, by id."""
+    made, _ = hf.caption(samples, None, hf.Config(**{"model": str(blip), "max_new_tokens": 8, "device": "cpu"} | more))
+    return {s.id: s.captions for s in made}
+
+
+def test_a_caption_for_each_picture_whatever_the_batch(samples, blip):
+    """Batches of one, two and five give the same words; pictures differ, and so do their captions."""
+    alone = captions(samples, blip, batch_size=1)
+    assert list(alone) == ["0", "1", "2", "3", "4"]
+    assert captions(samples, blip, batch_size=2) == captions(samples, blip, batch_size=5) == alone
+    assert all(len(texts) == 1 and set(texts[0].split()) <= set(WORDS[5:]) for texts in alone.values())
+    assert len(set(alone.values())) > 1
+
+
+def test_captions_are_greedy(samples, blip):
+    """The same as taking the likeliest word step by step with the plain forward pass."""
+    cfg = hf.Config(model=str(blip), max_new_tokens=8, device="cpu")
+    processor, model = hf._open(cfg)
+    for sample in samples[:3]:
+        with Image.open(sample.image) as picture:
+            pixels = processor(images=picture.convert("RGB"), return_tensors="pt")["pixel_values"]
+        tokens = [model.config.text_config.bos_token_id]
+        with torch.inference_mode():
+            patches = model.vision_model(pixels)[0]
+            while len(tokens) <= 8 and tokens[-1] != model.config.text_config.sep_token_id:
+                logits = model.text_decoder(torch.tensor([tokens]), encoder_hidden_states=patches).logits
+                tokens.append(int(logits[0, -1].argmax()))
+        expected = processor.tokenizer.decode(tokens, skip_special_tokens=True)
+        assert captions([sample], blip)[sample.id] == (expected,)
+
+
+def test_a_prompt_is_continued(samples, blip):
+    """Every caption begins with the prompt's words."""
+    made = captions(samples, blip, prompt="a picture of")
+    assert all(texts[0].startswith("a picture of ") for texts in made.values())
+
+
+def test_unreadable_pictures_are_counted(samples, blip, tmp_path):
+    """They leave the data; the rest keeps its order."""
+    (tmp_path / "broken.jpg").write_bytes(b"no picture")
+    rows = [samples[0], Sample("broken", str(tmp_path / "broken.jpg"), ("x",)), Sample("gone", "gone.jpg", ("x",)), samples[1]]
+    made, counts = hf.caption(rows, None, hf.Config(model=str(blip), max_new_tokens=4, device="cpu", batch_size=2))
+    assert [s.id for s in made] == ["0", "1"]
+    assert +counts == {"unreadable_picture": 1, "missing_picture": 1}
+
+
+def test_what_is_missing_is_one_line(tmp_path, blip, monkeypatch):
+    """No folder, a folder without weights, a model of another kind, no package: what to get and where it goes."""
+    with pytest.raises(UserError, match=r"options.model=\S*nowhere: no config.json there; .*hf download Salesforce/blip"):
+        hf.caption([], None, hf.Config(model=str(tmp_path / "nowhere")))
+    half = tmp_path / "half"
+    half.mkdir()
+    (half / "config.json").write_bytes((blip / "config.json").read_bytes())
+    with pytest.raises(UserError, match=r"options.model=\S*half: transformers cannot open it: "):
+        hf.caption([], None, hf.Config(model=str(half)))
+    (half / "config.json").write_text('{"model_type": "bert"}')
+    with pytest.raises(UserError, match=r"options.model=\S*half: transformers cannot open it: ") as caught:
+        hf.caption([], None, hf.Config(model=str(half)))
+    assert "\n" not in str(caught.value)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(UserError, match=r"needs the package transformers; run `pip install compclip\[captioners\]`"):
+        hf.caption([], None, hf.Config(model=str(blip)))
+
+
+@pytest.mark.parametrize("key", ["batch_size", "max_new_tokens"])
+def test_values_out_of_range(key):
+    """Named with their value."""
+    with pytest.raises(UserError, match=f"{key}=0: must be >= 1"):
+        hf.Config(**{"model": "m", key: 0})
