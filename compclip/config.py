@@ -104,6 +104,12 @@ def captioner_config(data: Data, where: str = "options") -> Any:
     return kind and _structured(kind, dict(data.options), where)
 
 
+def rewriter_config(data: Data, where: str = "rewriter") -> Any:
+    """The endpoint that writes hard positives for this data set; None where none is named."""
+    kind = modules.find("compclip.data", "rewrite").Config
+    return _structured(kind, dict(data.rewriter), where) if data.rewriter else None
+
+
 def write_methods(params: Params, folder: Path) -> None:
     """One JSON file for each method of the grid: its variant applied, its training settings, its module's hash.
 
@@ -204,6 +210,7 @@ def _check(params: Params) -> None:
     for name, data in params.data.items():
         modules.find("compclip.data.sources", data.source)
         captioner_config(data, f"data.{name}.options")
+        rewriter_config(data, f"data.{name}.rewriter")
     for name, benchmark in params.benchmarks.items():
         modules.find("compclip.benchmarks", benchmark.benchmark or name)
     for name in _distinct(params.evaluate.benchmarks, "evaluate.benchmarks"):
@@ -221,7 +228,11 @@ def _check_grid(params: Params) -> None:
         base = method.partition(".")[0]
         if base not in params.methods:
             raise unknown("method", base, params.methods, "grid.methods")
-        method_config(params, method)
+        config, _ = method_config(params, method)
+        lacking = [data for data in grid.data if data in params.data and not params.data[data].rewriter]
+        if getattr(config, "source", "") == "llm" and lacking:
+            raise UserError(f"methods.{method}.source=llm: data.{lacking[0]} names no rewriter; add data.{lacking[0]}"
+                            ".rewriter with url and model")
     for name, table in (("backbones", params.backbones), ("data", params.data)):
         for value in getattr(grid, name):
             if value not in table:

@@ -16,12 +16,12 @@ PACKAGE = ROOT / "compclip"
 ORDER = (
     "errors", "files", "modules", "images", "chat", "text.annotation", "text", "features", "batch", "losses", "methods",
     "data.sample", "data.scenes.config", "sections", "config", "run_key", "data.scenes", "data.sources", "data.store", "recaption",
-    "data.prepare", "backbone", "towers", "composite", "views", "collate", "encode", "optimiser", "checkpoint",
-    "progress", "environment", "publish", "pretrain", "train", "metrics", "embed", "benchmark", "benchmarks",
-    "evaluate", "census", "report", "sweep", "scorer", "track", "dashboard",
+    "data.rewrite", "data.prepare", "backbone", "towers", "composite", "views", "collate", "encode", "optimiser", "checkpoint",
+    "progress", "environment", "publish", "cluster", "jobs", "watch", "pretrain", "train", "metrics", "embed", "benchmark",
+    "benchmarks", "evaluate", "rungs", "job", "launch", "status", "census", "report", "sweep", "scorer", "track", "dashboard",
 )
 HEAVY = {"mlflow": {"track.store", "track.log", "track.models"}, "spacy": {"text.annotate"}, "dvc": set(),
-         "optuna": {"sweep.sampler", "sweep.driver", "sweep.__main__"}, "submitit": {"launch"},
+         "optuna": {"sweep.sampler", "sweep.driver", "sweep.__main__"}, "submitit": {"launch.slurm"},
          "nltk": {"text.wordnet", "text.wordnet_data"}, "transformers": {"recaption.hf"}}
 
 

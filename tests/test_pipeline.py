@@ -70,7 +70,7 @@ def test_repro_twice_then_one_parameter(checkout):
     """All stages run once; then none; then the touched method's cell, its evaluation, the report and MLflow alone."""
     cells = [f"{m}-tiny-scenes-0" for m in ("pretrained", "finetune", "negclip.words")]
     first = stages_run(dvc(checkout, "repro"))
-    assert first == {"scenes", "recaption@scenes", "annotate@scenes", "backbone@tiny", "methods",
+    assert first == {"scenes", "recaption@scenes", "rewrite@scenes", "annotate@scenes", "backbone@tiny", "methods",
                      "benchmark@sugarcrepe",
                      "benchmark@retrieval", "report", "track", *(f"train@{c}" for c in cells),
                      *(f"evaluate@{c}" for c in cells)}

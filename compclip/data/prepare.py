@@ -1,6 +1,7 @@
-"""The `recaption` and `annotate` stages: `python -m compclip.data.prepare --data scenes [--annotate]`.
+"""The stages `recaption`, `rewrite`, `annotate`: `python -m compclip.data.prepare --data NAME [--rewrite|--annotate]`.
 
-Writes data/<name>/samples.parquet and counts.json, then annotations.parquet and annotation_counts.json.
+Write data/<name>/: samples.parquet, counts.json; rewrites.parquet, rewrite_counts.json; annotations.parquet and
+annotation_counts.json.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from compclip import config, modules
-from compclip.data import store
+from compclip.data import rewrite, store
 from compclip.data.sample import Sample
 from compclip.errors import UserError, entry, unknown
 from compclip.files import write_json
@@ -52,14 +53,19 @@ def pictures(samples: list[Sample]) -> str:
     return digest.hexdigest()
 
 
-def annotate(folder: Path) -> dict:
-    """Analyse every different caption once and write the annotations in the order of the captions."""
+def annotate(folder: Path, rewritten: dict[str, rewrite.Rewrites] | None = None) -> dict:
+    """Analyse every different caption once and write the annotations in the order of the captions.
+
+    `rewritten` holds what a language model made of them, which is kept beside each.
+    """
     from compclip.text.annotate import about
     from compclip.text.annotate import annotate as analyse
 
     captions = [c for sample in store.load(folder / "samples.parquet") for c in sample.captions]
     different, counts = list(dict.fromkeys(captions)), Counter()
     made = dict(zip(different, analyse(different, processes=os.cpu_count() or 1, counts=counts), strict=True))
+    for caption, texts in (rewritten or {}).items():
+        made[caption] = replace(made[caption], written_swap=texts.swap, written_replace=texts.replace)
     annotations = [made[c] for c in captions]
     annotation.save(folder / "annotations.parquet", annotations, about())
     counts.update(captions=len(captions), different=len(different),
@@ -72,17 +78,25 @@ def main(argv: list[str]) -> int:
     """Prepare one data set of params.yaml."""
     parser = argparse.ArgumentParser(prog="python -m compclip.data.prepare", description=__doc__.splitlines()[0])
     parser.add_argument("--data", required=True)
-    parser.add_argument("--annotate", action="store_true")
+    stage = parser.add_mutually_exclusive_group()
+    stage.add_argument("--rewrite", action="store_true")
+    stage.add_argument("--annotate", action="store_true")
     parser.add_argument("--params", default="params.yaml")
     parser.add_argument("overrides", nargs="*", metavar="key=value")
     args = parser.parse_args(argv)
     params = config.load(args.params, args.overrides)
     if args.data not in params.data:
         raise unknown("data", args.data, params.data)
-    folder = Path("data") / args.data
-    counts = annotate(folder) if args.annotate else recaption(params.data[args.data], folder)
-    print(json.dumps(counts))
+    print(json.dumps(_stage(args, params.data[args.data], Path("data") / args.data)))
     return 0
+
+
+def _stage(args: argparse.Namespace, cfg, folder: Path) -> dict:
+    if args.rewrite:
+        return rewrite.rewrite(config.rewriter_config(cfg), folder)
+    if args.annotate:
+        return annotate(folder, rewrite.load(folder) if cfg.rewriter else None)
+    return recaption(cfg, folder)
 
 
 if __name__ == "__main__":

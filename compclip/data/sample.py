@@ -30,4 +30,5 @@ class Data:
     split: str = "train"
     captioner: str = MISSING  # dvc.yaml reads it, so that it has no default; "none" keeps the captions
     options: dict[str, Any] = field(default_factory=dict)  # the captioner's own parameters
+    rewriter: dict[str, Any] = field(default_factory=dict)  # endpoint that writes hard positives; none where empty
     limit: int = 0  # 0: all

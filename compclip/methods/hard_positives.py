@@ -2,7 +2,7 @@
 
 B images, K negatives, P rules for positives, D dim. E.1 follows SVLC: a contrastive loss, a hard-negative loss and an
 analogy loss on the hard positive. E.1 reads as plain CLIP plus both; SVLC's released default also has the negatives in
-the contrast (`negatives_in_contrastive`). Departures: texts come from rules, not from a language model; up to one
+the contrast (`negatives_in_contrastive`). Departures: texts come from rules unless `source: llm`; up to one
 negative a rule in one softmax, where E.1 retrieves one; a caption with both hard positives uses the swap,
 which is the rarer one (119,071 of 710,824, D.2), where E.1 subsamples.
 Variants: hard_positives none (HN only), both (HP + HN), swap, replace.
@@ -24,7 +24,8 @@ from compclip.text import positives, replace, swap
 TRAINS = True
 KINDS = {"both": ("swap", "replace"), "swap": ("swap",), "replace": ("replace",), "none": ()}
 NEGATIVES = {"swap": swap.negclip, "replace": replace.wordnet}
-POSITIVES = {"swap": positives.swap, "replace": positives.replace}
+POSITIVES = {"rules": {"swap": positives.swap, "replace": positives.replace},
+             "llm": {"swap": positives.written_swap, "replace": positives.written_replace}}
 
 
 @dataclass(frozen=True)
@@ -34,12 +35,14 @@ class Config:
     negatives_in_contrastive: bool = True  # SVLC's released default; false is how E.1 reads
     hard_negatives: str = "both"  # which rules: both, swap, replace
     hard_positives: str = "both"  # which rules: both, swap, replace, none
+    source: str = "rules"  # who wrote the hard positives: the rules, or the llm of data.<name>.rewriter
     caption: str = "full"  # the whole caption, or its "first" sentence
 
     def __post_init__(self) -> None:
         _check.at_least(self, 0, "lambda_s_neg", "lambda_analogy")
         _check.one_of(self, "hard_negatives", ("both", "swap", "replace"))
         _check.one_of(self, "hard_positives", KINDS)
+        _check.one_of(self, "source", POSITIVES)
         _check.one_of(self, "caption", ("full", "first"))
 
 
@@ -47,7 +50,7 @@ def views(cfg: Config, step: int) -> Views:
     """Negatives and hard positives by the rules that are on."""
     return Views(
         negatives=tuple(NEGATIVES[kind] for kind in KINDS[cfg.hard_negatives]),
-        positives=tuple(POSITIVES[kind] for kind in KINDS[cfg.hard_positives]),
+        positives=tuple(POSITIVES[cfg.source][kind] for kind in KINDS[cfg.hard_positives]),
         caption=cfg.caption,
     )
 

@@ -22,11 +22,12 @@ from compclip.errors import UserError
 from compclip.files import atomic
 
 Span = tuple[int, int]
-VERSION = "1"
+VERSION = "2"
 ROWS = 1 << 15  # captions held in Arrow form at once, while writing and while reading
 NUMBERS = ("starts", "ends", "heads")
 WORDS = ("pos", "tag", "lemma", "dep")
 SPANS = ("sentences", "chunks", "verbs")
+TEXTS = ("text", "written_swap", "written_replace")
 SEPARATOR = "\t"  # between the candidates of a token; no WordNet word holds one
 
 
@@ -37,6 +38,7 @@ class Annotation:
     `starts`, `ends`: characters of each token. `pos`, `tag`: coarse (UPOS) and fine part of speech. `heads`: index of
     each token's head, its own for a root. `sentences`: character spans. `chunks`, `verbs`: token spans of noun chunks
     and of verb phrases (VERB? ADV* AUX* VERB+). `candidates`: for each token the words that may replace it.
+    `written_swap`, `written_replace`: hard positives of the whole caption by a language model, "" where there is none.
     """
 
     text: str
@@ -51,6 +53,8 @@ class Annotation:
     chunks: tuple[Span, ...] = ()
     verbs: tuple[Span, ...] = ()
     candidates: tuple[tuple[str, ...], ...] = ()
+    written_swap: str = ""
+    written_replace: str = ""
 
     def __len__(self) -> int:
         return len(self.starts)
@@ -120,7 +124,7 @@ def about(path: str | Path) -> dict[str, str]:
 
 def _schema(made_with: dict[str, str]) -> pa.Schema:
     numbers, words = pa.list_(pa.int32()), pa.list_(pa.string())
-    fields = [("text", pa.string())]
+    fields = [(name, pa.string()) for name in TEXTS]
     fields += [(name, numbers) for name in NUMBERS + SPANS] + [(name, words) for name in (*WORDS, "candidates")]
     return pa.schema(fields, {"compclip.annotation": VERSION, "compclip.about": json.dumps(made_with, sort_keys=True)})
 
@@ -160,7 +164,7 @@ def _no_collection() -> Iterator[None]:
 
 
 def _rows(batch: pa.RecordBatch, shared: dict[str, tuple[str, ...]]) -> list[Annotation]:
-    columns = {"text": batch.column("text").to_pylist()}
+    columns: dict[str, list] = {name: batch.column(name).to_pylist() for name in TEXTS}
     columns |= {name: _numbers(batch.column(name)) for name in NUMBERS}
     columns |= {name: _words(batch.column(name), sys.intern) for name in WORDS}
     columns |= {name: _pairs(batch.column(name)) for name in SPANS}

@@ -79,6 +79,16 @@ def swap(annotation: Annotation, rng: np.random.Generator) -> str | None:
     return None if edits.same(text, annotation.text) else text
 
 
+def written_replace(annotation: Annotation, rng: np.random.Generator) -> str | None:
+    """The language model's REPLACE of the whole caption (D.1), as the rewrite stage stored it; None without one."""
+    return annotation.written_replace or None
+
+
+def written_swap(annotation: Annotation, rng: np.random.Generator) -> str | None:
+    """The language model's SWAP of the whole caption (D.1); None without one."""
+    return annotation.written_swap or None
+
+
 # --- replace --------------------------------------------------------------------------------------------------
 
 
