@@ -4,11 +4,14 @@ python -m compclip.evaluate --cell NAME                                     a ce
 python -m compclip.evaluate --checkpoint F [--benchmarks a b] [--out DIR]   any open_clip checkpoint, a table on stdout
 
 F is a folder in open_clip's format, a weights file with --model, or MODEL::TAG. Parameters follow as key=value.
+What the job of a cell has scored already is taken over.
 """
 
 from __future__ import annotations
 
 import argparse
+import hashlib
+import json
 import os
 import shutil
 import sys
@@ -25,8 +28,10 @@ from compclip import backbone, config, embed, modules
 from compclip.backbone import Model
 from compclip.benchmark import Benchmark, Items, Outcomes
 from compclip.errors import UserError, entry, unknown
-from compclip.files import write_json
+from compclip.files import fingerprint, read_json, write_json
 
+# The code that an evaluation's results depend on.
+CODE = ("backbone.py", "benchmark.py", "benchmarks", "embed.py", "evaluate.py", "images.py", "metrics.py", "towers.py")
 PRETRAINED = "pretrained"
 
 
@@ -144,6 +149,43 @@ def write(documents: Mapping[str, dict], folder: Path) -> None:
     write_json(folder / "summary.json", summary(documents))
 
 
+def identity(job: Job) -> str:
+    """Equal for equal results: checkpoint, benchmarks, batch size, threads and code; the device is no part of it."""
+    package = Path(__file__).parent
+    scored = {name: [job.module_of[name], b.fingerprint()] for name, b in sorted(job.benchmarks.items())}
+    parts = [_fingerprint(job.checkpoint), scored, job.batch_size, job.threads,
+             fingerprint(*sorted(p for name in CODE for p in _files(package / name)))]
+    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]
+
+
+def _files(path: Path) -> list[Path]:
+    return list(path.rglob("*.py")) if path.is_dir() else [path]
+
+
+def keep(job: Job, documents: Mapping[str, dict], final: Path) -> None:
+    """Leave results with a finished run, for `kept`."""
+    (final / "evaluated.json").unlink(missing_ok=True)
+    publish(documents, final / "results")
+    write_json(final / "evaluated.json", {"identity": identity(job)})
+
+
+def kept(job: Job, final: Path) -> dict[str, dict] | None:
+    """The results that a finished run already has, where they are those that `job` would give."""
+    mark = final / "evaluated.json"
+    if not mark.is_file() or read_json(mark)["identity"] != identity(job):
+        return None
+    documents = {name: read_json(final / "results" / f"{name}.json") for name in job.benchmarks}
+    return {name: doc | {"checkpoint": doc["checkpoint"] | {"path": job.checkpoint}} for name, doc in documents.items()}
+
+
+def _kept_by_cell(job: Job, name: str, root: Path) -> dict[str, dict] | None:
+    """The results that the job of a cell made, found by the run key that its published files name."""
+    facts = root / "runs" / name / "environment.json"
+    if not name or not facts.is_file():
+        return None
+    return kept(job, root / ".work" / read_json(facts).get("run_key", "none") / "final")
+
+
 def cell_checkpoint(cell: Any, root: Path) -> Path:
     """The checkpoint of a cell: its own, or for the method `pretrained` the backbone as the stage of that name made it.
 
@@ -165,7 +207,8 @@ def main(argv: Sequence[str], root: Path = Path(".")) -> int:
     benchmarks, module_of = load_benchmarks(params, args.benchmarks or params.evaluate.benchmarks)
     checkpoint = args.checkpoint or str(cell_checkpoint(config.resolve(params, args.cell).cell, root))
     size, threads = params.evaluate.batch_size, params.evaluate.threads
-    documents = run(Job(checkpoint, benchmarks, module_of, size, threads, args.model, args.device))
+    job = Job(checkpoint, benchmarks, module_of, size, threads, args.model, args.device)
+    documents = _kept_by_cell(job, args.cell, root) or run(job)
     for line in warnings(documents):
         print(line, file=sys.stderr)
     print(table(documents))

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import functools
 import os
 import shutil
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 
 from compclip import config, images, run_key
 from compclip.backbone import Model
@@ -20,6 +23,7 @@ from compclip.text import annotation
 from compclip.views import TrainSet
 
 FILES = ("config.yaml", "checkpoint", "metrics.jsonl", "environment.json")
+POLL_S = 0.2
 
 
 @dataclass(frozen=True)
@@ -36,22 +40,23 @@ class Publisher:
     @classmethod
     def of(cls, params_path: str, overrides: list[str], cell: str, root: Path = Path(".")) -> Publisher:
         """Resolve a cell of the grid. Raises UserError for an unknown cell or inputs that were not made yet."""
-        params = config.load(params_path, overrides)
-        run = config.resolve(params, cell)
+        return cls.of_run(config.resolve(config.load(params_path, overrides), cell), root)
+
+    @classmethod
+    def of_run(cls, run: Run, root: Path = Path(".")) -> Publisher:
+        """The folders of any run, in the grid or not. Raises UserError for inputs that were not made yet."""
         data, base = root / "data" / run.cell.data, root / "models" / run.cell.backbone
         for path, stage in ((data / "annotations.parquet", "annotate"), (base, "backbone")):
             if not path.exists():
                 raise UserError(f"{path}: not there; run `dvc repro {stage}` first")
-        inputs = fingerprint(data / "samples.parquet", data / "annotations.parquet", base)
-        key = run_key.of(run, inputs)
+        key = run_key.of(run, _inputs(data / "samples.parquet", data / "annotations.parquet", base))
         return cls(run, key, data, base, root / ".work" / key, root / "runs" / run.cell.name)
 
     @contextlib.contextmanager
-    def lock(self) -> Iterator[None]:
-        """Hold the run key; a second process waits here and then finds the run finished."""
-        self.work.mkdir(parents=True, exist_ok=True)
-        with open(self.work / "lock", "a+", encoding="utf-8") as file:
-            _acquire(file, self.work)
+    def lock(self, waiting: Callable[[], None] = lambda: None) -> Iterator[None]:
+        """Hold the run key; a second process waits here, calling `waiting` now and then, and finds the run finished."""
+        with _opened(self.work / "lock") as file:
+            _acquire(file, self.work, waiting)
             try:
                 yield
             finally:
@@ -80,13 +85,41 @@ class Publisher:
 
     def publish(self) -> None:
         """Copy the finished files to runs/<cell>/: a folder or file is replaced whole."""
-        self.target.mkdir(parents=True, exist_ok=True)
-        for name in FILES:
-            _replace(self.work / "final" / name, self.target / name)
+        try:
+            self.target.mkdir(parents=True, exist_ok=True)
+            for name in FILES:
+                _replace(self.work / "final" / name, self.target / name)
+        except OSError as error:
+            why = error.strerror or error
+            raise UserError(f"{self.target}: cannot write: {why}; free space or make it writable") from error
 
     def environment(self) -> dict:
         """The facts stored with the finished run."""
         return read_json(self.work / "final" / "environment.json")
+
+
+def _inputs(*paths: Path) -> str:
+    """Their fingerprint; read once for all runs of a process that share them, as long as they do not change."""
+    files = [f for path in paths for f in (sorted(path.rglob("*")) if path.is_dir() else [path])]
+    return _fingerprint(paths, tuple((f, s.st_mtime_ns, s.st_size) for f in files if (s := f.stat())))
+
+
+@functools.lru_cache
+def _fingerprint(paths: tuple[Path, ...], _stamp: tuple) -> str:
+    return fingerprint(*paths)
+
+
+def holder(work: Path) -> int | None:
+    """The process that holds the run key of a folder; 0 where it did not say which."""
+    try:
+        with open(work / "lock", encoding="utf-8") as file:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except FileNotFoundError:
+        return None
+    except BlockingIOError:
+        pid = (work / "lock").read_text(encoding="utf-8").strip()
+        return int(pid) if pid.isdigit() else 0
+    return None
 
 
 def grouped(samples, annotations) -> tuple[tuple, ...]:
@@ -100,16 +133,39 @@ def grouped(samples, annotations) -> tuple[tuple, ...]:
     return tuple(rows)
 
 
-def _acquire(file, work: Path) -> None:
+def _opened(path: Path) -> IO[str]:
     try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        return open(path, "a+", encoding="utf-8")
+    except OSError as error:
+        why = error.strerror or error
+        raise UserError(f"{path}: cannot write: {why}; free space or make the folder writable") from error
+
+
+def _acquire(file: IO[str], work: Path, waiting: Callable[[], None]) -> None:
+    if not _locked(file) and not _locked_soon(file):
         file.seek(0)
         print(f"{work}: process {file.read().strip() or '?'} is training this run; waiting for it", flush=True)
-        fcntl.flock(file, fcntl.LOCK_EX)
+        while not _locked(file):
+            waiting()
+            time.sleep(POLL_S)
     file.truncate(0)
     file.write(str(os.getpid()))
     file.flush()
+
+
+def _locked_soon(file: IO[str]) -> bool:
+    """Try once more: someone may only have looked whether the lock is held."""
+    time.sleep(POLL_S)
+    return _locked(file)
+
+
+def _locked(file: IO[str]) -> bool:
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 def _replace(source: Path, target: Path) -> None:

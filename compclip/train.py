@@ -2,7 +2,8 @@
 
 Reads params.yaml, the annotated data and the backbone's checkpoint; works in .work/<run key>/ and, when done, publishes
 runs/<cell>/{config.yaml, checkpoint/, metrics.jsonl, environment.json}. A run that was killed goes on from its last
-complete checkpoint and ends with the same bits; a run key that is finished is published without training.
+complete checkpoint and ends with the same bits; a run key that is finished is published without training. Where
+`python -m compclip.launch` sent the run, this waits for its job and publishes what that made.
 """
 
 from __future__ import annotations
@@ -13,19 +14,22 @@ import json
 import signal
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import torch
 from torch import Tensor
 
-from compclip import backbone, checkpoint, encode, environment, modules, optimiser, progress, publish
+from compclip import backbone, checkpoint, encode, environment, jobs, modules, optimiser, progress, publish, watch
 from compclip.backbone import Model
 from compclip.collate import collate
 from compclip.errors import UserError, entry
 from compclip.sections import Run
 from compclip.views import Maker, Rows
+
+# The system's and a person's way to say stop, and those of clusters before a time limit or a preemption.
+STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1, signal.SIGUSR2)
 
 
 @dataclass
@@ -107,13 +111,13 @@ class _Stop:
 
 @contextlib.contextmanager
 def _stop_flag() -> Iterator[_Stop]:
-    """SIGTERM and Ctrl-C set a flag; the loop saves between steps and leaves."""
+    """Signals set a flag; the loop saves between steps and leaves."""
     stop = _Stop()
 
     def handle(_signum, _frame) -> None:
         stop.is_set = True
 
-    before = {s: signal.signal(s, handle) for s in (signal.SIGTERM, signal.SIGINT)}
+    before = {s: signal.signal(s, handle) for s in STOP_SIGNALS}
     try:
         yield stop
     finally:
@@ -122,14 +126,45 @@ def _stop_flag() -> Iterator[_Stop]:
 
 
 def run_cell(run: Run, publisher: publish.Publisher) -> None:
-    """Train a cell unless its run key is finished; then publish its files."""
-    with publisher.lock():
-        if not publisher.finished():
-            _train_and_finish(run, publisher)
+    """Publish a cell's files: made by its job where one was sent, else here, unless its run key is finished."""
+    follower = watch.Follower(publisher.work, run)
+    _await_job(publisher, follower)
+    with publisher.lock(follower):
+        complete(publisher)
         publisher.publish()
 
 
-def _train_and_finish(run: Run, publisher: publish.Publisher) -> None:
+def _await_job(publisher: publish.Publisher, show: Callable[[], None]) -> None:
+    """Wait for the run's job, if it has one. Raises UserError with the reason where that ended without finishing.
+
+    A process of this machine that is gone is no obstacle; a cluster's job that failed is one until it is sent again or
+    given up: what needs a cluster should not start here by itself.
+    """
+    name, root = publisher.run.cell.name, publisher.work.parent.parent
+    job = jobs.find(publisher.key, root)
+    state = job.state() if job else jobs.DONE
+    if state in (jobs.PENDING, jobs.RUNNING):
+        print(f"{name}: {job.label()} trains this run ({state}); waiting for it", flush=True)
+        state = jobs.wait(job, show)
+    elif isinstance(job, jobs.LocalJob):
+        return
+    if state == jobs.FAILED and not publisher.finished():
+        raise UserError(f"{name}: {job.label()} failed: {job.reason()}; launch it again to go on from its last "
+                        "checkpoint, or `python -m compclip.launch PROFILE cancel` and it is trained here")
+
+
+def plain_rows(maker: Maker, run: Run, _model: Model) -> Rows:
+    """The batches of a run."""
+    return Rows(maker, run.train.batch_size)
+
+
+def complete(publisher: publish.Publisher, rows: Callable[[Maker, Run, Model], Rows] = plain_rows) -> None:
+    """Train and write the finished files, unless the run key is finished. The caller holds its lock."""
+    if not publisher.finished():
+        _train_and_finish(publisher.run, publisher, rows)
+
+
+def _train_and_finish(run: Run, publisher: publish.Publisher, rows: Callable[[Maker, Run, Model], Rows]) -> None:
     started = time.time()
     torch.set_num_threads(run.train.threads)
     device = "cuda" if torch.cuda.is_available() else "cpu"
@@ -140,7 +175,7 @@ def _train_and_finish(run: Run, publisher: publish.Publisher) -> None:
         if needs := getattr(method, "needs_bias", None):
             model.add_bias(run.method.init_bias) if needs(run.method) else None
         maker = Maker(publisher.train_set(), run.cell.seed, model.image_size)
-        dropped = train(run, model, Rows(maker, run.train.batch_size), publisher.work)
+        dropped = train(run, model, rows(maker, run, model), publisher.work)
     facts = environment.facts(device) | {"dropped": dropped, "seconds": round(time.time() - started, 3)}
     publisher.finish(model, facts)
 
@@ -153,7 +188,11 @@ def main(argv: list[str]) -> int:
     parser.add_argument("overrides", nargs="*", metavar="key=value")
     args = parser.parse_args(argv)
     publisher = publish.Publisher.of(args.params, args.overrides, args.cell)
-    run_cell(publisher.run, publisher)
+    try:
+        run_cell(publisher.run, publisher)
+    except KeyboardInterrupt:
+        print(f"{args.cell}: no longer waiting; its job goes on, and the same command waits again", file=sys.stderr)
+        return 130
     print(json.dumps({"cell": args.cell, "run_key": publisher.key}))
     return 0
 

@@ -1,0 +1,59 @@
+"""One run from training to results, in a process of its own: `python -m compclip.job KEY`, from the project's root.
+
+Reads run.yaml, params.yaml and, where a sweep's pruner is to look at it, rungs.json in .work/KEY/; trains, scores the
+model at the rungs into intermediate.jsonl, and ends with final/results/. It holds the run key's lock throughout: a
+second process with this key waits and then finds everything there. Killed, the same command goes on from the last
+checkpoint. The code is whatever `compclip` this process imports: on a cluster, the copy made at submission.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import torch
+
+from compclip import config, evaluate, rungs, train
+from compclip.errors import UserError, entry
+from compclip.publish import Publisher
+from compclip.sections import Params
+from compclip.watch import Follower
+
+
+def finish(params: Params, publisher: Publisher) -> None:
+    """Train unless the run key is finished, then score it unless it is scored."""
+    with publisher.lock(Follower(publisher.work, publisher.run)):
+        watched = (publisher.work / rungs.FILE).is_file()
+        train.complete(publisher, rungs.watched(params, publisher) if watched else train.plain_rows)
+        _score(params, publisher)
+
+
+def _score(params: Params, publisher: Publisher) -> None:
+    benchmarks, module_of = evaluate.load_benchmarks(params, params.evaluate.benchmarks)
+    final, asked = publisher.work / "final", params.evaluate
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    checkpoint = str(final / "checkpoint")
+    task = evaluate.Job(checkpoint, benchmarks, module_of, asked.batch_size, asked.threads, device=device)
+    if evaluate.kept(task, final) is not None:
+        return
+    documents = evaluate.run(task)
+    for line in evaluate.warnings(documents):
+        print(line, file=sys.stderr)
+    evaluate.keep(task, documents, final)
+
+
+def main(argv: list[str]) -> int:
+    """Bring one run key to its results."""
+    if len(argv) != 1:
+        raise UserError(f"job: {len(argv)} arguments; give one run key, whose folder is in .work")
+    work = Path(".work") / argv[0]
+    publisher = Publisher.of_run(config.from_yaml(work / "run.yaml"))
+    if publisher.key != argv[0]:
+        raise UserError(f"{work}: code or data changed since it was submitted (its key is now {publisher.key}); "
+                        "undo that, or launch again")
+    finish(config.load(work / "params.yaml"), publisher)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(entry(main))

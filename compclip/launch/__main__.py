@@ -1,0 +1,132 @@
+"""Send all stale runs of the grid at once: `python -m compclip.launch slurm/local.yaml -j 2`; `dvc repro` collects.
+
+    python -m compclip.launch slurm/local.yaml -j 2    processes of this machine, two at a time, until all are over
+    python -m compclip.launch slurm/a100.yaml          one array of a SLURM cluster; returns after submission
+    python -m compclip.launch PROFILE --dry-run        what would be sent
+    python -m compclip.launch PROFILE cancel           stop the grid's jobs and give up those that failed
+
+Runs that are finished or have a live job are not sent again. A run that was stopped, by whatever, goes on from its last
+complete checkpoint when it is sent again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import fcntl
+import os
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from compclip import config, jobs
+from compclip.errors import UserError, entry
+from compclip.launch import grid, profiles
+from compclip.launch.local import Driver
+from compclip.launch.profiles import Profile
+from compclip.launch.slurm import Slurm, parameters
+from compclip.publish import Publisher
+
+CANCEL_S = 120
+
+
+@contextlib.contextmanager
+def sole(root: Path) -> Iterator[None]:
+    """Be the only command that sends. Raises UserError naming the other one's process."""
+    path = root / ".work" / "launch.lock"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with open(path, "a+", encoding="utf-8") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            file.seek(0)
+            other = file.read().strip() or "?"
+            raise UserError(f"{path}: process {other} is sending runs already; wait for it or stop it") from None
+        file.truncate(0)
+        file.write(str(os.getpid()))
+        file.flush()
+        yield
+
+
+def send(profile: Profile, params_path: str, dry: bool, workers: int, root: Path = Path(".")) -> int:
+    """Send what is stale; 0 where nothing failed."""
+    params = config.load(params_path)
+    if not dry:
+        grid.prepare(params, root)
+    if profile.executor == "slurm" and not dry and (found := Slurm(profile, root).recover()):
+        print(f"{found} jobs of an interrupted command found in the queue")
+    every = grid.runs(params, root)
+    todo = [p for p in every.values() if grid.stale(p, root)]
+    live = {p.key: job for p in todo if (job := jobs.attach(p.key, root))}
+    print(f"{len(every)} runs: {len(every) - len(todo)} finished, {len(live)} on their way, "
+          f"{len(todo) - len(live)} to send", flush=True)
+    if profile.executor == "local":
+        return _local(todo, params_path, workers or profile.jobs, dry, root)
+    return _slurm(profile, [p for p in todo if p.key not in live], params_path, dry, root)
+
+
+def _local(todo: Sequence[Publisher], params_path: str, workers: int, dry: bool, root: Path) -> int:
+    if dry:
+        print("\n".join(f"{p.key}  {p.run.cell.name}" for p in todo))
+        return 0
+    failed = Driver(todo, params_path, workers, root).drive()
+    if failed:
+        print(f"{len(failed)} of {len(todo)} runs failed; `dvc repro -k` publishes the others", file=sys.stderr)
+    return 1 if failed else 0
+
+
+def _slurm(profile: Profile, todo: Sequence[Publisher], params_path: str, dry: bool, root: Path) -> int:
+    runs = [(p.key, p.run) for p in todo]
+    if dry and runs:
+        options = parameters(profile, runs, root / ".work" / "code", root)
+        print("\n".join([*(f"{p.key}  {p.run.cell.name}" for p in todo), *(f"{k}: {v}" for k, v in options.items())]))
+    elif runs:
+        for job, publisher in zip(Slurm(profile, root).submit_all(runs, params_path), todo, strict=True):
+            print(f"{publisher.run.cell.name}: job {job.id}")
+        print("sent; `dvc repro` waits for them and publishes, `python -m compclip.status --watch` shows them")
+    return 0
+
+
+def cancel(params_path: str, root: Path = Path(".")) -> int:
+    """Stop the grid's live jobs, wait until they have saved, and forget them and those that failed before."""
+    found = [job for p in grid.runs(config.load(params_path), root).values() if (job := jobs.find(p.key, root))]
+    live = [job for job in found if job.state() in (jobs.PENDING, jobs.RUNNING)]
+    for job in live:
+        job.cancel()
+    deadline = time.monotonic() + CANCEL_S
+    while any(job.state() in (jobs.PENDING, jobs.RUNNING) for job in live):
+        if time.monotonic() > deadline:
+            raise UserError(f"jobs still live after {CANCEL_S} s; look at `python -m compclip.status`, then try again")
+        time.sleep(0.5)
+    for job in found:
+        jobs.forget(job.key, root)
+    print(f"{len(live)} jobs stopped, {len(found) - len(live)} that were over forgotten; what they saved stays")
+    return 0
+
+
+def main(argv: list[str]) -> int:
+    """Send or cancel."""
+    parser = argparse.ArgumentParser(prog="python -m compclip.launch", description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
+    parser.add_argument("profile", help="a file such as slurm/local.yaml")
+    parser.add_argument("action", nargs="?", choices=("send", "cancel"), default="send")
+    parser.add_argument("-j", "--jobs", type=int, default=0, help="processes of this machine at a time")
+    parser.add_argument("--dry-run", action="store_true", help="print what would be sent")
+    parser.add_argument("--params", default=config.DEFAULT)
+    args = parser.parse_args(argv)
+    profile = profiles.load(args.profile)
+    if args.jobs < 0:
+        raise UserError(f"-j {args.jobs}: must be >= 1")
+    with contextlib.nullcontext() if args.dry_run else sole(Path(".")):
+        try:
+            if args.action == "cancel":
+                return cancel(args.params)
+            return send(profile, args.params, args.dry_run, args.jobs)
+        except KeyboardInterrupt:
+            print("stopped; jobs that run go on: the same command attaches, `cancel` ends them", file=sys.stderr)
+            return 130
+
+
+if __name__ == "__main__":
+    sys.exit(entry(main))

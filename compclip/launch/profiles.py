@@ -1,0 +1,88 @@
+"""slurm/*.yaml: where runs are sent and with which resources. Never part of a run's identity."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+
+from omegaconf import OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+from yaml import YAMLError
+
+from compclip.errors import UserError, one_line, unknown
+
+EXECUTORS = ("local", "slurm")
+
+
+@dataclass(frozen=True)
+class Profile:
+    """One place to run; empty or 0 leaves a choice to the cluster."""
+
+    executor: str = "slurm"  # or local: processes of this machine
+    jobs: int = 1  # local: how many at a time
+    partition: str = ""
+    account: str = ""
+    qos: str = ""
+    constraint: str = ""
+    nodes: int = 1
+    gpus: int = 0  # a node; one process each
+    cpus: int = 0  # a process; 0: the run's threads and workers
+    memory_gb: float = 0.0  # a node
+    time_min: int = 60
+    signal_s: int = 120  # warning before the time limit or a preemption, to save in
+    requeues: int = 1000  # how often a run goes on after its time limit
+    array_limit: int = 64  # jobs of an array at a time
+    setup: list[str] = field(default_factory=list)  # shell lines before python, as `module load cuda`
+    options: dict[str, str] = field(default_factory=dict)  # any other option of sbatch
+
+    @property
+    def processes(self) -> int:
+        """How many train one run together."""
+        return self.nodes * max(1, self.gpus)
+
+
+POSITIVE = ("jobs", "nodes", "time_min", "signal_s", "array_limit")
+
+
+def load(path: str | Path) -> Profile:
+    """Read and check a profile. Raises UserError naming key, value and fix."""
+    raw = _read(path)
+    known = [f.name for f in fields(Profile)]
+    for key in raw:
+        if key not in known:
+            raise unknown("key", str(key), known, str(path))
+    try:
+        profile = OmegaConf.to_object(OmegaConf.merge(OmegaConf.structured(Profile), raw))
+    except OmegaConfBaseException as error:
+        raise UserError(f"{path}: {error.full_key}: {one_line(str(error).splitlines()[0])}") from error
+    _check(profile, path)
+    return profile
+
+
+def _read(path: str | Path) -> dict:
+    try:
+        raw = OmegaConf.to_container(OmegaConf.load(path))
+    except FileNotFoundError:
+        names = [str(p) for p in sorted(Path(path).parent.glob("*.yaml"))]
+        raise unknown("profile", str(path), names) from None
+    except (OSError, YAMLError, OmegaConfBaseException) as error:
+        raise UserError(f"{path}: not a profile: {one_line(str(error))}") from error
+    if not isinstance(raw, dict):
+        raise UserError(f"{path}: must be a mapping, as `partition: gpu`")
+    return raw
+
+
+def _check(profile: Profile, path: str | Path) -> None:
+    if profile.executor not in EXECUTORS:
+        raise unknown("executor", profile.executor, EXECUTORS, f"{path}: executor")
+    for name in POSITIVE:
+        if getattr(profile, name) < 1:
+            raise UserError(f"{path}: {name}={getattr(profile, name)}: must be >= 1")
+    for name in ("gpus", "cpus", "memory_gb", "requeues"):
+        if getattr(profile, name) < 0:
+            raise UserError(f"{path}: {name}={getattr(profile, name)}: must be >= 0")
+    if profile.executor == "slurm" and profile.signal_s >= 60 * profile.time_min:
+        raise UserError(f"{path}: signal_s={profile.signal_s}: must be shorter than time_min={profile.time_min}")
+    if profile.processes > 1:
+        raise UserError(f"{path}: nodes={profile.nodes}, gpus={profile.gpus}: a run is trained by one process; "
+                        "set nodes: 1 and gpus: 0 or 1")

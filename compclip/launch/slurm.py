@@ -1,0 +1,198 @@
+"""Runs as jobs of a SLURM cluster; the only importer of submitit.
+
+All runs of one command go out as one array, cut where the cluster's MaxArraySize asks for it. Jobs run the code as it
+was at submission, a copy in .work/code/; their own output is in .work/<run key>/job.log, SLURM's in .work/slurm/.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import submitit
+from submitit.core.utils import FailedJobError, FailedSubmissionError
+
+from compclip import cluster, jobs
+from compclip.errors import UserError, one_line
+from compclip.files import fingerprint, read_json, write_json
+from compclip.launch.profiles import Profile
+from compclip.sections import Run
+
+PACKAGE = Path(__file__).resolve().parent.parent
+POLL_S = 0.2
+
+
+@dataclass
+class Remote:
+    """What a job runs: the trainer as a child, so that a signal reaches it and an end by any cause is told apart."""
+
+    key: str
+    module: str = jobs.MODULE
+    _pid: int = field(default=0, init=False)
+
+    def __call__(self) -> None:
+        """Bring the run to its results. Raises RuntimeError where the child fails."""
+        work = Path(".work") / self.key
+        with open(work / "job.log", "ab") as log:
+            child = subprocess.Popen([sys.executable, "-m", self.module, self.key], stdout=log, stderr=log)
+        self._pid = child.pid
+        signal.signal(signal.SIGTERM, self._stop)  # after submitit, which only notes it
+        while (code := child.poll()) is None:
+            time.sleep(POLL_S)
+        if code:
+            raise RuntimeError(f"{self.key}: exit code {code}; see {work / 'job.log'}")
+
+    def _stop(self, *_: Any) -> None:
+        if self._pid:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self._pid, signal.SIGTERM)
+
+    def checkpoint(self) -> submitit.helpers.DelayedSubmission:
+        """Called by submitit at the cluster's warning: once the child has saved and left, the job is queued again."""
+        self._stop()
+        while self._pid and jobs.started(self._pid):
+            time.sleep(POLL_S)
+        return submitit.helpers.DelayedSubmission(Remote(self.key, self.module))
+
+
+@dataclass(frozen=True)
+class Slurm:
+    """Sends runs to the cluster of a profile."""
+
+    profile: Profile
+    root: Path = Path(".")
+    module: str = jobs.MODULE
+
+    def submit(self, key: str, params: str | Path, run: Run) -> jobs.Job:
+        """Send one run."""
+        return self.submit_all([(key, run)], params)[0]
+
+    def attach(self, key: str) -> jobs.Job | None:
+        """The live job of a run key, wherever it runs."""
+        return jobs.attach(key, self.root)
+
+    def submit_all(self, runs: Sequence[tuple[str, Run]], params: str | Path) -> list[jobs.SlurmJob]:
+        """Send runs as arrays. Raises UserError with what SLURM says where it refuses."""
+        code = snapshot(self.root)
+        for key, run in runs:
+            jobs.write_inputs(key, params, run, self.root)
+        size = max_array_size()
+        sent: list[jobs.SlurmJob] = []
+        for start in range(0, len(runs), size):
+            sent += self._submit_array(runs[start : start + size], code)
+        return sent
+
+    def _submit_array(self, runs: Sequence[tuple[str, Run]], code: Path) -> list[jobs.SlurmJob]:
+        keys = [key for key, _ in runs]
+        folder = (self.root / ".work" / "slurm").resolve()
+        with _noted(folder, keys) as name, _refusals(self.profile):
+            executor = submitit.SlurmExecutor(folder=folder, max_num_timeout=self.profile.requeues)
+            executor.update_parameters(job_name=name, **parameters(self.profile, runs, code, self.root))
+            with executor.batch():
+                sent = [executor.submit(Remote(key, self.module)) for key in keys]
+            return [_record(self.root, key, job.job_id) for key, job in zip(keys, sent, strict=True)]
+
+    def recover(self) -> int:
+        """Note the jobs of a command that died between SLURM's answer and its own note; how many."""
+        found = 0
+        for note in sorted((self.root / ".work" / "slurm").glob("compclip-*.json")):
+            keys = read_json(note)
+            for job_id in _ids_named(note.stem):
+                _record(self.root, keys[int(job_id.partition("_")[2] or 0)], job_id)
+                found += 1
+            note.unlink()
+        return found
+
+
+def parameters(profile: Profile, runs: Sequence[tuple[str, Run]], code: Path, root: Path) -> dict[str, Any]:
+    """The profile as submitit's options; what is empty is left out."""
+    threads = max(run.train.threads + run.train.workers for _, run in runs)
+    first = shlex.quote(str(code.resolve()))
+    setup = [*profile.setup, f"export PYTHONSAFEPATH=1 PYTHONPATH={first}${{PYTHONPATH:+:$PYTHONPATH}}"]
+    options = {"requeue": True, "chdir": str(root.resolve()), **profile.options}
+    given = {
+        "partition": profile.partition, "account": profile.account, "qos": profile.qos,
+        "constraint": profile.constraint, "nodes": profile.nodes, "tasks_per_node": max(1, profile.gpus),
+        "gpus_per_node": profile.gpus, "cpus_per_task": profile.cpus or threads, "mem_gb": profile.memory_gb,
+        "timeout_min": profile.time_min, "signal_delay_s": profile.signal_s, "stderr_to_stdout": True,
+        "array_parallelism": profile.array_limit, "setup": setup, "additional_parameters": options,
+    }  # fmt: skip
+    return {name: value for name, value in given.items() if value}
+
+
+def snapshot(root: Path) -> Path:
+    """A folder with the package as it is now, made once for each state of the code."""
+    files = sorted(p for p in PACKAGE.rglob("*") if p.is_file() and "__pycache__" not in p.parts)
+    names = "".join(str(p.relative_to(PACKAGE)) for p in files)
+    target = root / ".work" / "code" / f"{fingerprint(*files)[:12]}{len(names)}"
+    if not target.is_dir():
+        fresh = target.with_name(f".{target.name}.{os.getpid()}")
+        shutil.copytree(PACKAGE, fresh / PACKAGE.name, ignore=shutil.ignore_patterns("__pycache__"))
+        os.replace(fresh, target)
+    return target
+
+
+def max_array_size() -> int:
+    """How many jobs an array of this cluster may have. Raises UserError where SLURM does not answer."""
+    done = cluster.run("scontrol", "show", "config")
+    found = re.search(r"MaxArraySize\s*=\s*(\d+)", done.stdout)
+    if done.returncode or not found:
+        raise UserError(f"scontrol: {one_line(done.stderr) or 'no MaxArraySize'}; run this where SLURM answers, or use "
+                        "slurm/local.yaml")
+    return max(1, int(found[1]))
+
+
+@contextlib.contextmanager
+def _noted(folder: Path, keys: list[str]) -> Iterator[str]:
+    """Note the keys under the array's name until every job is recorded: `recover` finds what a kill left between."""
+    name = f"compclip-{uuid.uuid4().hex[:8]}"
+    note = folder / f"{name}.json"
+    write_json(note, keys)
+    try:
+        yield name
+    except UserError:
+        note.unlink()
+        raise
+    note.unlink()
+
+
+@contextlib.contextmanager
+def _refusals(profile: Profile) -> Iterator[None]:
+    try:
+        yield
+    except (FailedJobError, FailedSubmissionError, RuntimeError) as error:
+        lines = [line for line in str(error).splitlines() if "error:" in line] or [str(error)]
+        said = one_line(" ".join(line.partition("error:")[2] or line for line in lines))
+        raise UserError(f"sbatch: {said}{_hint(profile, said)}") from error
+
+
+def _hint(profile: Profile, said: str) -> str:
+    if "partition" not in said.lower():
+        return "; correct the profile"
+    known = sorted(set(cluster.run("sinfo", "--noheader", "--format=%R").stdout.split()))
+    return f"; the profile has partition={profile.partition!r}, the cluster has {', '.join(known) or 'none'}"
+
+
+def _ids_named(name: str) -> list[str]:
+    done = cluster.run("squeue", "--me", "--noheader", "--array", f"--name={name}", "--format=%i")
+    if done.returncode:
+        raise UserError(f"squeue: {one_line(done.stderr)}; try again when SLURM answers")
+    return done.stdout.split()
+
+
+def _record(root: Path, key: str, job_id: str) -> jobs.SlurmJob:
+    record = {"kind": "slurm", "id": job_id, "log": f".work/slurm/{job_id}_0_log.out"}
+    write_json(root / ".work" / key / "job.json", record)
+    return jobs.SlurmJob(key, record, root)

@@ -1,0 +1,28 @@
+"""A job that tests hold at a place: `python -m tests.held_job KEY` is compclip.job, but waits there for a file `go`.
+
+The place is step number $HELD_STEP: the file `held` appears when it is reached. A second start is not held again.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from pathlib import Path
+
+from compclip import job, optimiser
+from compclip.errors import entry
+
+if __name__ == "__main__":
+    original = optimiser.learning_rate
+
+    def held(step: int, steps: int, cfg) -> float:
+        """The learning rate, after the wait."""
+        if step == int(os.environ.get("HELD_STEP", "3")) and not Path("held").exists():
+            Path("held").touch()
+            while not Path("go").exists():
+                time.sleep(0.02)
+        return original(step, steps, cfg)
+
+    optimiser.learning_rate = held
+    sys.exit(entry(job.main))

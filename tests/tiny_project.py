@@ -1,0 +1,79 @@
+"""A project in a folder, ready to train: a tiny world, annotated, and a tiny random backbone; and what to compare in it."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from compclip.backbone import WEIGHTS
+from compclip.data import prepare
+from compclip.data.scenes import generate
+from compclip.data.scenes.config import World
+from compclip.files import fingerprint, write_json
+from compclip.pretrain import main as pretrain
+from tests.test_train import TINY
+
+PARAMS = """
+grid: {methods: [pretrained, finetune, fsc_clip], backbones: [tiny], data: [scenes], seeds: [0]}
+train: {max_steps: STEPS, batch_size: 8, lr: 1.0e-3, warmup_steps: 2, threads: 1, log_every_steps: 1, checkpoint_every_steps: 2}
+methods: {pretrained: {}, finetune: {}, fsc_clip: {}}
+backbones: {tiny: {model: tiny.json}}
+data: {scenes: {source: karpathy, path: world/train.json, images: world/train, captioner: scenes}}
+benchmarks: {sugarcrepe: {path: world/sugarcrepe, images: world/test}}
+evaluate: {benchmarks: [sugarcrepe], threads: 1}
+scenes: {train: 40, retrieval: 2, records: 2, per_class: 1, processes: 1}
+"""
+
+
+def make(root: Path, steps: int = 10) -> Path:
+    """Everything before the train stage."""
+    root.mkdir(parents=True, exist_ok=True)
+    (root / "params.yaml").write_text(PARAMS.replace("STEPS", str(steps)))
+    write_json(root / "tiny.json", TINY)
+    generate.generate(World(train=40, retrieval=2, records=2, per_class=1, processes=1), root / "world")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(root)
+        assert prepare.main(["--data", "scenes"]) == 0
+        assert prepare.main(["--data", "scenes", "--annotate"]) == 0
+        assert pretrain(["--backbone", "tiny"]) == 0
+    return root
+
+
+def cell(method: str) -> str:
+    """A cell's name."""
+    return f"{method}-tiny-scenes-0"
+
+
+def outcome(root: Path, name: str) -> dict:
+    """What two runs of a cell must have in common: weights, logged steps, results; not what the clock says."""
+    folder = root / "runs" / name
+    result = json.loads((folder / "results" / "sugarcrepe.json").read_text())
+    return {"weights": fingerprint(folder / "checkpoint" / WEIGHTS), "config": (folder / "config.yaml").read_text(),
+            "log": steps(folder / "metrics.jsonl"), "results": {k: v for k, v in result.items() if k != "seconds"}}
+
+
+def steps(path: Path) -> list[dict]:
+    """The logged steps without what the clock says; only complete lines."""
+    text = path.read_text() if path.exists() else ""
+    rows = map(json.loads, text[: text.rfind("\n") + 1].splitlines())
+    return [{k: v for k, v in row.items() if k not in ("time", "samples_per_second")} for row in rows]
+
+
+def wait_for(true: Callable[[], object], seconds: float = 120) -> None:
+    """Until a condition holds; fails the test when it does not in time."""
+    deadline = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < deadline, "it did not come true in time"
+        time.sleep(0.02)
+
+
+def environment() -> dict[str, str]:
+    """For processes that import this checkout's package from another folder."""
+    from tests.conftest import ROOT
+
+    return {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
