@@ -118,16 +118,17 @@ class Slurm:
 
 def parameters(profile: Profile, runs: Sequence[tuple[str, Run]], code: Path, root: Path) -> dict[str, Any]:
     """The profile as submitit's options; what is empty is left out."""
+    memory = f"{round(1024 * profile.memory_gb)}M" if profile.memory_gb else ""
     threads = max(run.train.threads + run.train.workers for _, run in runs)
     first = shlex.quote(str(code.resolve()))
     setup = [*profile.setup, f"export PYTHONSAFEPATH=1 PYTHONPATH={first}${{PYTHONPATH:+:$PYTHONPATH}}"]
     options = {"requeue": True, "chdir": str(root.resolve()), **profile.options}
     given = {
         "partition": profile.partition, "account": profile.account, "qos": profile.qos,
-        "constraint": profile.constraint, "nodes": profile.nodes, "tasks_per_node": max(1, profile.gpus),
-        "gpus_per_node": profile.gpus, "cpus_per_task": profile.cpus or threads, "mem_gb": profile.memory_gb,
-        "timeout_min": profile.time_min, "signal_delay_s": profile.signal_s, "stderr_to_stdout": True,
-        "array_parallelism": profile.array_limit, "setup": setup, "additional_parameters": options,
+        "constraint": profile.constraint, "nodes": profile.nodes, "ntasks_per_node": max(1, profile.gpus),
+        "gpus_per_node": profile.gpus, "cpus_per_task": profile.cpus or threads, "time": profile.time_min,
+        "mem": memory, "signal_delay_s": profile.signal_s, "array_parallelism": profile.array_limit,
+        "stderr_to_stdout": True, "setup": setup, "additional_parameters": options,
     }  # fmt: skip
     return {name: value for name, value in given.items() if value}
 
@@ -195,4 +196,5 @@ def _ids_named(name: str) -> list[str]:
 def _record(root: Path, key: str, job_id: str) -> jobs.SlurmJob:
     record = {"kind": "slurm", "id": job_id, "log": f".work/slurm/{job_id}_0_log.out"}
     write_json(root / ".work" / key / "job.json", record)
+    cluster.queue.cache_clear()  # what it knows is older than the job
     return jobs.SlurmJob(key, record, root)

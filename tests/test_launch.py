@@ -1,0 +1,224 @@
+"""`python -m compclip.launch`: profiles, what is stale, processes of this machine; a real cluster is in test_slurm.py."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from compclip import cluster, config, evaluate, jobs, train
+from compclip.errors import UserError
+from compclip.launch import __main__ as command
+from compclip.launch import grid, profiles, slurm
+from tests import tiny_project
+from tests.conftest import ROOT
+from tests.tiny_project import cell, outcome, steps, wait_for
+
+CELLS = [cell(m) for m in ("pretrained", "finetune", "fsc_clip")]
+LAUNCH = [sys.executable, "-m", "compclip.launch", str(ROOT / "slurm" / "local.yaml")]
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory):
+    """All that train needs."""
+    return tiny_project.make(tmp_path_factory.mktemp("launch") / "project")
+
+
+@pytest.fixture
+def here(project, tmp_path, monkeypatch):
+    """A fresh copy, and the current folder in it."""
+    shutil.copytree(project, tmp_path / "p")
+    monkeypatch.chdir(tmp_path / "p")
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    return tmp_path / "p"
+
+
+def launch(*args: str) -> subprocess.CompletedProcess[str]:
+    """The command with the local profile."""
+    return subprocess.run([*LAUNCH, *args], capture_output=True, text=True, env=tiny_project.environment())
+
+
+def profile(text: str, tmp_path: Path) -> Path:
+    """A profile's file."""
+    path = tmp_path / "profile.yaml"
+    path.write_text(text)
+    return path
+
+
+def test_the_grid_through_two_processes(here, tmp_path, project, monkeypatch):
+    """All cells are made; the stages only publish, bit for bit what they would have made; nothing is sent twice."""
+    done = launch("-j", "2")
+    assert done.returncode == 0, done.stderr
+    assert "3 runs: 0 finished, 0 on their way, 3 to send" in done.stdout
+    with monkeypatch.context() as patch:
+        patch.setattr(train, "train", None)
+        patch.setattr(evaluate, "run", None)
+        for name in CELLS:
+            assert train.main(["--cell", name]) == 0
+            assert evaluate.main(["--cell", name]) == 0
+    assert "3 runs: 3 finished, 0 on their way, 0 to send" in launch("-j", "2").stdout
+    other = tmp_path / "serial"
+    shutil.copytree(project, other)
+    monkeypatch.chdir(other)
+    for name in CELLS[1:]:
+        train.main(["--cell", name])
+        evaluate.main(["--cell", name])
+        assert outcome(here, name) == outcome(other, name)
+
+
+def test_one_failure_leaves_the_others(here):
+    """A run whose loss explodes is named with its reason, the exit code is 1, the others are there."""
+    text = Path("params.yaml").read_text()
+    broken = "finetune: {train: {lr: 1.0e+30, grad_clip_norm: 0, warmup_steps: 0}}"
+    Path("params.yaml").write_text(text.replace("finetune: {}", broken))
+    done = launch("-j", "1")
+    assert done.returncode == 1
+    assert re.search(r"failed: finetune-tiny-scenes-0: exit code 2: error: train: the loss is nan at step", done.stdout)
+    assert "1 of 3 runs failed" in done.stderr
+    Path("params.yaml").write_text(text)
+    assert "3 runs: 2 finished, 0 on their way, 1 to send" in launch("--dry-run").stdout
+
+
+def test_the_driver_dies_and_the_next_attaches(here):
+    """SIGKILL to the driver leaves its job; a second driver waits for that one, and starts no other for its key."""
+    code = "import sys; from compclip import jobs; jobs.Local.__init__.__defaults__ = (jobs.Path('.'), 'tests.held_job'); " \
+           "from compclip.launch.__main__ import main; sys.exit(main(sys.argv[1:]))"
+    first = subprocess.Popen([sys.executable, "-c", code, LAUNCH[-1]], env=tiny_project.environment(),
+                             stdout=subprocess.DEVNULL)
+    wait_for(lambda: Path("held").exists())
+    second = launch()
+    assert second.returncode == 2
+    assert f"process {first.pid} is sending runs already" in second.stderr
+    first.send_signal(signal.SIGKILL)
+    first.wait()
+    made = {p.run.cell.name: p for p in grid.runs(config.load("params.yaml"), Path(".")).values()}
+    pid = jobs.attach(made[CELLS[1]].key).record["pid"]
+    third = subprocess.Popen(LAUNCH, env=tiny_project.environment(), stdout=subprocess.PIPE, text=True)
+    assert "3 runs: 1 finished, 1 on their way, 1 to send" in third.stdout.readline()
+    assert third.stdout.readline() == f"{CELLS[1]}: attached to process {pid}\n"
+    Path("go").touch()
+    assert third.wait(timeout=120) == 0
+    assert [r["step"] for r in steps(made[CELLS[1]].work / "final" / "metrics.jsonl")] == list(range(1, 11))
+
+
+def test_cancel_stops_and_forgets(here, capsys):
+    """A live job saves and leaves; afterwards the run counts as never sent."""
+    made = next(p for p in grid.runs(config.load("params.yaml"), Path(".")).values() if p.run.cell.name == CELLS[2])
+    job = jobs.Local(module="tests.held_job").submit(made.key, "params.yaml", made.run)
+    wait_for(lambda: Path("held").exists())
+    Path("go").touch()
+    assert command.main([LAUNCH[-1], "cancel"]) == 0
+    assert "1 jobs stopped, 0 that were over forgotten" in capsys.readouterr().out
+    assert job.state() == jobs.FAILED
+    assert jobs.find(made.key) is None
+    assert list(made.work.glob("step_*.safetensors"))
+
+
+def test_what_is_stale(here, monkeypatch):
+    """Finished in .work, or published with its results, is not; trained without results is."""
+    made = {p.run.cell.name: p for p in grid.runs(config.load("params.yaml"), Path(".")).values()}
+    run = made[CELLS[1]]
+    assert grid.stale(run, Path("."))
+    train.main(["--cell", CELLS[1]])
+    assert grid.stale(run, Path("."))
+    evaluate.main(["--cell", CELLS[1]])
+    assert not grid.stale(run, Path("."))
+    shutil.rmtree(".work")
+    assert not grid.stale(run, Path("."))
+    Path("params.yaml").write_text(Path("params.yaml").read_text().replace("finetune: {}", "finetune: {caption: first}"))
+    changed = {p.run.cell.name: p for p in grid.runs(config.load("params.yaml"), Path(".")).values()}
+    assert grid.stale(changed[CELLS[1]], Path("."))
+
+
+def test_inputs_that_are_missing(here):
+    """The stage to run is named, nothing is sent."""
+    shutil.rmtree("models")
+    done = launch()
+    assert (done.returncode, "dvc repro backbone" in done.stderr) == (2, True)
+
+
+@pytest.mark.parametrize(("text", "message"), [
+    ("partitoin: gpu", "unknown key 'partitoin'; did you mean 'partition'"),
+    ("executor: slrum", "unknown executor 'slrum'; did you mean 'slurm'"),
+    ("time_min: 0", "time_min=0: must be >= 1"),
+    ("time_min: soon", "time_min"),
+    ("memory_gb: -1", "memory_gb=-1.0: must be >= 0"),
+    ("{time_min: 2, signal_s: 120}", "signal_s=120: must be shorter than time_min=2"),
+    ("gpus: 2", "a run is trained by one process"),
+    ("[1]", "must be a mapping"),
+    ("a: b: c", "not a profile"),
+])  # fmt: skip
+def test_profiles_that_are_wrong(tmp_path, text, message):
+    """Key, value, fix."""
+    with pytest.raises(UserError, match=re.escape(message)):
+        profiles.load(profile(text, tmp_path))
+
+
+def test_a_profile_that_is_not_there():
+    """The nearest one is named."""
+    with pytest.raises(UserError, match="did you mean .*slurm/local.yaml"):
+        profiles.load(ROOT / "slurm" / "locl.yaml")
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "slurm").glob("*.yaml")), ids=lambda p: p.name)
+def test_shipped_profiles(path):
+    """All load."""
+    assert profiles.load(path).executor in profiles.EXECUTORS
+
+
+def test_options_of_a_profile(here, tmp_path):
+    """Empty choices are left to the cluster; the copy of the code comes first on the path of jobs."""
+    made = grid.runs(config.load("params.yaml"), Path("."))
+    runs = [(key, p.run) for key, p in made.items()]
+    chosen = profiles.load(profile("{partition: gpu, gpus: 1, memory_gb: 1.5, setup: [module load cuda], options: {nice: '5'}}",
+                                   tmp_path))
+    options = slurm.parameters(chosen, runs, Path("code"), Path("."))
+    assert {"account", "qos", "constraint"}.isdisjoint(options)
+    assert (options["partition"], options["gpus_per_node"], options["cpus_per_task"], options["mem"]) == ("gpu", 1, 1, "1536M")
+    assert options["setup"] == ["module load cuda", f"export PYTHONSAFEPATH=1 PYTHONPATH={here / 'code'}${{PYTHONPATH:+:$PYTHONPATH}}"]
+    assert options["additional_parameters"] == {"requeue": True, "chdir": str(here), "nice": "5"}
+
+
+def test_the_code_is_copied_once_for_each_state(tmp_path):
+    """The same files, the same copy; run keys computed in it are those of the original."""
+    first = slurm.snapshot(tmp_path)
+    assert slurm.snapshot(tmp_path) == first
+    assert len(list((tmp_path / ".work" / "code").iterdir())) == 1
+    done = subprocess.run([sys.executable, "-c", "import compclip; print(compclip.__file__)"], capture_output=True, text=True,
+                          env={**os.environ, "PYTHONSAFEPATH": "1", "PYTHONPATH": str(first)}, cwd=ROOT)
+    assert Path(done.stdout.strip()).parent == first / "compclip"
+
+
+def test_no_slurm_on_this_machine(monkeypatch):
+    """The line says where to run it or what to use."""
+    monkeypatch.setenv("PATH", "/nowhere")
+    with pytest.raises(UserError, match="scontrol: not installed on this machine; .*slurm/local.yaml"):
+        slurm.max_array_size()
+
+
+def test_arrays_are_cut_to_the_cluster_s_size(here, monkeypatch):
+    """Three runs where two fit into an array: two arrays."""
+    sizes = []
+    monkeypatch.setattr(slurm, "max_array_size", lambda: 2)
+    monkeypatch.setattr(slurm.Slurm, "_submit_array", lambda self, runs, code: sizes.append(len(runs)) or [])
+    made = grid.runs(config.load("params.yaml"), Path("."))
+    slurm.Slurm(profiles.Profile()).submit_all([(key, p.run) for key, p in made.items()], "params.yaml")
+    assert sizes == [2, 1]
+
+
+def test_jobs_of_a_command_that_was_killed_are_found(tmp_path, monkeypatch):
+    """Its note has the keys, the queue has the array by its name; then each key has its job."""
+    from compclip.files import write_json
+
+    write_json(tmp_path / ".work" / "slurm" / "compclip-1a2b3c4d.json", ["k0", "k1", "k2"])
+    monkeypatch.setattr(cluster, "run", lambda *c: subprocess.CompletedProcess(c, 0, "9_0\n9_2\n", ""))
+    sender = slurm.Slurm(profiles.Profile(), tmp_path)
+    assert sender.recover() == 2
+    assert (jobs.find("k0", tmp_path).id, jobs.find("k1", tmp_path), jobs.find("k2", tmp_path).id) == ("9_0", None, "9_2")
+    assert sender.recover() == 0

@@ -1,0 +1,127 @@
+"""`python -m compclip.status`: one row a run, whatever became of it."""
+
+from __future__ import annotations
+
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from compclip import config, jobs, status, train, watch
+from compclip.files import write_json
+from compclip.publish import Publisher
+from tests import tiny_project
+from tests.conftest import ROOT
+from tests.tiny_project import cell, wait_for
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory):
+    """All that train needs."""
+    return tiny_project.make(tmp_path_factory.mktemp("status") / "project")
+
+
+@pytest.fixture
+def here(project, tmp_path, monkeypatch):
+    """A fresh copy, and the current folder in it."""
+    shutil.copytree(project, tmp_path / "p")
+    monkeypatch.chdir(tmp_path / "p")
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    return tmp_path / "p"
+
+
+def rows() -> dict[str, status.Row]:
+    """All rows by name."""
+    return {e.name: status.row(e) for e in status.entries("params.yaml")[0]}
+
+
+def test_a_run_from_nothing_to_published(here):
+    """stale, running with its progress and process, stopped or failed, done, published."""
+    name, made = cell("fsc_clip"), Publisher.of("params.yaml", [], cell("fsc_clip"))
+    assert {r.state for r in rows().values()} == {"stale"}
+    job = jobs.Local(module="tests.held_job").submit(made.key, "params.yaml", made.run)
+    wait_for(lambda: Path("held").exists())
+    seen = rows()[name]
+    assert (seen.state, seen.progress.step, seen.progress.steps, seen.job) == ("running", 3, 10, job.label())
+    job.child.kill()
+    assert jobs.wait(job, lambda: None) == jobs.FAILED
+    assert rows()[name].state == "failed"
+    assert "job.log" in rows()[name].error
+    jobs.forget(made.key)
+    assert rows()[name].state == "stopped"
+    again = jobs.Local().submit(made.key, "params.yaml", made.run)
+    assert jobs.wait(again, lambda: None) == jobs.DONE
+    assert rows()[name].state == "done"
+    train.main(["--cell", name])
+    assert rows()[name].state == "published"
+    shown = status.page("params.yaml", 200)
+    assert "10/10" in shown and "3 runs: 2 stale, 1 published" in shown
+
+
+def test_a_run_that_dvc_trains_is_shown(here):
+    """No job, but someone holds the run key."""
+    made = Publisher.of("params.yaml", [], cell("finetune"))
+    with made.lock():
+        seen = rows()[cell("finetune")]
+    assert (seen.state, seen.job.startswith("process ")) == ("running", True)
+    assert rows()[cell("finetune")].state == "stale"
+
+
+def test_missing_inputs_are_an_error_of_the_row(here):
+    """The table is there all the same."""
+    shutil.rmtree("models")
+    assert "dvc repro backbone" in rows()[cell("finetune")].error
+    assert status.main([]) == 0
+
+
+def test_trials_of_sweeps_and_older_folders(here):
+    """A trial is called by its study and number; a folder of earlier code is only counted."""
+    made = Publisher.of("params.yaml", ["train.lr=2e-3"], cell("finetune"))
+    with made.lock():
+        pass
+    jobs.write_inputs(made.key, "params.yaml", made.run)
+    found, older = status.entries("params.yaml")
+    assert (len(found), older) == (3, 1)
+    trial = {"number": 4, "run_key": made.key, "reason": "it failed", "state": "failed"}
+    write_json("studies/gamma/trials.json", {"trials": [trial, {"number": 5, "run_key": None, "reason": ""}]})
+    found, older = status.entries("params.yaml")
+    assert (len(found), older) == (4, 0)
+    assert status.row(found[-1]).cells() == ("gamma#4", "stale", "", "", "", "", "", "it failed")
+
+
+@pytest.mark.parametrize(("settings", "per_epoch"), [("train.epochs=2", 5), ("train.epochs=1.25", 5), ("train.epochs=0.3", 7),
+                                                     ("train.epochs=0.001", 3), ("train.max_steps=4", 9)])
+def test_steps_are_those_of_the_trainer(here, tmp_path, settings, per_epoch):
+    """The total is worked out from a logged line as train works it out from its data."""
+    override = [settings] if "max_steps" in settings else [settings, "train.max_steps=0"]
+    cfg = config.resolve(config.load("params.yaml", override), cell("finetune")).train
+    log = tmp_path / "metrics.jsonl"
+    log.write_text('{"step": 3, "epoch": %r, "loss": 1.0, "samples_per_second": 10.0, "time": 0.0}\n{"step": 4' % (3 / per_epoch))
+    seen = watch.progress(log, cfg)
+    assert (seen.step, seen.steps) == (3, train.total_steps(cfg, per_epoch))
+
+
+def test_the_table():
+    """Aligned; empty columns left out; cut at the terminal's width."""
+    done = watch.Progress(10, 10, 1.5, 80.0, 0.0, 0.0)
+    going = watch.Progress(5, 10, 2.25, 40.0, 3700.0, 0.0)
+    text = status.table([status.Row("a", "done", done), status.Row("bcd", "running", going, "job 5_1")], 200)
+    assert text.splitlines() == ["run  state    step   loss    samples/s  left   job",
+                                 "a    done     10/10  1.5000",
+                                 "bcd  running  5/10   2.2500  40         1h01m  job 5_1"]
+    assert max(map(len, status.table([status.Row("a" * 50, "done")], 20).splitlines())) == 20
+    assert [status.duration(s) for s in (0.4, 59, 200, 18420)] == ["0s", "59s", "3m20s", "5h07m"]
+
+
+def test_watch_shows_it_again(here):
+    """Until Ctrl-C, which is no error."""
+    shown = subprocess.Popen([sys.executable, "-m", "compclip.status", "--watch"], stdout=subprocess.PIPE, text=True,
+                             env=tiny_project.environment())
+    for _ in range(2):
+        while "Ctrl-C ends" not in shown.stdout.readline():
+            pass
+    shown.send_signal(signal.SIGINT)
+    assert shown.wait(timeout=30) == 0
