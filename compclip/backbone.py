@@ -12,13 +12,17 @@ from typing import Any
 
 import open_clip
 import torch
-from safetensors.torch import load_file, save
 from torch import Tensor, nn
 
-from compclip.errors import UserError, unknown
-from compclip.files import fingerprint, read_json, write_atomic, write_json
+from compclip import tokenizers
+from compclip import weights as weights_files
+from compclip.errors import UserError, one_line, unknown
+from compclip.files import fingerprint, read_json, write_json
+from compclip.weights import CONFIG
 
-WEIGHTS, CONFIG = "open_clip_model.safetensors", "open_clip_config.json"
+WEIGHTS = weights_files.NAMES[0]
+SCHEMES = ("hf-hub:", "local-dir:")
+RANDOM = "random"
 
 
 @dataclass(frozen=True)
@@ -43,20 +47,26 @@ class Model:
         size = self.clip.visual.image_size
         return size[0] if isinstance(size, (tuple, list)) else size
 
+    @property
+    def starts(self) -> int:
+        """How many tokens stand before a text's own: 1 for CLIP, 0 for SigLIP."""
+        return self.tokenizer.layout.starts
+
     def tokenize(self, texts: list[str]) -> Tensor:
         """Token ids [B, context_length]; longer texts are cut and keep their end token."""
         return self.tokenizer(texts)
 
     def positions(self, text: str) -> int:
         """How many tokens a text has without start and end."""
-        return len(self.tokenizer.encode(text))
+        return self.tokenizer.count(text)
 
     def save(self, folder: str | Path) -> None:
         """Write weights and config so that plain open_clip loads them (`local-dir:<folder>`)."""
         folder = Path(folder)
-        state = {name: tensor.contiguous() for name, tensor in self.clip.state_dict().items()}
-        write_atomic(folder / WEIGHTS, save(state))
-        write_json(folder / CONFIG, {"model_cfg": self.model_cfg, "preprocess_cfg": self.preprocess_cfg})
+        weights_files.write(folder / WEIGHTS, self.clip.state_dict(), self.model_cfg)
+        self.tokenizer.save(folder)
+        record = {"tokenizer": self.tokenizer.record} if self.tokenizer.record else {}
+        write_json(folder / CONFIG, {"model_cfg": self.model_cfg, "preprocess_cfg": self.preprocess_cfg, **record})
 
     def add_bias(self, value: float) -> None:
         """Give a softmax model the learnt bias of a sigmoid loss; a model that has one keeps it."""
@@ -65,53 +75,69 @@ class Model:
             self.model_cfg["init_logit_bias"] = float(value)
 
 
-def create(model: str, weights: str = "", seed: int = 0, device: str = "cpu") -> Model:
+def create(model: str, weights: str = "", seed: int = 0, device: str = "cpu", tokenizer: str = "",
+           activation: str = "") -> Model:
     """A model by open_clip name or config file, with hub weights by tag, local weights by path, or random ones.
 
-    Raises UserError for an unknown name, missing or foreign weights, and what a hub would have to be asked for.
+    Names `hf-hub:REPOSITORY` and `local-dir:FOLDER` bring their own weights. `tokenizer` is a folder, or `clip` for a
+    stand-in; `activation` says what weights were trained with that do not tell it themselves. Raises UserError for an
+    unknown name, missing or foreign weights, and what a hub would have to be asked for.
     """
+    if model.startswith(SCHEMES):
+        if weights:
+            raise UserError(f"model {model}: brings its own weights; remove weights={weights}")
+        return load(model, device=device, tokenizer=tokenizer)
     name = _register(model)
     if _is_folder(weights):
-        loaded = load(weights, device=device)
+        loaded = load(weights, device=device, tokenizer=tokenizer)
         _same_architecture(loaded, name, weights)
         return loaded
+    cfg = open_clip.get_model_config(name)
     torch.manual_seed(seed)
-    hub = weights if weights and not Path(weights).suffix else ""
-    clip = _create(name, hub, device)
-    if weights and not hub:
-        _load_state(clip, Path(weights))
-    return _wrap(clip, name, open_clip.get_model_config(name), f"{model}::{weights or 'random'}")
+    made = _from_file(name, cfg, Path(weights), activation) if _is_path(weights) else _from_tag(name, cfg, weights)
+    clip, preprocess = made
+    return _wrap(clip.to(device), name, cfg, f"{model}::{weights or RANDOM}", preprocess, tokenizer)
 
 
-def load(ref: str | Path, model: str = "", device: str = "cpu") -> Model:
+def load(ref: str | Path, model: str = "", device: str = "cpu", tokenizer: str = "", activation: str = "") -> Model:
     """A checkpoint: a folder in open_clip's format, a weights file with `model` given, or `NAME::TAG` from a hub."""
-    ref = str(ref)
+    ref = str(ref).removeprefix("local-dir:")
+    if ref.startswith("hf-hub:"):
+        ref = str(weights_files.fetch_repository(ref.removeprefix("hf-hub:")))
     if _is_folder(ref):
-        return _load_folder(Path(ref), device)
+        return _load_folder(Path(ref), device, tokenizer)
     if "::" in ref:
         name, _, tag = ref.partition("::")
-        return create(name, tag, device=device)
+        return create(name, tag, device=device, tokenizer=tokenizer)
     if not Path(ref).exists():
         raise UserError(f"checkpoint {ref!r}: no such file or folder; give one with {CONFIG}, a file, or NAME::TAG")
     if not model:
         raise UserError(f"checkpoint {ref!r}: weights without {CONFIG}; give the architecture with --model NAME")
-    return create(model, ref, device=device)
+    return create(model, ref, device=device, tokenizer=tokenizer, activation=activation)
 
 
 def _is_folder(ref: str) -> bool:
     return bool(ref) and (Path(ref) / CONFIG).is_file()
 
 
-def _load_folder(folder: Path, device: str) -> Model:
+def _is_path(weights: str) -> bool:
+    """Whether weights are named by a path and not by a hub's tag."""
+    return bool(weights) and (Path(weights).exists() or bool(Path(weights).suffix) or "/" in weights)
+
+
+def _load_folder(folder: Path, device: str, tokenizer: str) -> Model:
     config = read_json(folder / CONFIG)
     if "model_cfg" not in config:
         raise UserError(f"{folder / CONFIG}: no key 'model_cfg'; not an open_clip config")
+    file = weights_files.in_folder(folder)
+    weights_files.check_activation(file, f"of {CONFIG}", config["model_cfg"])
     clip = _build(config["model_cfg"], str(folder), device)
-    _load_state(clip, folder / WEIGHTS)
-    return _wrap(clip, f"local-dir:{folder}", config["model_cfg"], str(folder), config.get("preprocess_cfg", {}))
+    _load_state(clip, weights_files.read(file), file)
+    return _wrap(clip, f"local-dir:{folder}", config["model_cfg"], str(folder), config.get("preprocess_cfg", {}),
+                 tokenizer or config.get("tokenizer", ""), folder)
 
 
-def _build(model_cfg: dict, where: str, device: str) -> nn.Module:
+def _build(model_cfg: dict, where: str, device: str = "cpu") -> nn.Module:
     """The module of a config alone, random weights."""
     cfg = dict(model_cfg)
     kind = open_clip.CustomTextCLIP if cfg.pop("custom_text", False) else open_clip.CLIP
@@ -132,65 +158,56 @@ def _register(model: str) -> str:
     return model
 
 
-def _create(name: str, tag: str, device: str) -> nn.Module:
-    tags = open_clip.list_pretrained_tags_by_model(name)
-    if tag and tag not in tags:
-        raise unknown("weights", tag, tags, f"model {name}")
-    if tag == "openai" and not name.endswith("-quickgelu"):
-        raise UserError(f"model {name} with weights 'openai': trained with QuickGELU; use {name}-quickgelu")
-    if not tag:
-        return _build(open_clip.get_model_config(name), name, device)
+def _from_file(name: str, cfg: dict, file: Path, activation: str) -> tuple[nn.Module, dict]:
+    if file.is_dir():
+        raise UserError(f"weights {file}: a folder without {CONFIG}; put it there, or give the weights file")
+    state = weights_files.read(file)
+    if "logit_bias" in state and cfg.get("init_logit_bias") is None:  # tuned with a sigmoid loss
+        cfg["init_logit_bias"] = state["logit_bias"].item()
+    clip = _build(cfg, name)
+    _load_state(clip, state, file)
+    weights_files.check_activation(file, name, cfg, activation)
+    return clip, weights_files.usual_preprocessing(name)
+
+
+def _from_tag(name: str, cfg: dict, tag: str) -> tuple[nn.Module, dict]:
+    """Hub weights, or random ones without a tag."""
+    if tag in ("", RANDOM):
+        return _build(cfg, name), weights_files.usual_preprocessing(name)
+    preprocess = weights_files.fetch_tag(name, tag, cfg)
     try:
-        return open_clip.create_model(name, pretrained=tag, device=device)
-    except (OSError, RuntimeError, ConnectionError) as error:
-        raise UserError(f"{name}::{tag}: cannot fetch the weights ({type(error).__name__}); "
-                        "download the file and give its path as weights") from error
+        return open_clip.create_model(name, pretrained=tag), preprocess
+    except (OSError, RuntimeError) as error:
+        raise UserError(f"{name}::{tag}: the cached weights cannot be loaded: {one_line(str(error))[:160]}; "
+                        "remove them from the cache and fetch them again") from error
 
 
-def _wrap(clip: nn.Module, name: str, model_cfg: dict, source: str, preprocess: dict | None = None) -> Model:
+def _wrap(clip: nn.Module, name: str, model_cfg: dict, source: str, preprocess: dict, tokenizer: str,
+          folder: Path | None = None) -> Model:
     cfg = open_clip.transform.merge_preprocess_dict(
-        open_clip.transform.PreprocessCfg(size=clip.visual.image_size), preprocess or {})
+        open_clip.transform.PreprocessCfg(size=clip.visual.image_size), preprocess)
     clip.visual.preprocess_cfg = cfg
     transform = open_clip.transform.image_transform_v2(open_clip.transform.PreprocessCfg(**cfg), is_train=False)
-    return Model(clip, _tokenizer(name, model_cfg), transform, dict(model_cfg), _plain(cfg), source)
+    coder = tokenizers.of(name, model_cfg, tokenizer, folder)
+    clip.layout = coder.layout
+    return Model(clip, coder, transform, dict(model_cfg), _plain(cfg), source)
 
 
 def _plain(cfg: dict) -> dict:
     return json.loads(json.dumps(cfg))
 
 
-def _tokenizer(name: str, model_cfg: dict) -> Any:
-    text = model_cfg.get("text_cfg", {})
-    if not text.get("hf_tokenizer_name"):
-        return open_clip.SimpleTokenizer(context_length=text.get("context_length", 77))
-    try:
-        return open_clip.get_tokenizer(name)
-    except OSError as error:
-        raise UserError(f"model {name}: its tokenizer {text['hf_tokenizer_name']!r} is not at hand; download that "
-                        "repository and give its folder as backbones.<name>.tokenizer") from error
-
-
-def _load_state(clip: nn.Module, path: Path) -> None:
-    """Load weights strictly; a foreign architecture or a broken file is a UserError."""
-    try:
-        state = load_file(path) if path.suffix == ".safetensors" else torch.load(path, "cpu", weights_only=True)
-    except FileNotFoundError as error:
-        raise UserError(f"{path}: no such weights file; give an existing one") from error
-    except Exception as error:  # pickle, zip and safetensors errors share no base
-        raise UserError(f"{path}: not a readable weights file ({type(error).__name__}); fetch it again") from error
-    state = _unwrapped(state)
+def _load_state(clip: nn.Module, state: dict[str, Tensor], path: Path) -> None:
+    """Load weights strictly; those of another architecture are a UserError."""
     own = clip.state_dict()
+    for name in ("logit_scale", "logit_bias"):  # some files have them as vectors of one
+        if name in state and name in own and state[name].numel() == 1:
+            state[name] = state[name].reshape(own[name].shape)
     wrong = sorted(set(own) ^ set(state)) or sorted(k for k in own if own[k].shape != state[k].shape)
     if wrong:
         raise UserError(f"{path}: a checkpoint of another architecture: {len(wrong)} tensors differ, as {wrong[0]!r}; "
                         "give the model it was trained with")
     clip.load_state_dict(state)
-
-
-def _unwrapped(state: dict) -> dict:
-    state = state.get("state_dict", state)
-    prefix = "module." if all(k.startswith("module.") for k in state) else ""
-    return {k.removeprefix(prefix): v.float() if v.is_floating_point() else v for k, v in state.items()}
 
 
 def _same_architecture(loaded: Model, name: str, weights: str) -> None:

@@ -44,6 +44,7 @@ def _concepts(rows: list[View], views: Views, model: Model) -> tuple[Tensor, Ten
 
 
 def _token_span(caption: str, span: tuple[int, int], model: Model) -> tuple[int, int]:
-    """Positions [first, last) of a span of characters behind the start token: BPE never joins across words."""
-    return 1 + model.positions(caption[: span[0]]), 1 + model.positions(caption[: span[1]])
+    """Positions [first, last) of a span of characters: no tokenizer joins tokens across words."""
+    first, last = (model.starts + model.positions(caption[:place]) for place in span)
+    return first, last
 

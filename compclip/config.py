@@ -28,7 +28,7 @@ from compclip.data.sample import Data
 from compclip.data.scenes.config import World
 from compclip.errors import UserError, entry, one_line, unknown
 from compclip.files import fingerprint, write_atomic, write_json
-from compclip.sections import Backbone, Benchmark, Cell, Evaluate, Grid, Params, Report, Run, Train
+from compclip.sections import Backbone, Benchmark, Cell, Evaluate, Grid, Lora, Params, Report, Run, Train
 
 DEFAULT = "params.yaml"
 GRIDS = Path("experiments/grids")
@@ -172,6 +172,8 @@ def _mapping(raw: Any, where: str) -> dict:
 
 def _structured(kind: Any, raw: dict, where: str) -> Any:
     """`raw` as the dataclass `kind`; unknown keys, wrong types and values name the key, its value, and the fix."""
+    if kind is Train and isinstance(raw.get("lora"), dict):
+        raw = raw | {"lora": _structured(Lora, raw["lora"], f"{where}.lora")}
     known = [f.name for f in fields(kind)]
     for key in sorted(raw.keys() - set(known)):
         raise unknown("key", key, known, where)

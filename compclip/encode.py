@@ -43,6 +43,7 @@ class _Texts:
     def __init__(self, clip: nn.Module, batch: Batch, tokens: bool) -> None:
         parts = {"caption": batch.text_BL, "negative": batch.negative_BKL.flatten(0, 1),
                  "positive": batch.positive_BPL.flatten(0, 1), "concept": batch.concept_ML}
+        self.layout = getattr(clip, "layout", towers.CLIP)
         self.sizes = [len(p) for p in parts.values()]
         self.kinds = list(parts)
         self.text_AL = torch.cat(list(parts.values()))
@@ -60,7 +61,7 @@ class _Texts:
     def mask(self, kind: str) -> Tensor | None:
         if self.token_ATD is None:
             return None
-        return towers.own_tokens(self._part(self.text_AL, kind), self.token_ATD.shape[1])
+        return towers.own_tokens(self._part(self.text_AL, kind), self.token_ATD.shape[1], self.layout)
 
 
 def _rows(flat: Tensor | None, B: int, K: int) -> Tensor | None:

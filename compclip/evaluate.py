@@ -31,7 +31,8 @@ from compclip.errors import UserError, entry, unknown
 from compclip.files import fingerprint, read_json, write_json
 
 # The code that an evaluation's results depend on.
-CODE = ("backbone.py", "benchmark.py", "benchmarks", "embed.py", "evaluate.py", "images.py", "metrics.py", "towers.py")
+CODE = ("backbone.py", "benchmark.py", "benchmarks", "embed.py", "evaluate.py", "images.py", "metrics.py",
+        "tokenizers.py", "towers.py", "weights.py")
 PRETRAINED = "pretrained"
 
 
@@ -46,6 +47,8 @@ class Job:
     threads: int = 2
     model: str = ""
     device: str = "cpu"
+    tokenizer: str = ""
+    activation: str = ""
 
 
 def outcomes(
@@ -74,9 +77,10 @@ def load_benchmarks(params: Any, names: Sequence[str]) -> tuple[dict[str, Benchm
 def run(job: Job) -> dict[str, dict]:
     """The results documents of a job by benchmark name. `seconds` is the wall time of the whole pass."""
     start = time.perf_counter()
-    model = backbone.load(job.checkpoint, job.model, job.device)
+    model = backbone.load(job.checkpoint, job.model, job.device, job.tokenizer, job.activation)
     scored = outcomes(model, job.benchmarks, job.batch_size, job.threads)
-    made_with = {"path": job.checkpoint, "fingerprint": _fingerprint(job.checkpoint)}
+    stand_in = {"tokenizer": model.tokenizer.record} if model.tokenizer.record else {}
+    made_with = {"path": job.checkpoint, "fingerprint": _fingerprint(job.checkpoint), **stand_in}
     seconds = round(time.perf_counter() - start, 3)
     return {
         name: {
@@ -207,7 +211,8 @@ def main(argv: Sequence[str], root: Path = Path(".")) -> int:
     benchmarks, module_of = load_benchmarks(params, args.benchmarks or params.evaluate.benchmarks)
     checkpoint = args.checkpoint or str(cell_checkpoint(config.resolve(params, args.cell).cell, root))
     size, threads = params.evaluate.batch_size, params.evaluate.threads
-    job = Job(checkpoint, benchmarks, module_of, size, threads, args.model, args.device)
+    job = Job(checkpoint, benchmarks, module_of, size, threads, args.model, args.device, args.tokenizer,
+              args.activation)
     documents = _kept_by_cell(job, args.cell, root) or run(job)
     for line in warnings(documents):
         print(line, file=sys.stderr)
@@ -227,6 +232,8 @@ def _arguments(argv: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
     which.add_argument("--cell", default="", help="a cell of the grid; writes runs/<cell>/results")
     which.add_argument("--checkpoint", default="", help="folder, weights file or MODEL::TAG")
     parser.add_argument("--model", default="", help="open_clip architecture of a weights file")
+    parser.add_argument("--tokenizer", default="", help="folder of a tokenizer, or clip: a stand-in")
+    parser.add_argument("--activation", default="", help="gelu or quickgelu, of a weights file that does not tell")
     parser.add_argument("--benchmarks", nargs="+", default=[], help="names; default: evaluate.benchmarks")
     parser.add_argument("--params", default="params.yaml")
     parser.add_argument("--out", default="", help="folder for the results of --checkpoint")

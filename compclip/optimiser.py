@@ -7,6 +7,7 @@ import math
 import torch
 from torch import nn
 
+from compclip import backbone, lora
 from compclip.config import Train
 
 TOWERS = {"all": ("image", "text"), "image": ("image",), "text": ("text",), "none": ()}
@@ -20,12 +21,22 @@ def tower(name: str) -> str:
 
 
 def freeze(clip: nn.Module, cfg: Train) -> frozenset[str]:
-    """Take what is not trained out of the graph; gives the names of the frozen towers."""
-    trained = set(TOWERS[cfg.trainable])
+    """Take what is not trained out of the graph; gives the names of the frozen towers.
+
+    With an adapter the backbone is frozen to its last number: only the adapter is trained, and a bias that the run adds.
+    """
+    trained, factors = set(TOWERS[cfg.trainable]), lora.adapter(clip)
     for name, parameter in clip.named_parameters():
         part = tower(name)
-        parameter.requires_grad_(part in trained or name == "logit_bias" or (part == "scale" and cfg.train_logit_scale))
+        whole = part in trained or name == "logit_bias" or (part == "scale" and cfg.train_logit_scale)
+        parameter.requires_grad_(name in factors or backbone.is_added(clip, name) if factors else whole)
     return frozenset({"image", "text"} - trained)
+
+
+def counts(clip: nn.Module) -> dict[str, int]:
+    """How many numbers are trained, and how many the plain model has."""
+    own = [p.numel() for name, p in clip.named_parameters() if name not in lora.adapter(clip)]
+    return {"trained_parameters": sum(p.numel() for p in clip.parameters() if p.requires_grad), "parameters": sum(own)}
 
 
 def adamw(clip: nn.Module, cfg: Train) -> torch.optim.AdamW:
@@ -46,6 +57,7 @@ def learning_rate(step: int, steps: int, cfg: Train) -> float:
 
 
 def clamp_scale(clip: nn.Module, largest: float) -> None:
-    """Keep exp(logit_scale) within [1, largest]."""
-    with torch.no_grad():
-        clip.logit_scale.clamp_(0.0, math.log(largest))
+    """Keep exp(logit_scale) within [1, largest], where it is trained."""
+    if clip.logit_scale.requires_grad:
+        with torch.no_grad():
+            clip.logit_scale.clamp_(0.0, math.log(largest))

@@ -104,7 +104,7 @@ def main(argv: list[str]) -> int:
         raise UserError(f"backbones: no {args.backbone!r}; known: {', '.join(params.backbones)}")
     spec = params.backbones[args.backbone]
     made = backbone.create(spec.model, "" if spec.weights.endswith(".fp16.safetensors") else spec.weights,
-                           params.scenes.seed)
+                           params.scenes.seed, tokenizer=spec.tokenizer, activation=spec.activation)
     if spec.weights.endswith(".fp16.safetensors"):
         _scenes(made, Path(spec.weights), args.from_scratch, params.scenes)
     made.save(Path("models") / args.backbone)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -9,7 +10,7 @@ from omegaconf import MISSING
 
 from compclip.data.sample import Data
 from compclip.data.scenes.config import World
-
+from compclip.errors import UserError, unknown
 
 @dataclass(frozen=True)
 class Grid:
@@ -19,6 +20,29 @@ class Grid:
     backbones: list[str] = field(default_factory=list)
     data: list[str] = field(default_factory=list)
     seeds: list[int] = field(default_factory=list)
+
+
+LORA_TARGETS = ("attention", "mlp", "patch")
+
+
+@dataclass(frozen=True)
+class Lora:
+    """A low-rank adapter on the trained towers; everything else of the backbone is frozen."""
+
+    rank: int = 4
+    alpha: float = 1.0  # the update is scaled by alpha / rank
+    targets: list[str] = field(default_factory=lambda: list(LORA_TARGETS))  # patch: the image's patch convolution
+
+    def __post_init__(self) -> None:
+        if self.rank < 1:
+            raise UserError(f"rank={self.rank}: must be >= 1")
+        if not 0 < self.alpha < math.inf:
+            raise UserError(f"alpha={self.alpha}: must be > 0")
+        if not self.targets or len(set(self.targets)) < len(self.targets):
+            raise UserError(f"targets={self.targets}: must name {', '.join(LORA_TARGETS)} or some of them, each once")
+        for target in self.targets:
+            if target not in LORA_TARGETS:
+                raise unknown("target", target, LORA_TARGETS, "targets")
 
 
 @dataclass(frozen=True)
@@ -39,7 +63,8 @@ class Train:
     weight_decay: float = 0.1
     grad_clip_norm: float = 1.0  # 0: off
     trainable: str = "all"  # towers: all, text, image, none
-    train_logit_scale: bool = True
+    lora: Lora | None = None  # null: the towers' own weights are trained
+    train_logit_scale: bool = True  # never with lora
     max_logit_scale: float = 100.0
     precision: str = "float32"  # or bf16
     threads: int = 1
@@ -54,7 +79,8 @@ class Backbone:
 
     model: str = MISSING
     weights: str = ""
-    tokenizer: str = ""
+    tokenizer: str = ""  # a folder, or `clip` for a stand-in; default: the model's own
+    activation: str = ""  # gelu or quickgelu, of a weights file that does not tell
 
 
 @dataclass(frozen=True)

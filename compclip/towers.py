@@ -9,6 +9,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from compclip.tokenizers import Layout
+
+CLIP = Layout()
+
 
 def image(clip: nn.Module, image_B3HW: Tensor, tokens: bool = False) -> tuple[Tensor, Tensor | None]:
     """Unit embeddings [B, D] and, if asked, raw projected patches [B, N, D].
@@ -68,8 +72,8 @@ def _project(x_W: Tensor, projection: nn.Module | Tensor | None) -> Tensor:
     return projection(x_W) if isinstance(projection, nn.Module) else x_W @ projection
 
 
-def own_tokens(text_BL: Tensor, T: int) -> Tensor:
+def own_tokens(text_BL: Tensor, T: int, layout: Layout = CLIP) -> Tensor:
     """[B, T] mask of a caption's own tokens and its end token: not the start token, not padding."""
-    end_B1 = text_BL.argmax(-1, keepdim=True)
+    end_B1 = (text_BL if layout.end is None else (text_BL == layout.end).int()).argmax(-1, keepdim=True)
     position_T = torch.arange(T, device=text_BL.device)
-    return (position_T >= 1) & (position_T <= end_B1)
+    return (position_T >= layout.starts) & (position_T <= end_B1)

@@ -16,7 +16,7 @@ PACKAGE = ROOT / "compclip"
 ORDER = (
     "errors", "files", "modules", "images", "chat", "text.annotation", "text", "features", "batch", "losses", "methods",
     "data.sample", "data.scenes.config", "sections", "config", "run_key", "data.scenes", "data.sources", "data.store", "recaption",
-    "data.rewrite", "data.prepare", "backbone", "towers", "composite", "views", "collate", "encode", "optimiser", "checkpoint",
+    "data.rewrite", "data.prepare", "tokenizers", "weights", "backbone", "towers", "composite", "views", "collate", "encode", "optimiser", "checkpoint",
     "progress", "environment", "publish", "cluster", "jobs", "watch", "pretrain", "train", "metrics", "embed", "benchmark",
     "benchmarks", "evaluate", "rungs", "job", "launch", "status", "census", "report", "sweep", "scorer", "track", "dashboard",
 )
