@@ -32,6 +32,8 @@ from compclip.sections import Backbone, Benchmark, Cell, Evaluate, Grid, Lora, P
 
 DEFAULT = "params.yaml"
 GRIDS = Path("experiments/grids")
+KEPT = (f"{GRIDS}/*.yaml", "studies/*/best.yaml")  # a params.yaml that is a copy of one of these holds nobody's edits
+PER_DATA = "per_data"  # methods.<name>.per_data.<data>: what holds on this data set alone
 
 
 SECTIONS: dict[str, Any] = {"grid": Grid, "train": Train, "evaluate": Evaluate, "report": Report, "scenes": World}
@@ -78,22 +80,35 @@ def resolve(params: Params, cell: Cell | str) -> Run:
     if name not in known:
         raise unknown("cell", name, known, "grid")
     cell = known[name]
-    method, train = method_config(params, cell.method)
+    method, train = method_config(params, cell.method, cell.data)
     return Run(cell, method, train, params.backbones[cell.backbone], params.data[cell.data])
 
 
-def method_config(params: Params, name: str) -> tuple[Any, Train]:
-    """The Config of a method, its variant applied, and its training settings."""
+def method_config(params: Params, name: str, data: str = "") -> tuple[Any, Train]:
+    """The Config of a method and its training settings on a data set.
+
+    A variant stands over what `per_data` says of that data set, and this over the method's own values.
+    """
+    values, train = {}, asdict(params.train)
+    for layer, where in _layers(params, name, data):
+        train |= _mapping(layer.pop("train", None), f"{where}.train")
+        values |= layer
+    config = modules.find("compclip.methods", name.partition(".")[0]).Config
+    return _structured(config, values, where), _structured(Train, train, f"{where}.train")
+
+
+def _layers(params: Params, name: str, data: str) -> list[tuple[dict, str]]:
+    """What is said of a method, the weakest first, and where it is said."""
     base, dot, variant = name.partition(".")
-    where = f"methods.{base}.variants.{variant}" if dot else f"methods.{base}"
-    raw = _mapping(params.methods.get(base), f"methods.{base}")
-    variants = _mapping(raw.pop("variants", None), f"methods.{base}.variants")
+    where = f"methods.{base}"
+    own = _mapping(params.methods.get(base), where)
+    variants, sets = (_mapping(own.pop(key, None), f"{where}.{key}") for key in ("variants", PER_DATA))
     if dot and variant not in variants:
-        raise unknown("variant", variant, variants, f"methods.{base}.variants")
-    overlay = _mapping(variants.get(variant), where)
-    trains = [_mapping(values.pop("train", None), f"{where}.train") for values in (raw, overlay)]
-    train = _structured(Train, asdict(params.train) | trains[0] | trains[1], f"{where}.train")
-    return _structured(modules.find("compclip.methods", base).Config, raw | overlay, where), train
+        raise unknown("variant", variant, variants, f"{where}.variants")
+    chosen = [("variants", variants, variant)] if dot else []
+    chosen = [(PER_DATA, sets, data)] * (data in sets) + chosen
+    named = [(table[key], f"{where}.{kind}.{key}") for kind, table, key in chosen]
+    return [(own, where), *((_mapping(raw, place), place) for raw, place in named)]
 
 
 def captioner_config(data: Data, where: str = "options") -> Any:
@@ -116,10 +131,22 @@ def write_methods(params: Params, folder: Path) -> None:
     Cells depend on theirs alone, so that an edit of one method or variant leaves the others' cells as they are.
     """
     for name in params.grid.methods:
-        method, train = method_config(params, name)
-        module = Path(modules.find("compclip.methods", name.partition(".")[0]).__file__)
+        base = name.partition(".")[0]
+        apart = {data: _resolved(params, name, data) for data in _sets(params, base)}
+        code = fingerprint(Path(modules.find("compclip.methods", base).__file__))
         write_json(folder / f"{name}.json",
-                   {"config": asdict(method), "train": asdict(train), "code": fingerprint(module)})
+                   _resolved(params, name) | {"code": code} | ({PER_DATA: apart} if apart else {}))
+
+
+def _resolved(params: Params, name: str, data: str = "") -> dict[str, dict]:
+    method, train = method_config(params, name, data)
+    return {"config": asdict(method), "train": asdict(train)}
+
+
+def _sets(params: Params, base: str) -> dict:
+    """What a method says of single data sets."""
+    raw = _mapping(params.methods.get(base), f"methods.{base}")
+    return _mapping(raw.get(PER_DATA), f"methods.{base}.{PER_DATA}")
 
 
 def to_yaml(run: Run) -> str:
@@ -206,9 +233,7 @@ def _mistyped(kind: Any, raw: dict, where: str) -> UserError | None:
 
 def _check(params: Params) -> None:
     for name, raw in params.methods.items():
-        variants = _mapping(_mapping(raw, f"methods.{name}").get("variants"), f"methods.{name}.variants")
-        for method in (name, *(f"{name}.{variant}" for variant in variants)):
-            method_config(params, method)
+        _check_method(params, name, _mapping(raw, f"methods.{name}"))
     for name, data in params.data.items():
         modules.find("compclip.data.sources", data.source)
         captioner_config(data, f"data.{name}.options")
@@ -219,6 +244,16 @@ def _check(params: Params) -> None:
         if name not in params.benchmarks:
             raise unknown("benchmark", name, params.benchmarks, "evaluate.benchmarks")
     _check_grid(params)
+
+
+def _check_method(params: Params, name: str, raw: dict) -> None:
+    variants = _mapping(raw.get("variants"), f"methods.{name}.variants")
+    for method in (name, *(f"{name}.{variant}" for variant in variants)):
+        method_config(params, method)
+    for data in _sets(params, name):
+        if data not in params.data:
+            raise unknown("data", data, params.data, f"methods.{name}.{PER_DATA}")
+        method_config(params, name, data)
 
 
 def _check_grid(params: Params) -> None:
@@ -269,15 +304,16 @@ def _check_values(values: Any, where: str) -> None:
 def use(source: str | Path, target: str | Path = DEFAULT, force: bool = False) -> None:
     """Make `source` the current parameters after checking it; uncommitted edits of `target` are never overwritten."""
     load(source)
-    if Path(target).exists() and not force and _edited(Path(target)):
+    raw = Path(source).read_bytes()
+    if Path(target).exists() and not force and Path(target).read_bytes() != raw and _edited(Path(target)):
         raise UserError(f"{target}: has uncommitted edits; commit it or save it in {GRIDS}, or give --force")
-    write_atomic(target, Path(source).read_bytes())
+    write_atomic(target, raw)
 
 
 def _edited(path: Path) -> bool:
-    """Whether something would be lost: it is not as last committed (or git does not know it), and not a grid's file."""
+    """Whether something would be lost: not as last committed (or unknown to git), and no copy of a kept file."""
     raw, folder = path.read_bytes(), path.resolve().parent
-    if any(raw == grid.read_bytes() for grid in (folder / GRIDS).glob("*.yaml")):
+    if any(raw == kept.read_bytes() for pattern in KEPT for kept in folder.glob(pattern)):
         return False
     try:
         done = subprocess.run(["git", "status", "--porcelain", "--ignored", path.name], cwd=folder, capture_output=True)

@@ -52,6 +52,10 @@ def test_the_shipped_grid():
     ("methods.clic.train=3", r"methods.clic.train=3: must be a mapping"),
     ("methods.clic.variants.a.lambda_con=3", r"methods.clic.variants.a: unknown key 'lambda_con'; did you mean"),
     ("methods.clic.variants.a.train.lr=0", r"methods.clic.variants.a.train.lr=0.0: must be > 0"),
+    ("methods.clic.per_data.scene.lambda_uni=3", r"methods.clic.per_data: unknown data 'scene'; did you mean 'scenes'"),
+    ("methods.clic.per_data.scenes.lambda_un=3", r"methods.clic.per_data.scenes: unknown key 'lambda_un'; did you mean"),
+    ("methods.clic.per_data.scenes.train.lr=0", r"methods.clic.per_data.scenes.train.lr=0.0: must be > 0"),
+    ("methods.clic.per_data=3", r"methods.clic.per_data=3: must be a mapping"),
     ("methods.clic.lambda_uni=big", r"methods.clic.lambda_uni='big': must be float; the default is 1.0"),
     ("backbones=[1]", r"override 'backbones=\[1\]': "),
     ("backbones.scenes.model=", r"backbones.scenes.model: must be given"),
@@ -144,6 +148,30 @@ def test_variants_overlay_their_method():
     assert (plain.train.lr, local.train.lr) == (params.train.lr, 1e-3)
 
 
+PER_DATA = ["data.other={source: coco, path: p, images: i, captioner: none}", "grid.data=[scenes,other]",
+            "methods.clic.per_data.other={lambda_cont: 1.0, train: {epochs: 5}}",
+            "methods.clic.variants.few={lambda_s_neg: 0, train: {epochs: 2}}", "grid.methods=[clic,clic.few]"]
+
+
+def test_a_data_set_can_have_its_own_values():
+    """Method, then what it says of this data set, then the variant: the last one that names a value has it."""
+    params = config.load(PARAMS, PER_DATA)
+    runs = {name: config.resolve(params, f"{name}-0") for name in ("clic-scenes-scenes", "clic-scenes-other",
+                                                                  "clic.few-scenes-other")}
+    found = {n: (r.method.lambda_cont, r.method.lambda_s_neg, r.train.epochs) for n, r in runs.items()}
+    assert found == {"clic-scenes-scenes": (0.5, 0.5, params.train.epochs), "clic-scenes-other": (1.0, 0.5, 5.0),
+                     "clic.few-scenes-other": (1.0, 0.0, 2.0)}
+    assert {r.train.lr for r in runs.values()} == {params.train.lr}
+
+
+def test_the_methods_stage_sees_what_holds_on_one_data_set(tmp_path):
+    """An edit of per_data changes the file that the method's cells depend on; other methods' files stay."""
+    config.write_methods(config.load(PARAMS, [*PER_DATA, "grid.methods=[clic,negclip]"]), tmp_path)
+    config.write_methods(config.load(PARAMS, ["grid.methods=[clic,negclip]"]), tmp_path / "plain")
+    changed = [(tmp_path / f).read_bytes() != (tmp_path / "plain" / f).read_bytes() for f in ("clic.json", "negclip.json")]
+    assert changed == [True, False]
+
+
 @settings(max_examples=10)
 @given(lr=st.floats(1e-8, 1.0), epochs=st.floats(0.1, 30.0), gamma=st.floats(0, 10), seed=st.integers(0, 2**31))
 def test_config_yaml_reproduces_the_run(tmp_path_factory, lr, epochs, gamma, seed):
@@ -216,8 +244,67 @@ def test_use_switches_back_and_forth(repository):
     assert config.main(["use", str(kept)]) == 0
     assert config.main(["use", "other.yaml"]) == 0
     kept.unlink()
+    shutil.copy(PARAMS, "third.yaml")
     with pytest.raises(UserError, match="has uncommitted edits"):
-        config.main(["use", "other.yaml"])
+        config.main(["use", "third.yaml"])
+
+
+def git(*arguments):
+    subprocess.run(["git", "-c", "user.name=a", "-c", "user.email=a@example.org", *arguments], check=True,
+                   capture_output=True)
+
+
+STATES = {  # what was done with params.yaml, and whether something would be lost
+    "committed": ([], False),
+    "edited": ([lambda: edit()], True),
+    "staged": ([lambda: edit(), lambda: git("add", "params.yaml")], True),
+    "staged, then edited again": ([lambda: edit(), lambda: git("add", "params.yaml"), lambda: edit()], True),
+    "edited and committed": ([lambda: edit(), lambda: git("commit", "-qam", "mine")], False),
+    "edited and taken back": ([lambda: edit(), lambda: git("checkout", "params.yaml")], False),
+    "untracked": ([lambda: git("rm", "-q", "--cached", "params.yaml"), lambda: git("commit", "-qm", "gone")], True),
+    "ignored": ([lambda: git("rm", "-q", "--cached", "params.yaml"), lambda: Path(".gitignore").write_text("*\n"),
+                 lambda: git("commit", "-qm", "gone")], True),
+    "no repository": ([lambda: shutil.rmtree(".git")], True),
+    "not there": ([lambda: Path("params.yaml").unlink()], False),
+}
+
+
+def edit():
+    path = Path("params.yaml")
+    path.write_text(path.read_text() + "# mine\n")
+
+
+@pytest.mark.parametrize("state", STATES)
+def test_use_in_every_state_of_git(repository, state):
+    """Refused in one line, nothing touched, exactly where something would be lost."""
+    steps, lost = STATES[state]
+    for step in steps:
+        step()
+    before = Path("params.yaml").read_bytes() if Path("params.yaml").exists() else None
+    if lost:
+        with pytest.raises(UserError, match="^params.yaml: has uncommitted edits; commit it or save it in"):
+            config.main(["use", "other.yaml"])
+        assert Path("params.yaml").read_bytes() == before
+    else:
+        assert config.main(["use", "other.yaml"]) == 0
+        assert Path("params.yaml").read_bytes() == Path("other.yaml").read_bytes()
+
+
+def test_use_of_what_is_in_use_is_no_loss(repository):
+    """The same file twice, and back from a study's best.yaml, need no --force."""
+    best = repository / "studies" / "fsc_gamma" / "best.yaml"
+    best.parent.mkdir(parents=True)
+    shutil.copy("other.yaml", best)
+    for file in (best, best, "other.yaml"):
+        assert config.main(["use", str(file)]) == 0
+    assert config.load("params.yaml").grid.seeds == [7]
+
+
+def test_use_says_one_line_with_code_two(repository, monkeypatch, capsys):
+    edit()
+    monkeypatch.setattr("sys.argv", ["config", "use", "other.yaml"])
+    assert entry(config.main) == 2
+    assert capsys.readouterr().err.count("\n") == 1
 
 
 def test_use_without_git(repository, monkeypatch):
