@@ -70,5 +70,24 @@ class Batch:
 
     def to(self, device: torch.device | str) -> Batch:
         """The same batch on a device."""
+        return self._each(lambda tensor: tensor.to(device, non_blocking=True))
+
+    def __len__(self) -> int:
+        return len(self.image_B3HW)
+
+    def rows(self, start: int, stop: int) -> Batch:
+        """The images `start` to `stop` (exclusive) with all that is theirs."""
+        own_M = (self.owner_M >= start) & (self.owner_M < stop)
+        cut = slice(start, stop)
+        return Batch(
+            self.image_B3HW[cut], self.text_BL[cut], self.negative_BKL[cut], self.mask_BK[cut], self.positive_BPL[cut],
+            self.positive_mask_BP[cut], self.concept_span_M2[own_M],
+            self.concept_ML[own_M] if len(self.concept_ML) else self.concept_ML, self.owner_M[own_M] - start)
+
+    def pin_memory(self) -> Batch:
+        """In page-locked memory, from where a GPU takes it without waiting."""
+        return self._each(lambda tensor: tensor.pin_memory())
+
+    def _each(self, change: Callable[[Tensor], Tensor]) -> Batch:
         values = {f.name: getattr(self, f.name) for f in fields(self)}
-        return Batch(**{k: v.to(device, non_blocking=True) if isinstance(v, Tensor) else v for k, v in values.items()})
+        return Batch(**{k: change(v) if isinstance(v, Tensor) else v for k, v in values.items()})

@@ -16,11 +16,18 @@ from compclip.batch import Batch, Views
 from compclip.features import Features
 
 
-def features(clip: nn.Module, batch: Batch, views: Views, frozen: frozenset[str] = frozenset()) -> Features:
-    """All that a loss may ask for; towers named in `frozen` ("image", "text") run without a graph."""
+def features(clip: nn.Module, batch: Batch, views: Views, frozen: frozenset[str] = frozenset(),
+             seen: Features | None = None) -> Features:
+    """All that a loss may ask for; towers named in `frozen` ("image", "text") run without a graph.
+
+    A frozen image tower's part is taken from `seen`, the same batch's features, where that is given.
+    """
     tokens = views.tokens or views.concepts == "pooled"
-    with torch.no_grad() if "image" in frozen else nullcontext():
-        image_BD, patch_BND = towers.image(clip, batch.image_B3HW, views.tokens)
+    if seen and "image" in frozen:
+        image_BD, patch_BND = seen.image_BD, seen.patch_BND
+    else:
+        with torch.no_grad() if "image" in frozen else nullcontext():
+            image_BD, patch_BND = towers.image(clip, batch.image_B3HW, views.tokens)
     with torch.no_grad() if "text" in frozen else nullcontext():
         text = _Texts(clip, batch, tokens)
     B, K = batch.mask_BK.shape

@@ -18,7 +18,7 @@ def facts(device: str) -> dict:
     return {
         "python": platform.python_version(),
         "packages": {name: metadata.version(name) for name in PACKAGES},
-        "device": torch.cuda.get_device_name() if device == "cuda" else platform.processor() or platform.machine(),
+        "device": torch.cuda.get_device_name(device) if device != "cpu" else platform.processor() or platform.machine(),
         "threads": torch.get_num_threads(),
         "git_commit": commit(),
         "peak_memory_mib": round(peak_kib / 1024),

@@ -11,9 +11,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-import torch
-
-from compclip import config, evaluate, rungs, train
+from compclip import config, distributed, evaluate, rungs, train
 from compclip.errors import UserError, entry
 from compclip.publish import Publisher
 from compclip.sections import Params
@@ -21,25 +19,42 @@ from compclip.watch import Follower
 
 
 def finish(params: Params, publisher: Publisher) -> None:
-    """Train unless the run key is finished, then score it unless it is scored."""
-    with publisher.lock(Follower(publisher.work, publisher.run)):
-        watched = (publisher.work / rungs.FILE).is_file()
-        train.complete(publisher, rungs.watched(params, publisher) if watched else train.plain_rows)
-        _score(params, publisher)
+    """Train unless the run key is finished, then score it unless it is scored.
+
+    Of several processes the first holds the lock and scores.
+    """
+    watched = (publisher.work / rungs.FILE).is_file()
+    rows = rungs.watched(params, publisher) if watched else train.plain_rows
+    with distributed.session() as here:
+        if here.rank:
+            return train.complete(publisher, rows)
+        with publisher.lock(Follower(publisher.work, publisher.run)):
+            train.complete(publisher, rows)
+            _score(params, publisher)
+
+
+def scored(params: Params, publisher: Publisher) -> bool:
+    """Whether a run is finished and has the results that an evaluation would give now."""
+    final = publisher.work / "final"
+    return publisher.finished() and evaluate.kept(task(params, final / "checkpoint"), final) is not None
+
+
+def task(params: Params, checkpoint: Path) -> evaluate.Job:
+    """The evaluation of a checkpoint as the parameters have it."""
+    benchmarks, module_of = evaluate.load_benchmarks(params, params.evaluate.benchmarks)
+    asked, device = params.evaluate, distributed.device()
+    return evaluate.Job(str(checkpoint), benchmarks, module_of, asked.batch_size, asked.threads, device=device)
 
 
 def _score(params: Params, publisher: Publisher) -> None:
-    benchmarks, module_of = evaluate.load_benchmarks(params, params.evaluate.benchmarks)
-    final, asked = publisher.work / "final", params.evaluate
-    device = "cuda" if torch.cuda.is_available() else "cpu"
-    checkpoint = str(final / "checkpoint")
-    task = evaluate.Job(checkpoint, benchmarks, module_of, asked.batch_size, asked.threads, device=device)
-    if evaluate.kept(task, final) is not None:
+    final = publisher.work / "final"
+    asked = task(params, final / "checkpoint")
+    if evaluate.kept(asked, final) is not None:
         return
-    documents = evaluate.run(task)
+    documents = evaluate.run(asked)
     for line in evaluate.warnings(documents):
         print(line, file=sys.stderr)
-    evaluate.keep(task, documents, final)
+    evaluate.keep(asked, documents, final)
 
 
 def main(argv: list[str]) -> int:

@@ -12,6 +12,10 @@ from torch import Tensor
 from compclip.files import write_atomic
 
 
+# What a logged step says of the clock: the only fields in which two runs of one key differ.
+CLOCK = ("time", "samples_per_second", "matrix_share", "data_wait")
+
+
 class Log:
     """Appends one line a logging step; after a resume, lines behind the checkpoint are cut off first."""
 
@@ -22,13 +26,17 @@ class Log:
         kept = [line for line in _lines(path) if json.loads(line)["step"] <= done]
         write_atomic(path, "".join(line + "\n" for line in kept))
 
-    def write(self, step: int, terms: dict[str, Tensor], lr: float, scale: float, norm: float) -> None:
-        """One line: every term with its weight, their sum, learning rate, exp(logit_scale), gradient norm, speed."""
+    def write(self, step: int, terms: dict[str, Tensor], lr: float, scale: float, norm: float,
+              shares: dict[str, float] | None = None) -> None:
+        """One line: every term with its weight, their sum, learning rate, exp(logit_scale), gradient norm, speed.
+
+        `shares`: of the device's matrix rate that is used, and of the time spent waiting for data.
+        """
         values = {name: term.item() for name, term in terms.items()}
         speed = (step - self.first) * self.batch_size / (time.perf_counter() - self.started)
         row = {"step": step, "epoch": step / self.per_epoch, "samples": step * self.batch_size,
                "loss": sum(values.values()), **values, "lr": lr, "logit_scale": scale, "grad_norm": norm,
-               "samples_per_second": round(speed, 1), "time": round(time.time(), 3)}
+               "samples_per_second": round(speed, 1), **(shares or {}), "time": round(time.time(), 3)}
         with open(self.path, "a", encoding="utf-8") as file:
             file.write(json.dumps(row) + "\n")
         self._show(step, row["loss"], speed)

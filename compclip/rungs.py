@@ -9,7 +9,7 @@ from pathlib import Path
 
 import torch
 
-from compclip import evaluate, train
+from compclip import distributed, evaluate, train
 from compclip.backbone import Model
 from compclip.files import read_json, read_text
 from compclip.publish import Publisher
@@ -25,24 +25,24 @@ def watched(params: Params, publisher: Publisher) -> Callable[[Maker, Run, Model
 
 
 class Watched(Rows):
-    """Batches whose making first scores the model where a rung is reached: before step n it has had n updates.
+    """Batches before which the loop first scores the model where a rung is reached: before step n it has had n updates.
 
     Scoring leaves the bits of the training as they are: mode, threads and random state are put back.
     """
 
     def __init__(self, maker: Maker, run: Run, params: Params, model: Model, work: Path) -> None:
-        super().__init__(maker, run.train.batch_size)
+        here = distributed.current()
+        super().__init__(maker, run.train.batch_size, here.rank, here.world)
         asked = read_json(work / FILE)
         steps = train.total_steps(run.train, self.per_epoch)
         self._steps = {max(1, round(share * steps)) for share in asked["shares"]} - {steps}
         self._run, self._params, self._model, self._file = run, params, model, work / "intermediate.jsonl"
         self._benchmarks = evaluate.load_benchmarks(params, asked["benchmarks"])[0]
 
-    def batch(self, step, views):
-        """The batch of a step."""
-        if step in self._steps and step not in self._scored():
+    def before(self, step):
+        """Score the model where a rung is reached; the first process does it, the others go on and wait for it."""
+        if distributed.current().rank == 0 and step in self._steps and step not in self._scored():
             self._score(step)
-        return super().batch(step, views)
 
     def _scored(self) -> set[int]:
         """The steps that are written whole; what a kill left half-written is cut off."""

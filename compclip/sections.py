@@ -70,7 +70,8 @@ class Train:
     threads: int = 1
     log_every_steps: int = 10
     checkpoint_every_steps: int = 50
-    workers: int = 0
+    micro_batch: int = 0  # images encoded at a time, the contrast staying the batch's (gradient caching); 0: all
+    workers: int = 0  # processes that make batches ahead
 
 
 @dataclass(frozen=True)

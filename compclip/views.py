@@ -115,22 +115,32 @@ def _texts(rules: Sequence, caption: Annotation, rng: np.random.Generator, lower
 
 
 class Rows:
-    """The samples of an epoch in its order, batch by batch; unreadable pictures give way to the next sample."""
+    """The samples of an epoch in its order, batch by batch; unreadable pictures give way to the next sample.
 
-    def __init__(self, maker: Maker, batch_size: int) -> None:
+    Of `world` processes each makes the part of every batch that its `rank` stands for. Raises UserError where the data
+    is smaller than a batch, or a batch cannot be shared evenly.
+    """
+
+    def __init__(self, maker: Maker, batch_size: int, rank: int = 0, world: int = 1) -> None:
         if len(maker.data) < batch_size:
             count = len(maker.data)
             raise UserError(f"train.batch_size={batch_size}: the data has {count} samples; lower the batch size")
+        if batch_size % world:
+            raise UserError(f"train.batch_size={batch_size}: not a multiple of the {world} processes of this run; "
+                            "change one of them")
         self.maker, self.batch_size = maker, batch_size
         self.per_epoch = len(maker.data) // batch_size
+        self.first, self.own = rank * batch_size // world, batch_size // world
+
+    def before(self, step: int) -> None:
+        """Called by the training loop before optimiser step `step`."""
 
     def batch(self, step: int, views: Views) -> tuple[list[View], dict[str, int]]:
         """The views of optimiser step `step` (counted from 0) and what had to be replaced, by reason."""
         epoch, within = divmod(step, self.per_epoch)
         permuted = order(len(self.maker.data), self.maker.seed, epoch)
-        rows, dropped = [], {}
-        for place in range(within * self.batch_size, (within + 1) * self.batch_size):
-            rows.append(self._readable(permuted, place, epoch, views, dropped))
+        start, dropped = within * self.batch_size + self.first, {}
+        rows = [self._readable(permuted, place, epoch, views, dropped) for place in range(start, start + self.own)]
         return rows, dropped
 
     def _readable(self, permuted: np.ndarray, place: int, epoch: int, views: Views, dropped: dict) -> View:

@@ -14,14 +14,15 @@ PACKAGE = ROOT / "compclip"
 
 # From left to right; a folder stands for all its modules, which may import each other.
 ORDER = (
-    "errors", "files", "modules", "images", "chat", "text.annotation", "text", "features", "batch", "losses", "methods",
+    "errors", "files", "modules", "images", "chat", "text.annotation", "text", "features", "distributed", "batch", "losses", "methods",
     "data.sample", "data.scenes.config", "sections", "config", "run_key", "data.scenes", "data.sources", "data.store", "recaption",
-    "data.rewrite", "data.prepare", "tokenizers", "weights", "backbone", "towers", "composite", "views", "collate", "encode", "optimiser", "checkpoint",
+    "data.rewrite", "data.prepare", "tokenizers", "weights", "backbone", "towers", "composite", "views", "collate", "loader", "encode", "accumulate", "throughput", "lora", "optimiser", "checkpoint",
     "progress", "environment", "publish", "cluster", "jobs", "watch", "pretrain", "train", "metrics", "embed", "benchmark",
-    "benchmarks", "evaluate", "rungs", "job", "launch", "status", "census", "report", "sweep", "scorer", "track", "dashboard",
+    "benchmarks", "evaluate", "rungs", "job", "launch", "status", "census", "report", "scorer", "track", "sweep", "dashboard",
 )
 HEAVY = {"mlflow": {"track.store", "track.log", "track.models"}, "spacy": {"text.annotate"}, "dvc": set(),
          "optuna": {"sweep.sampler", "sweep.driver", "sweep.__main__"}, "submitit": {"launch.slurm"},
+         "peft": {"lora"},
          "nltk": {"text.wordnet", "text.wordnet_data"}, "transformers": {"recaption.hf"}}
 
 

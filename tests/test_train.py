@@ -21,6 +21,7 @@ from compclip.data.scenes.config import World
 from compclip.errors import UserError
 from compclip.files import fingerprint, write_json
 from compclip.pretrain import main as pretrain
+from compclip.progress import CLOCK
 from tests.conftest import ROOT
 
 TINY = {
@@ -71,7 +72,7 @@ def weights(root: Path, cell: str) -> str:
 def log(root: Path, cell: str) -> list[dict]:
     """The logged steps without what the clock says."""
     rows = map(json.loads, (root / "runs" / cell / "metrics.jsonl").read_text().splitlines())
-    return [{k: v for k, v in row.items() if k not in ("time", "samples_per_second")} for row in rows]
+    return [{k: v for k, v in row.items() if k not in CLOCK} for row in rows]
 
 
 def outcomes(root: Path, cell: str, monkeypatch) -> dict[str, dict]:

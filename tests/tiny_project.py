@@ -16,6 +16,7 @@ from compclip.data.scenes import generate
 from compclip.data.scenes.config import World
 from compclip.files import fingerprint, write_json
 from compclip.pretrain import main as pretrain
+from compclip.progress import CLOCK
 from tests.test_train import TINY
 
 PARAMS = """
@@ -61,7 +62,7 @@ def steps(path: Path) -> list[dict]:
     """The logged steps without what the clock says; only complete lines."""
     text = path.read_text() if path.exists() else ""
     rows = map(json.loads, text[: text.rfind("\n") + 1].splitlines())
-    return [{k: v for k, v in row.items() if k not in ("time", "samples_per_second")} for row in rows]
+    return [{k: v for k, v in row.items() if k not in CLOCK} for row in rows]
 
 
 def wait_for(true: Callable[[], object], seconds: float = 120) -> None:

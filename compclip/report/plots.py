@@ -15,7 +15,8 @@ from compclip.report.collect import PRETRAINED, Run
 from compclip.report.tables import SUMMARY, Entry, Group
 
 NOT_TERMS = {
-    "step", "epoch", "samples", "loss", "lr", "logit_scale", "scale", "bias", "grad_norm", "samples_per_second", "time",
+    "step", "epoch", "samples", "loss", "lr", "logit_scale", "scale", "bias", "grad_norm", "samples_per_second",
+    "matrix_share", "data_wait", "time",
 }  # fmt: skip
 POINTS = 160  # a curve is drawn as at most so many means over neighbouring steps
 COLOURS = 8

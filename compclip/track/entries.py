@@ -22,7 +22,7 @@ from compclip.track.records import Record, Study, Trial, best, files
 KEY, CONTENT, COMPLETE = (f"mlflow.compclip.{name}" for name in ("key", "content", "complete"))
 LIMIT = 500  # characters of a parameter
 LAYOUT = 2  # raised when the same files are to be shown in another way
-CURVE_OF_SYSTEM = ("samples_per_second",)
+CURVE_OF_SYSTEM = ("samples_per_second", "matrix_share", "data_wait")
 NOT_LOGGED = ("step", "time")
 MIB = 2**20
 
