@@ -73,6 +73,7 @@ class Model:
         if self.clip.logit_bias is None:
             self.clip.logit_bias = nn.Parameter(torch.tensor(float(value)))
             self.model_cfg["init_logit_bias"] = float(value)
+            self.clip.bias_added = True  # by this run: no part of a backbone that an adapter freezes
 
 
 def create(model: str, weights: str = "", seed: int = 0, device: str = "cpu", tokenizer: str = "",

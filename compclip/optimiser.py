@@ -7,7 +7,7 @@ import math
 import torch
 from torch import nn
 
-from compclip import backbone, lora
+from compclip import lora
 from compclip.config import Train
 
 TOWERS = {"all": ("image", "text"), "image": ("image",), "text": ("text",), "none": ()}
@@ -20,16 +20,20 @@ def tower(name: str) -> str:
     return "image" if name.startswith("visual.") else "text"
 
 
-def freeze(clip: nn.Module, cfg: Train) -> frozenset[str]:
+def freeze(clip: nn.Module, cfg: Train, seed: int = 0) -> frozenset[str]:
     """Take what is not trained out of the graph; gives the names of the frozen towers.
 
-    With an adapter the backbone is frozen to its last number: only the adapter is trained, and a bias that the run adds.
+    With `lora` an adapter is added, and the backbone is frozen to its last number: only the adapter is trained, and a
+    bias that the run adds.
     """
+    if cfg.lora and not lora.adapter(clip):
+        lora.inject(clip, cfg.lora, TOWERS[cfg.trainable], seed)
     trained, factors = set(TOWERS[cfg.trainable]), lora.adapter(clip)
     for name, parameter in clip.named_parameters():
         part = tower(name)
         whole = part in trained or name == "logit_bias" or (part == "scale" and cfg.train_logit_scale)
-        parameter.requires_grad_(name in factors or backbone.is_added(clip, name) if factors else whole)
+        added = name == "logit_bias" and getattr(clip, "bias_added", False)
+        parameter.requires_grad_(name in factors or added if factors else whole)
     return frozenset({"image", "text"} - trained)
 
 

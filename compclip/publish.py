@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from compclip import config, images, run_key
+from compclip import config, images, lora, modules, optimiser, run_key
 from compclip.backbone import Model
 from compclip.data import store
 from compclip.errors import UserError
@@ -75,6 +75,8 @@ class Publisher:
     def finish(self, model: Model, facts: dict) -> None:
         """Write the run's files; environment.json comes last and marks them complete."""
         final = self.work / "final"
+        facts = self._parameters(model) | facts
+        lora.finish(model.clip, final / "checkpoint" / lora.FOLDER)
         model.save(final / "checkpoint")
         write_atomic(final / "config.yaml", config.to_yaml(self.run))
         log = self.work / "metrics.jsonl"
@@ -82,6 +84,10 @@ class Publisher:
         write_json(final / "environment.json", {"run_key": self.key, **facts})
         for path in self.work.glob("step_*.safetensors"):
             path.unlink()
+
+    def _parameters(self, model: Model) -> dict[str, int]:
+        trains = getattr(modules.find("compclip.methods", self.run.method_name), "TRAINS", True)
+        return optimiser.counts(model.clip) if trains else optimiser.counts(model.clip) | {"trained_parameters": 0}
 
     def publish(self) -> None:
         """Copy the finished files to runs/<cell>/: a folder or file is replaced whole."""

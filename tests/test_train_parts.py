@@ -68,12 +68,15 @@ def test_frozen_towers(trainable, frozen, trained):
 
 
 def test_scale_can_be_frozen_and_is_clamped():
-    """`train_logit_scale: false` keeps it; the clamp bounds exp(logit_scale)."""
+    """`train_logit_scale: false` keeps it as it is; else the clamp bounds exp(logit_scale)."""
     clip = Clip()
     optimiser.freeze(clip, Train(train_logit_scale=False))
     assert not clip.logit_scale.requires_grad
     with torch.no_grad():
         clip.logit_scale.fill_(9.0)
+    optimiser.clamp_scale(clip, 100.0)
+    assert clip.logit_scale.item() == 9.0
+    optimiser.freeze(clip, Train())
     optimiser.clamp_scale(clip, 100.0)
     assert clip.logit_scale.item() == pytest.approx(math.log(100))
 

@@ -1,0 +1,358 @@
+"""LoRA: the backbone keeps its bits, an untrained adapter changes nothing, the merged checkpoint is a plain one."""
+
+from __future__ import annotations
+
+import copy
+import json
+import math
+import shutil
+from concurrent.futures import ThreadPoolExecutor
+
+import open_clip
+import pytest
+import torch
+from safetensors import safe_open
+from safetensors.torch import load_file
+from torch import nn
+
+from compclip import backbone, config, lora, optimiser, publish, towers, train
+from compclip.backbone import WEIGHTS
+from compclip.config import Train
+from compclip.errors import UserError
+from compclip.files import fingerprint, write_atomic, write_json
+from compclip.sections import Lora
+from tests import tiny_project
+from tests.test_towers import TEXTS, TINY
+
+BOTH = ("image", "text")
+PROJECTIONS = ("attn.in_proj_weight", "attn.out_proj.weight", "mlp.c_fc.weight", "mlp.c_proj.weight")
+
+
+@pytest.fixture
+def model(tmp_path):
+    """A tiny model with random weights."""
+    write_json(tmp_path / "tiny.json", TINY)
+    return backbone.create(str(tmp_path / "tiny.json"), seed=3)
+
+
+@pytest.fixture
+def inputs(model):
+    """Three pictures and three texts."""
+    torch.manual_seed(0)
+    return torch.randn(3, 3, 32, 32), model.tokenize(TEXTS)
+
+
+def outputs(clip: nn.Module, inputs) -> list[torch.Tensor]:
+    """Embeddings, patches and tokens."""
+    with torch.no_grad():
+        return [*towers.image(clip, inputs[0], tokens=True), *towers.text(clip, inputs[1], tokens=True),
+                clip.encode_image(inputs[0]), clip.encode_text(inputs[1])]
+
+
+def fit(clip: nn.Module, inputs, cfg: Train, steps: int = 4) -> None:
+    """A few optimiser steps that pull pictures and texts together."""
+    optimiser.freeze(clip, cfg)
+    adamw = optimiser.adamw(clip, cfg)
+    clip.train()
+    for _ in range(steps):
+        adamw.zero_grad()
+        loss = -(towers.image(clip, inputs[0])[0] * towers.text(clip, inputs[1])[0]).sum() * clip.logit_scale.exp()
+        loss.backward()
+        adamw.step()
+        optimiser.clamp_scale(clip, 100.0)
+
+
+def own(clip: nn.Module) -> dict[str, torch.Tensor]:
+    """The backbone's tensors under their plain names, adapted or not."""
+    state = {k: v for k, v in clip.state_dict().items() if ".lora_" not in k}
+    plain = {k.replace("base_layer.", ""): v.clone() for k, v in state.items()}
+    return {k.replace("in_proj.weight", "in_proj_weight").replace("in_proj.bias", "in_proj_bias"): v
+            for k, v in plain.items()}
+
+
+def same_bits(a: dict[str, torch.Tensor], b: dict[str, torch.Tensor]) -> bool:
+    """Whether all tensors are equal to the bit."""
+    return a.keys() == b.keys() and all(torch.equal(a[k], b[k]) for k in a)
+
+
+CFG = Train(lr=1e-2, lora=Lora())
+
+
+def test_an_untrained_adapter_changes_nothing(model, inputs):
+    """Every output is the pretrained model's, though each first factor is drawn."""
+    before = outputs(model.clip, inputs)
+    lora.inject(model.clip, Lora(), BOTH)
+    for a, b in zip(before, outputs(model.clip, inputs), strict=True):
+        torch.testing.assert_close(a, b, rtol=0, atol=1e-6)
+    factors = lora.adapter(model.clip)
+    assert all(p.count_nonzero() == p.numel() for n, p in factors.items() if "lora_A" in n)
+    assert not any(p.count_nonzero() for n, p in factors.items() if "lora_B" in n)
+
+
+def test_what_is_adapted_and_how_many_numbers(model):
+    """By hand: rank 4 on four projections of two layers in two towers of width 32, and on the patch convolution."""
+    plain = sum(p.numel() for p in model.clip.parameters())
+    optimiser.freeze(model.clip, CFG)
+    layer = 4 * ((32 + 96) + (32 + 32) + (32 + 128) + (128 + 32))
+    patch = 4 * 3 * 16 * 16 + 32 * 4
+    assert optimiser.counts(model.clip) == {"trained_parameters": 4 * layer + patch, "parameters": plain}
+    trained = {n for n, p in model.clip.named_parameters() if p.requires_grad}
+    assert trained == set(lora.adapter(model.clip))
+    assert len(trained) == 2 * (4 * 4 + 1)
+
+
+@pytest.mark.parametrize("targets,modules", [(["attention"], 8), (["mlp"], 8), (["patch"], 1), (["mlp", "patch"], 9)])
+def test_targets(model, targets, modules):
+    """Each target alone."""
+    towers_ = BOTH if targets != ["patch"] else ("image",)
+    lora.inject(model.clip, Lora(targets=targets), towers_)
+    assert len(lora.adapter(model.clip)) == 2 * modules
+
+
+def test_the_backbone_keeps_its_bits(model, inputs):
+    """Training, and scoring from two threads in between, moves the adapter alone; not even the scale is clamped."""
+    with torch.no_grad():
+        model.clip.logit_scale.fill_(math.log(100.0) + 1e-3)
+    before, outputs_before = own(model.clip), outputs(model.clip, inputs)
+    fit(model.clip, inputs, CFG)
+    with ThreadPoolExecutor(2) as pool:
+        scored = list(pool.map(lambda _: outputs(model.clip, inputs)[0], range(8)))
+    assert all(torch.equal(scored[0], s) for s in scored)
+    fit(model.clip, inputs, CFG)
+    assert same_bits(before, own(model.clip))
+    assert all(p.count_nonzero() for p in lora.adapter(model.clip).values())
+    assert (outputs(model.clip, inputs)[0] - outputs_before[0]).abs().max() > 1e-2
+
+
+def test_one_tower_alone(model, inputs):
+    """`trainable: text` leaves the image tower without an adapter, though its modules' names end as the text's."""
+    frozen = optimiser.freeze(model.clip, Train(trainable="text", lora=Lora()))
+    assert frozen == {"image"}
+    assert lora.adapter(model.clip)
+    assert not [n for n in lora.adapter(model.clip) if n.startswith("visual.")]
+    assert all(type(b.attn) is nn.MultiheadAttention for b in model.clip.visual.transformer.resblocks)
+
+
+def test_merged_checkpoint_opens_in_plain_open_clip(model, inputs, tmp_path):
+    """The saved weights have open_clip's names and give the adapted model's outputs; so does base + saved adapter."""
+    names, base = list(model.clip.state_dict()), copy.deepcopy(model.clip)
+    fit(model.clip, inputs, CFG)
+    model.clip.eval()
+    adapted = outputs(model.clip, inputs)
+    lora.finish(model.clip, tmp_path / "c" / lora.FOLDER)
+    model.save(tmp_path / "c")
+    plain = open_clip.create_model(f"local-dir:{tmp_path / 'c'}").eval()
+    assert list(plain.state_dict()) == names
+    lora.load(base.eval(), tmp_path / "c" / lora.FOLDER)
+    for clip in (plain, model.clip, base):
+        for a, b in zip(adapted, outputs(clip, inputs), strict=True):
+            torch.testing.assert_close(a, b, rtol=0, atol=1e-5)
+    assert not hasattr(model.clip, "peft_config")
+    assert type(model.clip.transformer.resblocks[0].attn) is nn.MultiheadAttention
+
+
+def test_merged_weights_by_hand(model, inputs, tmp_path):
+    """W + alpha / rank · B A for every adapted matrix, once, and the pretrained bits everywhere else (float64)."""
+    before, cfg = own(model.clip), Train(lr=1e-2, lora=Lora(rank=2, alpha=3.0))
+    fit(model.clip, inputs, cfg)
+    lora.finish(model.clip, tmp_path)
+    factors, after = load_file(tmp_path / lora.WEIGHTS), own(model.clip)
+    for tower in ("visual.transformer", "transformer"):
+        for layer in (0, 1):
+            for name in (f"{tower}.resblocks.{layer}.{p}" for p in PROJECTIONS):
+                module = name.replace("in_proj_weight", "in_proj.weight").removesuffix(".weight")
+                a, b = (factors[f"{module}.lora_{f}.weight"].double() for f in "AB")
+                expected = before.pop(name).double() + 1.5 * b @ a
+                torch.testing.assert_close(after.pop(name).double(), expected, rtol=0, atol=1e-6)
+    a, b = (factors[f"visual.conv1.lora_{f}.weight"].double() for f in "AB")
+    expected = before.pop("visual.conv1.weight").double() + 1.5 * torch.einsum("or,rcij->ocij", b[..., 0, 0], a)
+    torch.testing.assert_close(after.pop("visual.conv1.weight").double(), expected, rtol=0, atol=1e-6)
+    assert same_bits(before, after)
+
+
+@pytest.mark.parametrize("batch_first", [True, False])
+def test_attention_is_multihead_attention(batch_first):
+    """Outputs and all gradients, with a causal mask, and the same parameters after it is restored."""
+    torch.manual_seed(0)
+    theirs = nn.MultiheadAttention(8, 2, batch_first=batch_first)
+    nn.init.normal_(theirs.in_proj_bias)
+    ours = lora.Attention(copy.deepcopy(theirs))
+    x, mask = torch.randn(5, 5, 8), torch.full((5, 5), -math.inf).triu(1)
+    expected, found = (m(x, x, x, need_weights=False, attn_mask=mask)[0] for m in (theirs, ours))
+    torch.testing.assert_close(expected, found)
+    expected.square().sum().backward()
+    found.square().sum().backward()
+    for a, b in zip(theirs.parameters(), ours.restored().parameters(), strict=True):
+        assert torch.equal(a, b)
+        torch.testing.assert_close(a.grad, b.grad)
+
+
+def test_siglip_trunk(tmp_path):
+    """timm's fused projections, MLPs, attention pool and patch embedding are adapted, and merge."""
+    from tests.test_towers import _timm_clip
+
+    clip = _timm_clip()
+    image, before = torch.randn(2, 3, 32, 32), own(clip)
+    optimiser.freeze(clip, Train(trainable="image", lora=Lora()))
+    adapted = {n.split(".lora_")[0] for n in lora.adapter(clip)}
+    assert {"visual.trunk.patch_embed.proj", "visual.trunk.attn_pool.kv", "visual.trunk.attn_pool.mlp.fc1",
+            "visual.trunk.blocks.0.attn.qkv", "visual.trunk.blocks.0.attn.proj", "visual.trunk.blocks.0.mlp.fc2"} <= adapted
+    adamw = optimiser.adamw(clip, Train(lr=1e-2))
+    for _ in range(2):
+        adamw.zero_grad()
+        pooled, tokens = towers.image(clip, image, tokens=True)
+        (pooled.sum() + tokens.square().sum()).backward()
+        adamw.step()
+    assert same_bits(before, own(clip))
+    with torch.no_grad():
+        trained = towers.image(clip, image, tokens=True)
+        lora.finish(clip, tmp_path)
+        for a, b in zip(trained, towers.image(clip, image, tokens=True), strict=True):
+            torch.testing.assert_close(a, b, rtol=1e-5, atol=1e-5)
+    assert clip.state_dict().keys() == before.keys()
+
+
+def test_the_start_depends_on_the_seed_alone(model):
+    """The same seed gives the same factors whatever was drawn before, and draws nothing from the global generator."""
+    def start(seed, others):
+        clip = copy.deepcopy(model.clip)
+        torch.manual_seed(others)
+        lora.inject(clip, Lora(), BOTH, seed)
+        return {n: p.detach() for n, p in lora.adapter(clip).items()}, torch.rand(1)
+
+    (first, a), (again, _), (other, b) = start(0, 1), start(0, 2), start(5, 1)
+    assert same_bits(first, again)
+    assert not same_bits(first, other)
+    assert a == b
+
+
+def test_an_added_bias_is_trained_and_a_backbones_own_is_not(model):
+    """The bias that a sigmoid loss gives a softmax model is no part of the backbone."""
+    other = copy.deepcopy(model)
+    model.add_bias(-10.0)
+    other.clip.logit_bias = nn.Parameter(torch.tensor(-10.0))
+    for m in (model, other):
+        optimiser.freeze(m.clip, CFG)
+    assert model.clip.logit_bias.requires_grad
+    assert not other.clip.logit_bias.requires_grad
+
+
+def test_what_cannot_be_adapted_is_said(model):
+    """Attention of another kind, a target that fits nothing, no tower at all: one line each."""
+    with pytest.raises(UserError, match="nothing to adapt"):
+        lora.inject(model.clip, Lora(), ())
+    model.clip.visual.conv1 = nn.Identity()
+    with pytest.raises(UserError, match="'patch' fits nothing in the image tower"):
+        lora.inject(model.clip, Lora(), BOTH)
+    model.clip.transformer.resblocks[1].attn = nn.MultiheadAttention(32, 2, add_bias_kv=True)
+    with pytest.raises(UserError, match=r"transformer.resblocks.1.attn is attention that cannot be adapted"):
+        lora.inject(model.clip, Lora(targets=["attention"]), BOTH)
+    assert not lora.adapter(model.clip)
+
+
+def test_an_adapter_of_another_model_is_refused(model, tmp_path):
+    """Loading names what does not fit."""
+    lora.inject(model.clip, Lora(), BOTH)
+    lora.finish(model.clip, tmp_path)
+    write_json(tmp_path / "big.json", TINY | {"text_cfg": TINY["text_cfg"] | {"layers": 1}})
+    smaller = backbone.create(str(tmp_path / "big.json"))
+    with pytest.raises(UserError, match="has no place here"):
+        lora.load(smaller.clip, tmp_path)
+    write_json(tmp_path / "wide.json", TINY | {"text_cfg": TINY["text_cfg"] | {"width": 16}})
+    with pytest.raises(UserError, match="not an adapter of this model"):
+        lora.load(backbone.create(str(tmp_path / "wide.json")).clip, tmp_path)
+
+
+VARIANT = "methods.fsc_clip.variants.lora={train: {lora: {rank: 2}}}"
+CELL = tiny_project.cell("fsc_clip.lora")
+ARGS = ["--cell", CELL, "grid.methods=[fsc_clip.lora]", VARIANT]
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory):
+    """All that a run needs."""
+    return tiny_project.make(tmp_path_factory.mktemp("lora"), steps=6)
+
+
+@pytest.fixture
+def here(project, tmp_path, monkeypatch):
+    """A fresh copy of the project, and the current folder in it."""
+    shutil.copytree(project, tmp_path / "p")
+    monkeypatch.chdir(tmp_path / "p")
+    return tmp_path / "p"
+
+
+def test_a_run_publishes_adapter_and_merged_weights(here):
+    """Adapter and merged checkpoint agree, what has no adapter keeps the backbone's bits, the count is reported."""
+    assert train.main(ARGS) == 0
+    folder, base = here / "runs" / CELL / "checkpoint", backbone.load(here / "models" / "tiny")
+    merged = backbone.load(folder)
+    before, after = base.clip.state_dict(), merged.clip.state_dict()
+    moved = {name for name in before if not torch.equal(before[name], after[name])}
+    assert {n.split(".")[-2] for n in moved - {"visual.conv1.weight"}} == {"attn", "out_proj", "c_fc", "c_proj"}
+    torch.manual_seed(0)
+    inputs = torch.randn(3, 3, 64, 64), base.tokenize(TEXTS)
+    lora.load(base.clip, folder / lora.FOLDER)
+    for a, b in zip(outputs(merged.clip, inputs), outputs(base.clip, inputs), strict=True):
+        torch.testing.assert_close(a, b, rtol=0, atol=1e-5)
+    facts = json.loads((here / "runs" / CELL / "environment.json").read_text())
+    assert facts["trained_parameters"] == sum(p.numel() for p in lora.adapter(base.clip).values())
+    assert facts["parameters"] == sum(v.numel() for v in before.values())
+
+
+def test_killed_and_resumed_ends_with_the_same_bits(here, tmp_path, monkeypatch, project):
+    """What is saved on the way is the adapter and its moments alone, and it is enough."""
+    whole = shutil.copytree(project, tmp_path / "whole")
+    monkeypatch.chdir(whole)
+    assert train.main(ARGS) == 0
+    monkeypatch.chdir(here)
+    with monkeypatch.context() as patch:
+        patch.setattr(optimiser, "clamp_scale", _stopping(after=5))
+        with pytest.raises(KeyboardInterrupt):
+            train.run_cell(*_publisher())
+    saved = sorted(here.glob(".work/*/step_*.safetensors"))
+    assert [p.name for p in saved] == ["step_00000002.safetensors", "step_00000004.safetensors"]
+    with safe_open(saved[-1], "pt") as file:
+        kinds = {name.partition(".")[0] for name in file.keys()}  # noqa: SIM118 (no mapping)
+        assert all(".lora_" in name for name in file.keys())  # noqa: SIM118
+    assert kinds == {"model", "exp_avg", "exp_avg_sq", "step"}
+    assert train.main(ARGS) == 0
+    for name in (WEIGHTS, f"{lora.FOLDER}/{lora.WEIGHTS}", f"{lora.FOLDER}/{lora.CONFIG}"):
+        here_, whole_ = (fingerprint(root / "runs" / CELL / "checkpoint" / name) for root in (here, whole))
+        assert here_ == whole_
+
+
+def _publisher():
+    made = publish.Publisher.of("params.yaml", ARGS[2:], CELL)
+    return made.run, made
+
+
+def _stopping(after: int):
+    calls = iter(range(1, 1000))
+
+    def stop(_clip, _largest):
+        if next(calls) == after:
+            raise KeyboardInterrupt
+    return stop
+
+
+@pytest.mark.parametrize("value,said", [
+    ("{rank: 0}", r"variants.lora.train.lora.rank=0: must be >= 1"),
+    ("{alpha: 0}", r"train.lora.alpha=0.0: must be > 0"),
+    ("{rnak: 4}", r"train.lora: unknown key 'rnak'; did you mean 'rank'"),
+    ("{targets: [atention]}", r"unknown target 'atention'.*did you mean 'attention'"),
+    ("{targets: []}", r"targets=\[\]: must name"),
+])
+def test_wrong_parameters(here, value, said):
+    """Key, value and fix, or the nearest name."""
+    with pytest.raises(UserError, match=said):
+        config.load("params.yaml", [f"methods.fsc_clip.variants.lora={{train: {{lora: {value}}}}}"])
+
+
+def test_a_run_knows_its_adapter_again(here):
+    """config.yaml gives the same run; without lora the key is null."""
+    for args, wanted in ((ARGS[2:], Lora(rank=2)), ([], None)):
+        run = config.resolve(config.load("params.yaml", args), CELL if args else tiny_project.cell("fsc_clip"))
+        assert run.train.lora == wanted
+        write_atomic(here / "run.yaml", config.to_yaml(run))
+        assert config.from_yaml(here / "run.yaml") == run
