@@ -23,7 +23,8 @@ class Views:
 
     `caption`: the whole caption ("full") or its first sentence ("first"). `composite`: 0 for the picture itself, else
     the number of positive captions p1, p2, … of a CLIC composite; its negative is the cross-image swap. `partner`:
-    False keeps the single picture (CLIC B1-B4): p2 = p1, and the negative exchanges words of its first sentence.
+    "random" or "common_noun" (CLIC B.4); "" keeps the single picture (CLIC B1-B4): p2 = p1, and the negative exchanges
+    words of its first sentence.
     `concepts`: "" for none, "pooled" for spans in the caption, "encoded" for texts of their own. `tokens`: patches and
     text tokens are needed too.
     """
@@ -33,7 +34,7 @@ class Views:
     caption: str = "first"
     lowercase: bool = False
     composite: int = 0
-    partner: bool = True
+    partner: str = "random"
     concepts: str = ""
     tokens: bool = False
 

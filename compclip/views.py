@@ -9,6 +9,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -54,6 +55,12 @@ class Maker:
         self.partners = {o: np.flatnonzero([s == o for s in shapes]) for o in set(shapes)}
         self.shapes = shapes
 
+    @cached_property
+    def nouns(self) -> composite.CommonNouns:
+        """Partners by common nouns, found when first asked for."""
+        firsts = [[self._sentences(i, j)[0] for j in range(len(own))] for i, own in enumerate(self.data.annotations)]
+        return composite.CommonNouns(firsts, self.shapes, self.seed)
+
     def view(self, index: int, epoch: int, views: Views) -> View:
         """The view of sample `index`. Raises ImageError where a picture cannot be read."""
         sample = self.data.samples[index]
@@ -70,8 +77,8 @@ class Maker:
     def _composite(self, index: int, which: int, picture: Image.Image, views: Views, rng: np.random.Generator) -> View:
         own = self._sentences(index, which)
         if views.partner:
-            other = self._partner(index, rng)
-            their = self._sentences(other, int(rng.integers(len(self.data.annotations[other]))))
+            other, said = self._partner_place(index, which, views.partner, rng)
+            their = self._sentences(other, said)
             positives, negative = composite.captions(own, their, views.composite, rng)
             theirs = self.data.load(self.data.samples[other].image)
             picture = composite.pictures(picture, theirs, self.side, rng)
@@ -79,6 +86,12 @@ class Maker:
             positives, negative = composite.own_captions(own, views.composite, rng)
         texts = [_case(t, views.lowercase) for t in positives]
         return View(picture, texts[0], (_case(negative, views.lowercase),), tuple(texts[1:]))
+
+    def _partner_place(self, index: int, which: int, kind: str, rng: np.random.Generator) -> composite.Place:
+        """A partner and which of its captions; at random where no other first sentence has a noun of this one's."""
+        found = self.nouns.draw((index, which), rng) if kind == "common_noun" else None
+        other = found[0] if found else self._partner(index, rng)
+        return found or (other, int(rng.integers(len(self.data.annotations[other]))))
 
     def _partner(self, index: int, rng: np.random.Generator) -> int:
         """Another sample of the same orientation; the sample itself only where there is no other."""

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from PIL import Image
 
 from compclip import composite
+from compclip.batch import Views
+from compclip.data.sample import Sample
 from compclip.text.annotation import Annotation
+from compclip.views import Maker, TrainSet
 
 RED, BLUE = (255, 0, 0), (0, 0, 255)
 
@@ -63,3 +68,52 @@ def test_single_picture_variant(rng):
     positives, _ = composite.own_captions(said("A dog.", "It runs.", "It barks."), 4, rng)
     assert positives[:2] == ["A dog."] * 2
     assert sorted(positives[2:]) == ["It barks.", "It runs."]
+
+
+def tagged(*sentences: str) -> list[tuple[Annotation, ...]]:
+    """One caption a sample; words in capitals are nouns."""
+    made = []
+    for text in sentences:
+        starts = [i for i, c in enumerate(text) if c != " " and (i == 0 or text[i - 1] == " ")]
+        ends = [text.find(" ", i) if " " in text[i:] else len(text) for i in starts]
+        pos = tuple("NOUN" if text[a:b].isupper() else "VERB" for a, b in zip(starts, ends, strict=True))
+        made.append((Annotation(text, tuple(starts), tuple(ends), pos),))
+    return made
+
+
+CAPTIONS = tagged("DOG runs", "CAT sees DOG", "HORSE eats", "DOG eats GRASS", "GRASS grows", "DOG sits")
+SHAPES = ["wide", "wide", "wide", "wide", "wide", "tall"]
+
+
+def test_partners_by_common_nouns():
+    """Another sample of the same orientation with a noun of this one; none where no other has one."""
+    shared = composite.CommonNouns(CAPTIONS, SHAPES, seed=0)
+    met = {i: {shared.draw((i, 0), np.random.default_rng(k)) for k in range(50)} for i in range(6)}
+    assert met == {0: {(1, 0), (3, 0)}, 1: {(0, 0), (3, 0)}, 2: {None}, 3: {(0, 0), (1, 0), (4, 0)}, 4: {(3, 0)}, 5: {None}}
+
+
+def test_a_caption_has_at_most_five_partners_and_keeps_them():
+    """CLIC B.4: up to five images, without repetition; others under another seed."""
+    crowd, shapes = tagged(*["DOG runs"] * 40), ["wide"] * 40
+    one, again, other = (composite.CommonNouns(crowd, shapes, seed) for seed in (0, 0, 1))
+    assert len(set(one.partners((7, 0)))) == composite.SHARED and (7, 0) not in one.partners((7, 0))
+    assert one.partners((7, 0)) == again.partners((7, 0)) != other.partners((7, 0))
+
+
+def test_the_common_noun_is_never_exchanged():
+    """The negative leaves out words of both sentences, and with them the noun that made the two partners."""
+    (a,), (b,) = tagged("DOG chases BALL", "DOG eats BONE")
+    made = {composite.captions((a,), (b,), 1, np.random.default_rng(seed))[1] for seed in range(30)}
+    assert made and all(sentence.startswith("DOG ") for text in made for sentence in text.split(". "))
+
+
+def test_a_view_of_common_nouns():
+    """Both halves of every composite say the noun that chose the partner; without a partner it is drawn at random."""
+    texts = ["DOG runs far away", "CAT sees DOG here", "HORSE eats very much"]
+    annotations = tuple(tuple(replace(a, sentences=((0, len(a.text)),)) for a in own) for own in tagged(*texts))
+    samples = tuple(Sample(f"s{i}", f"{i}.png", (a[0].text,), "train", 40, 20) for i, a in enumerate(annotations))
+    maker = Maker(TrainSet(samples, annotations, lambda path: Image.new("RGB", (40, 20))), seed=0, side=8)
+    wanted = Views(composite=1, partner="common_noun")
+    for epoch in range(20):
+        assert all(half.split()[0] in ("DOG", "CAT") for half in maker.view(0, epoch, wanted).caption.split(". "))
+    assert len({maker.view(2, epoch, wanted).caption for epoch in range(20)}) == 2

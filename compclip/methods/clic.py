@@ -31,12 +31,14 @@ class Config:
     positives: int = 4  # p1 … p4 (Table 13: 1 to 5)
     uni_norm: str = "squared"  # the released code; "l2" is Eq. 6
     composites: bool = True  # false: one picture, p2 = p1, words exchanged within its first sentence (B1–B4)
+    partner: str = "random"  # "common_noun": one whose first sentence shares a noun (B.4, Table 6)
     alternate: bool = True  # every second step is plain CLIP (C5, B4)
 
     def __post_init__(self) -> None:
         _check.at_least(self, 0, "lambda_cont", "lambda_s_neg", "lambda_uni")
         _check.at_least(self, 1, "positives")
         _check.one_of(self, "uni_norm", ("squared", "l2"))
+        _check.one_of(self, "partner", ("random", "common_noun"))
         if self.lambda_uni and self.positives < 2:
             raise UserError(f"lambda_uni={self.lambda_uni}: compares p1 and p2; set it to 0 with positives=1")
 
@@ -45,14 +47,20 @@ def views(cfg: Config, step: int) -> Views:
     """Composites with their captions and negative, or single images with their first sentence; in lower case."""
     if plain(cfg, step):
         return Views(caption="first", lowercase=True)
-    return Views(composite=cfg.positives, partner=cfg.composites, caption="first", lowercase=True)
+    partner = cfg.partner if cfg.composites else ""
+    return Views(composite=cfg.positives, partner=partner, caption="first", lowercase=True)
 
 
 def loss(f: Features, cfg: Config, step: int) -> dict[str, Tensor]:
-    """The terms of Eq. 7, or on plain steps that of Eq. 1 with weight 1; scalars, weights applied."""
+    """The terms of Eq. 7, or on plain steps that of Eq. 1 with weight 1; a term of weight 0 is left out.
+
+    Scalars, weights applied.
+    """
     if plain(cfg, step):
         return {"clip": losses.clip(f.image_BD, f.text_BD, f.scale)}
-    terms = {"cont": cfg.lambda_cont * cont(f), "s_neg": cfg.lambda_s_neg * s_neg(f)}
+    terms = {"cont": cfg.lambda_cont * cont(f)}
+    if cfg.lambda_s_neg:
+        terms["s_neg"] = cfg.lambda_s_neg * s_neg(f)
     if cfg.lambda_uni:
         terms["uni"] = cfg.lambda_uni * uni(f, cfg.uni_norm)
     return terms

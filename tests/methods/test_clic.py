@@ -84,7 +84,12 @@ def test_the_number_of_positives_is_a_parameter(features, count):
 
 def test_single_images_are_a_parameter():
     views = clic.views(clic.Config(composites=False), 0)
-    assert (views.composite, views.partner) == (4, False) and clic.views(clic.Config(), 0).partner
+    assert (views.composite, views.partner) == (4, "") and clic.views(clic.Config(), 0).partner == "random"
+
+
+def test_partners_by_common_noun_are_a_parameter():
+    assert clic.views(clic.Config(partner="common_noun"), 0).partner == "common_noun"
+    assert clic.views(clic.Config(partner="common_noun", composites=False), 0).partner == ""
 
 
 @pytest.mark.parametrize(
@@ -94,6 +99,7 @@ def test_single_images_are_a_parameter():
         ("lambda_cont", float("nan"), "lambda_cont=nan: must be >= 0 and finite"),
         ("positives", 0, "positives=0: must be >= 1"),
         ("positives", 1, "lambda_uni=1.0: compares p1 and p2; set it to 0 with positives=1"),
+        ("partner", "noun", "partner=noun: must be one of random, common_noun"),
         ("uni_norm", "l1", "uni_norm=l1: must be one of squared, l2"),
     ],
 )
