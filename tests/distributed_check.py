@@ -1,0 +1,107 @@
+"""What tests/test_distributed.py runs in each of two processes: every method's loss and gradients against one process.
+
+B = 6 images, three a process, K negatives and P positives by the method's own views, L = 12 positions. Concepts are
+spread unevenly, the first process has a single valid negative, the second one's texts are longer.
+Prints one JSON line a case.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import json
+import sys
+
+import open_clip
+import torch
+from torch import Tensor, nn
+
+from compclip import accumulate, distributed, modules
+from compclip.batch import Batch, Views
+
+B, L, END = 6, 12, 59
+SHAPE = {"embed_dim": 16, "vision_cfg": {"image_size": 32, "patch_size": 16, "width": 32, "layers": 1, "head_width": 16},
+         "text_cfg": {"context_length": L, "vocab_size": 60, "width": 16, "heads": 1, "layers": 1}}  # fmt: skip
+CASES = [("finetune", {}, 0), ("negclip", {}, 0), ("clic", {}, 0), ("clic", {}, 1), ("fsc_clip", {}, 0),
+         ("fsc_clip", {"lambda_global": 0.0, "attention": "softmax"}, 0), ("c2lip", {}, 0),
+         ("c2lip", {"concepts": "encoded"}, 0), ("hard_positives", {}, 0),
+         ("hard_positives", {"negatives_in_contrastive": False, "hard_positives": "swap"}, 0)]  # fmt: skip
+FROZEN = (frozenset(), frozenset({"image"}), frozenset({"text"}))
+
+
+def model(bias: bool) -> nn.Module:
+    """A tiny open_clip model in float64."""
+    torch.manual_seed(0)
+    clip = open_clip.CLIP(**SHAPE).double()
+    if bias:
+        clip.logit_bias = nn.Parameter(torch.tensor(-5.0, dtype=torch.float64))
+    return clip
+
+
+def batch(views: Views) -> Batch:
+    """A batch as the views ask for it."""
+    g = torch.Generator().manual_seed(1)
+    K = 1 if views.composite else len(views.negatives)
+    P = max(views.composite - 1, 0) if views.composite else len(views.positives)
+    image = torch.randn(B, 3, 32, 32, generator=g, dtype=torch.float64)
+    text, longer = _texts(g, B), _texts(g, B, low=9, high=11)
+    text[3:] = longer[3:]
+    mask = torch.rand(B, K, generator=g) < 0.6
+    mask[:3] = False
+    mask[1:2, :1] = True
+    positive_mask = torch.rand(B, P, generator=g) < 0.5
+    owner = torch.tensor([0, 2, 3, 3, 3, 4, 5, 5] if views.concepts else [], dtype=torch.long)
+    span = torch.tensor([[1, 3]] * 4 + [[2, 5]] * 4)[: len(owner)]
+    concepts = _texts(g, len(owner)) if views.concepts == "encoded" else torch.zeros(0, L, dtype=torch.long)
+    return Batch(image, text, _texts(g, B, K), mask, _texts(g, B, P), positive_mask, span, concepts, owner)
+
+
+def _texts(g: torch.Generator, *shape: int, low: int = 3, high: int = 9) -> Tensor:
+    words = torch.randint(1, 50, (*shape, L), generator=g)
+    end = torch.randint(low, high, shape, generator=g)[..., None]
+    place = torch.arange(L)
+    return torch.where(place < end, words, torch.where(place == end, END, 0))
+
+
+def run(case: tuple, rows: tuple[int, int] | None, frozen: frozenset, micro: int = 0) -> tuple[dict, dict]:
+    """Terms and gradients of a case on some rows of the batch (all: None)."""
+    name, changes, number = case
+    method = modules.find("compclip.methods", name)
+    cfg = method.Config(**changes)
+    views = method.views(cfg, number)
+    clip, whole = model(bias=name == "c2lip"), batch(views)
+    for parameter, value in clip.named_parameters():
+        value.requires_grad_(("image" if parameter.startswith("visual.") else "text") not in frozen
+                             or parameter.startswith("logit"))  # fmt: skip
+    step = accumulate.Step(clip, frozen, contextlib.nullcontext, micro)
+    loss = functools.partial(method.loss, cfg=cfg, step=number)
+    terms = step.gradients(whole.rows(*rows) if rows else whole, views, loss)
+    return terms, {n: p.grad for n, p in clip.named_parameters()}
+
+
+def difference(a: tuple[dict, dict], b: tuple[dict, dict]) -> dict[str, float | list]:
+    """The largest difference of any term and of any gradient, and the parameters only one of them has a gradient for."""
+    (terms, slopes), (others, other_slopes) = a, b
+    assert terms.keys() == others.keys()
+    both = [n for n in slopes if slopes[n] is not None and other_slopes[n] is not None]
+    return {"terms": max((terms[n] - others[n]).abs().item() for n in terms),
+            "gradients": max((slopes[n] - other_slopes[n]).abs().max().item() for n in both),
+            "one_sided": [n for n in slopes if (slopes[n] is None) != (other_slopes[n] is None)],
+            "compared": len(both)}  # fmt: skip
+
+
+def main() -> int:
+    """Every case, plain and with gradient caching, for each frozen tower."""
+    torch.set_num_threads(1)
+    expected = {(i, f): run(case, None, f) for i, case in enumerate(CASES) for f in FROZEN}
+    with distributed.session() as here:
+        own = (3 * here.rank, 3 * here.rank + 3)
+        for (i, frozen), one in expected.items():
+            for micro in (0, 2):
+                found = difference(one, run(CASES[i], own, frozen, micro))
+                print(json.dumps({"case": i, "frozen": sorted(frozen), "micro": micro, **found}), flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
