@@ -27,7 +27,7 @@ Loss = Callable[[Features], dict[str, Tensor]]
 
 @dataclass(frozen=True)
 class Step:
-    """What a step computes with: the model, its frozen towers, the precision, and how many images at a time (0: all)."""
+    """What a step computes with: model, frozen towers, precision, and how many images at a time (0: all)."""
 
     clip: nn.Module
     frozen: frozenset[str]

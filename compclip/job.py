@@ -27,7 +27,8 @@ def finish(params: Params, publisher: Publisher) -> None:
     rows = rungs.watched(params, publisher) if watched else train.plain_rows
     with distributed.session() as here:
         if here.rank:
-            return train.complete(publisher, rows)
+            train.complete(publisher, rows)
+            return
         with publisher.lock(Follower(publisher.work, publisher.run)):
             train.complete(publisher, rows)
             _score(params, publisher)

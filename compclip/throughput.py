@@ -66,7 +66,8 @@ class Meter:
     def shares(self) -> dict[str, float]:
         """Of the matrix rate, and of the time."""
         elapsed = time.perf_counter() - self._started
-        return {"matrix_share": round(self._done / elapsed / self.rate, 4), "data_wait": round(self._waited / elapsed, 4)}
+        used, waited = self._done / elapsed / self.rate, self._waited / elapsed
+        return {"matrix_share": round(used, 4), "data_wait": round(waited, 4)}
 
 
 def flops(clip: nn.Module, batch: Batch, views: Views, frozen: frozenset[str]) -> int:

@@ -21,8 +21,21 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from compclip import (accumulate, backbone, checkpoint, distributed, environment, jobs, loader, modules, optimiser,
-                      progress, publish, throughput, watch)
+from compclip import (
+    accumulate,
+    backbone,
+    checkpoint,
+    distributed,
+    environment,
+    jobs,
+    loader,
+    modules,
+    optimiser,
+    progress,
+    publish,
+    throughput,
+    watch,
+)
 from compclip.backbone import Model
 from compclip.errors import UserError, entry
 from compclip.sections import Run
@@ -152,7 +165,8 @@ def run_cell(run: Run, publisher: publish.Publisher) -> None:
     """
     with distributed.session() as here:
         if here.rank:
-            return complete(publisher)
+            complete(publisher)
+            return
         follower = watch.Follower(publisher.work, run)
         _await_job(publisher, follower)
         with publisher.lock(follower):

@@ -18,7 +18,7 @@ from compclip.errors import UserError
 from tests import distributed_check, tiny_project
 from tests.conftest import ROOT
 from tests.distributed_check import CASES, FROZEN, difference, run
-from tests.tiny_project import cell, environment, outcome, steps, wait_for
+from tests.tiny_project import cell, environment, steps, wait_for
 
 NAMES = [f"{name}-{number}-{'-'.join(map(str, changes.values()))}" for name, changes, number in CASES]
 
