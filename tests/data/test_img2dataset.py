@@ -1,0 +1,48 @@
+"""Web data as img2dataset leaves it: shards of pictures with captions beside them."""
+
+from __future__ import annotations
+
+import pytest
+from PIL import Image
+
+from compclip.config import Data
+from compclip.data.sources import img2dataset
+from compclip.errors import UserError
+
+
+def sample(folder, name, caption, picture=True):
+    """A picture, its caption and the JSON that img2dataset writes beside them."""
+    path = folder / name
+    path.parent.mkdir(exist_ok=True)
+    path.with_suffix(".txt").write_bytes(caption)
+    path.with_suffix(".json").write_text("{}")
+    if picture:
+        Image.new("RGB", (20, 10)).save(path)
+
+
+def read(folder, **more):
+    return img2dataset.read(Data(source="img2dataset", path=str(folder), images=str(folder), **more))
+
+
+def test_shards_in_order_and_counts(tmp_path):
+    sample(tmp_path, "00001/000010000.png", b"A train.  On a bridge.\n")
+    sample(tmp_path, "00000/000000001.jpg", b"A dog.")
+    sample(tmp_path, "00000/000000002.jpg", b"lost", picture=False)
+    sample(tmp_path, "00000/000000003.jpg", b" ")
+    sample(tmp_path, "00000/000000004.jpg", b"\xff\xfe")
+    samples, counts = read(tmp_path)
+    assert [(s.id, s.captions, s.width, s.height) for s in samples] == [
+        ("00000/000000001", ("A dog.",), 20, 10), ("00001/000010000", ("A train. On a bridge.",), 20, 10)]
+    assert {k: v for k, v in counts.items() if v} == {
+        "images": 5, "samples": 2, "missing_image": 1, "empty_captions": 1, "no_caption": 2, "invalid_utf8_captions": 1}
+
+
+def test_a_limit_takes_the_first(tmp_path):
+    for i in range(5):
+        sample(tmp_path, f"00000/{i:09}.jpg", b"x")
+    assert [s.id for s in read(tmp_path, limit=2)[0]] == ["00000/000000000", "00000/000000001"]
+
+
+def test_a_folder_without_captions_is_named(tmp_path):
+    with pytest.raises(UserError, match="no .txt files there; download with img2dataset --output_format files"):
+        read(tmp_path)
