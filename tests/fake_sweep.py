@@ -1,18 +1,20 @@
 """A sweep without training, for tests: a run's score is a formula of its values, written by a process of its own.
 
-`python tests/fake_sweep.py [-j N] [--storage URL]` in a folder with params.yaml and study.yaml drives it; a process that
-dies leaves its jobs alone, as the real ones do. Each start of a job is a line in starts.txt.
+`python tests/fake_sweep.py [-j N] [--storage URL]` in a folder that `make` filled drives it; a process that dies leaves
+its jobs alone, as the real ones do. Each start of a job is a line in starts.txt.
 """
 
 from __future__ import annotations
 
-import hashlib
+import functools
 import json
 import os
 import subprocess
 import sys
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
+
+from compclip.publish import Publisher
 
 PARAMS = """
 grid: {methods: [pretrained, fsc_clip], backbones: [tiny], data: [scenes], seeds: [0]}
@@ -51,10 +53,23 @@ for name, values in metrics.items():
 """
 
 
+def make(root: Path) -> Path:
+    """Parameters, the study `s`, and files in the places of data and backbone, which run keys are made of."""
+    for name, text in (("params.yaml", PARAMS), ("experiments/studies/s.yaml", STUDY), ("models/tiny/weights", "w"),
+                       ("data/scenes/samples.parquet", "s"), ("data/scenes/annotations.parquet", "a")):
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(text)
+    return root
+
+
 def key_of(run) -> str:
-    """A key without data or code."""
-    identity = {"method": run.method_name, "config": asdict(run.method), "train": asdict(run.train)}
-    return hashlib.sha256(json.dumps(identity).encode()).hexdigest()[:16]
+    """The run's key."""
+    return Publisher.of_run(run).key
+
+
+def scored(params, publisher) -> bool:
+    """Whether a job's last file is there."""
+    return (publisher.work / "final" / "results" / "retrieval.json").is_file()
 
 
 def metrics(run) -> dict:
@@ -121,11 +136,12 @@ class Processes:
 
 
 def main(argv: list[str]) -> int:
-    """The real command with these jobs and keys."""
+    """The real command with these jobs; nothing is evaluated, and MLflow is left alone."""
     from compclip.sweep import __main__ as command
 
-    command.executor, command.key_of = lambda args: Processes(), key_of
-    command.studies.FOLDER = Path("experiments/studies")
+    command.base_key, command.sender = lambda study, params: "base", lambda profile: Processes()
+    command.Driver = functools.partial(command.Driver, scored=scored)
+    command.record = lambda name, params: None
     return command.main(argv)
 
 

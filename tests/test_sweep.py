@@ -1,6 +1,6 @@
 """Sweeps: killed drivers lose and repeat nothing, the same seed gives the same trials, one driver at a time.
 
-Most tests use runs that are a formula (tests/fake_sweep.py); the last ones train.
+Runs are a formula here (tests/fake_sweep.py); those of test_sweep_runs.py train.
 """
 
 from __future__ import annotations
@@ -19,37 +19,35 @@ import optuna
 import pytest
 from omegaconf import OmegaConf
 
-from compclip import config, train
-from compclip.backbone import WEIGHTS
-from compclip.data import prepare
-from compclip.data.scenes import generate
-from compclip.data.scenes.config import World
+from compclip import config
 from compclip.errors import UserError
-from compclip.files import fingerprint, write_json
-from compclip.pretrain import main as pretrain
+from compclip.files import write_json
 from compclip.sweep import __main__ as command
-from compclip.sweep import declared, local, results
-from compclip.sweep import job as sweep_job
+from compclip.sweep import declared, results
+from compclip.sweep import driver as sweep_driver
 from compclip.sweep.driver import Driver, open_study
 from tests import fake_sweep
 from tests.conftest import ROOT
-from tests.test_train import TINY
 
 DEADLINE_S = 120
+IMPORTANCE = sweep_driver.importance
 
 
 class Here:
-    """Runs whose results are there at once, or that fail with a reason, or that go on for ever."""
+    """Runs whose results are there at once; the first `failures` trials fail with a reason, or all go on for ever."""
 
-    def __init__(self, broken: str = "", endless: bool = False) -> None:
-        self.broken, self.endless, self.sent, self.jobs = broken, endless, [], []
+    def __init__(self, failures: int = 0, endless: bool = False) -> None:
+        self.failures, self.endless, self.sent, self.jobs = failures, endless, [], []
 
     def submit(self, key, params, run):
         """Write the results now."""
         self.sent.append(key)
         job = fake_sweep.Job(key, os.getpid() if self.endless else 0)
-        job.reason = lambda: self.broken
-        if not self.broken and not (self.endless and run.method_name != "pretrained"):
+        job.reason = lambda: "no space left"
+        trained = run.method_name != "pretrained"
+        broken = trained and self.failures > 0
+        self.failures -= broken
+        if not broken and not (self.endless and trained):
             for name, metrics in fake_sweep.metrics(run).items():
                 write_json(fake_sweep.work(key) / "final" / "results" / f"{name}.json", {"metrics": metrics})
         self.jobs.append(job)
@@ -62,13 +60,11 @@ class Here:
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
-    """A folder with parameters and the study `s`."""
+    """A folder with parameters, inputs and the study `s`."""
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "params.yaml").write_text(fake_sweep.PARAMS)
-    (tmp_path / "experiments/studies").mkdir(parents=True)
-    (tmp_path / "experiments/studies/s.yaml").write_text(fake_sweep.STUDY)
-    return tmp_path
+    monkeypatch.setattr(sweep_driver, "importance", lambda study, opened: {})  # a quarter of a second for each trial
+    return fake_sweep.make(tmp_path)
 
 
 def study(**changes) -> declared.Study:
@@ -80,7 +76,7 @@ def driver(jobs=None, url: str = "", workers: int = 1, **changes) -> Driver:
     """A driver in the current folder."""
     made = study(**changes)
     opened = open_study(made, command.storage_url(url, "s", Path(".")), "base")
-    return Driver(made, opened, jobs or Here(), fake_sweep.key_of, Path("params.yaml"), workers=workers, poll_s=0.01)
+    return Driver(made, opened, jobs or Here(), Path("params.yaml"), Path("."), workers, 0.01, fake_sweep.scored)
 
 
 def trials() -> list[dict]:
@@ -149,19 +145,33 @@ def test_finished_runs_are_shared(folder):
     assert json.loads(Path("studies/s/trials.json").read_text())["reference"]["values"] == [0.5]
 
 
-def test_failures_are_told_and_can_be_tried_again(folder, monkeypatch):
-    """Three in a row stop the driver; with the cause gone, --retry-failed brings the budget's number of finished trials."""
-    driver().drive(2)
-    with pytest.raises(UserError, match="3 trials failed in a row, the last: no space left; remove the cause"):
-        driver(Here(broken="no space left")).drive(8)
-    assert [t["state"] for t in trials()] == ["complete"] * 2 + ["failed"] * 3
-    assert trials()[4]["reason"] == "no space left"
+def states() -> list[str]:
+    """Of all trials, in order."""
+    return [t["state"] for t in trials()]
+
+
+def test_a_study_that_only_fails_stops_and_can_be_tried_again(folder):
+    """Three at the start are enough; with the cause gone, --retry-failed brings the budget's number of finished ones."""
+    with pytest.raises(UserError, match="study s: 3 trials failed in a row, the last: no space left; remove the cause"):
+        driver(Here(failures=99)).drive(8)
+    assert states() == ["failed"] * 3
+    assert {t["reason"] for t in trials()} == {"no space left"}
     again = driver()
     assert again.retry_failed() == 3 and again.retry_failed() == 0
     again.drive(8)
-    assert Counter(t["state"] for t in trials()) == {"complete": 8, "failed": 3}
+    assert Counter(states()) == {"complete": 8, "failed": 3}
     failed = {t["number"]: t["params"] for t in trials() if t["state"] == "failed"}
     assert {t["retry_of"]: t["params"] for t in trials() if t["retry_of"] is not None} == failed
+
+
+def test_failed_trials_count_and_the_study_goes_on(folder):
+    """Once a trial has come through, it takes ten in a row to stop."""
+    driver().drive(1)
+    driver(Here(failures=9)).drive(12)
+    assert states() == ["complete"] + ["failed"] * 9 + ["complete"] * 2
+    with pytest.raises(UserError, match="10 trials failed in a row"):
+        driver(Here(failures=99)).drive(30)
+    assert states()[12:] == ["failed"] * 10
 
 
 def test_impossible_values_fail_alone(folder):
@@ -190,9 +200,11 @@ def test_a_changed_study_is_refused(folder):
         open_study(study(), command.storage_url("", "s", Path(".")), "other")
 
 
-def test_two_objectives(folder):
+def test_two_objectives(folder, monkeypatch):
     """The front holds what nothing beats, the choice is on it, and NSGA-II and TPE both run."""
     two = ["sugarcrepe/swap", "retrieval/i2t"]
+    driver(objectives=two, sampler="nsga2", startup_trials=4).drive(11)
+    monkeypatch.setattr(sweep_driver, "importance", IMPORTANCE)
     driver(objectives=two, sampler="nsga2", startup_trials=4).drive(12)
     found = json.loads(Path("studies/s/trials.json").read_text())
     assert found["best"] in found["front"] and set(found["importance"]) == set(two)
@@ -201,32 +213,59 @@ def test_two_objectives(folder):
     assert set(found["front"]) == native
 
 
-def test_pruning_looks_rung_by_rung(folder):
+PRUNING = {"pruner": "median", "startup_trials": 1, "space": {"gamma": {"float": [0, 5]}},
+           "paper": [{"gamma": 1.0}, {"gamma": 5.0}]}  # fmt: skip
+
+
+def rungs(gamma: float, *values: float) -> str:
+    """Write a trial's scores at the rungs, and half a line behind them; gives its key."""
+    made = study(**PRUNING)
+    key = fake_sweep.key_of(declared.run(made, config.load("params.yaml", declared.overrides(made, {"gamma": gamma}))))
+    lines = [json.dumps({"step": i + 1, "metrics": {"sugarcrepe/swap": v}}) + "\n" for i, v in enumerate(values)]
+    fake_sweep.work(key).mkdir(parents=True, exist_ok=True)
+    (fake_sweep.work(key) / "intermediate.jsonl").write_text("".join(lines) + '{"step": 9')
+    return key
+
+
+@pytest.fixture
+def below(folder):
+    """A finished trial and the key of one that is below it at the second rung."""
+    first = rungs(1.0, 0.5, 0.6)
+    for name in ("sugarcrepe", "retrieval"):
+        write_json(fake_sweep.work(first) / f"final/results/{name}.json", {"metrics": {"swap": 0.7}})
+    return rungs(5.0, 0.55, 0.4, 0.9)
+
+
+def test_pruning_looks_rung_by_rung(below):
     """A trial below the median of the finished ones at a rung is stopped there, whenever the driver looks."""
-    keys = {"pruner": "median", "startup_trials": 1, "space": {"gamma": {"float": [0, 5]}},
-            "paper": [{"gamma": 1.0}, {"gamma": 5.0}]}  # fmt: skip
-    column = "sugarcrepe/swap"
-
-    def scored(key: str, *values: float) -> None:
-        lines = [json.dumps({"step": i + 1, "metrics": {column: v}}) + "\n" for i, v in enumerate(values)]
-        fake_sweep.work(key).mkdir(parents=True, exist_ok=True)
-        (fake_sweep.work(key) / "intermediate.jsonl").write_text("".join(lines) + '{"step": 9')
-
-    made = study(**keys)
-    params = {g: declared.run(made, config.load("params.yaml", declared.overrides(made, {"gamma": g}))) for g in (1.0, 5.0)}
-    scored(fake_sweep.key_of(params[1.0]), 0.5, 0.6)
-    scored(fake_sweep.key_of(params[5.0]), 0.55, 0.4, 0.9)
-    jobs = Here(endless=True)
-    first = driver(jobs, **keys)
-    for name, metrics in fake_sweep.metrics(params[1.0]).items():
-        path = fake_sweep.work(fake_sweep.key_of(params[1.0])) / "final" / "results" / f"{name}.json"
-        write_json(path, {"metrics": metrics})
-    first.drive(2)
-    assert [t["state"] for t in trials()] == ["complete", "pruned"]
+    sender = Here(endless=True)
+    driver(sender, **PRUNING).drive(2)
+    assert states() == ["complete", "pruned"]
     assert trials()[1]["intermediate"] == {"1": 0.55, "2": 0.4}
-    assert [j.cancelled for j in jobs.jobs if j.key == trials()[1]["run_key"]] == [True]
-    rungs = json.loads((fake_sweep.work(trials()[1]["run_key"]) / "rungs.json").read_text())
-    assert rungs == {"shares": [0.25, 0.5], "benchmarks": ["sugarcrepe"]}
+    assert [j.cancelled for j in sender.jobs if j.key == below] == [True]
+    asked = json.loads((fake_sweep.work(below) / "rungs.json").read_text())
+    assert asked == {"shares": [0.25, 0.5], "benchmarks": ["sugarcrepe"]}
+
+
+def test_a_pruned_run_of_another_command_runs_on(below):
+    """A grid may want it to its end."""
+    sender = Here(endless=True)
+    sender.jobs.append(fake_sweep.Job(below, os.getpid()))
+    driver(sender, **PRUNING).drive(2)
+    assert states() == ["complete", "pruned"] and below not in sender.sent
+    assert not any(j.cancelled for j in sender.jobs)
+
+
+def test_a_cluster_that_does_not_cancel_is_a_warning(below, monkeypatch, capsys):
+    """The study goes on without the trial."""
+
+    def refuse(job) -> None:
+        raise UserError("job 7: scancel failed")
+
+    monkeypatch.setattr(fake_sweep.Job, "cancel", refuse)
+    driver(Here(endless=True), **PRUNING).drive(2)
+    assert states() == ["complete", "pruned"]
+    assert capsys.readouterr().err == "warning: trial 1: job 7: scancel failed; it runs on\n"
 
 
 def start(*args: str, cwd: Path) -> subprocess.Popen:
@@ -320,131 +359,3 @@ def test_postgresql(folder, postgres):
     assert len(err.splitlines()) == 1
     assert not list(folder.glob(".work/studies/*.db"))
 
-
-REAL = """
-grid: {methods: [pretrained, fsc_clip], backbones: [tiny], data: [scenes], seeds: [0]}
-train: {max_steps: 6, batch_size: 8, lr: 1.0e-2, warmup_steps: 1, threads: 1, log_every_steps: 1, checkpoint_every_steps: 2}
-methods: {pretrained: {}, fsc_clip: {}}
-backbones: {tiny: {model: tiny.json}}
-data: {scenes: {source: karpathy, path: world/train.json, images: world/train, captioner: scenes}}
-benchmarks: {sugarcrepe: {path: world/sugarcrepe, images: world/test}}
-evaluate: {benchmarks: [sugarcrepe], threads: 2}
-scenes: {train: 24, retrieval: 2, records: 4, per_class: 1, processes: 1}
-"""
-REAL_STUDY = """
-method: fsc_clip
-backbone: tiny
-data: scenes
-space: {gamma: {float: [0, 5]}, train.lr: {float: [1.0e-3, 1.0e-2], log: true}}
-paper: [{gamma: 2.0, train.lr: 1.0e-2}]
-objectives: [sugarcrepe/replace]
-pruner: median
-rungs: [0.4, 0.7]
-trials: 4
-"""
-
-
-@pytest.fixture(scope="module")
-def made(tmp_path_factory):
-    """A tiny world, annotated, a random backbone, and a study that prunes."""
-    root = tmp_path_factory.mktemp("real")
-    (root / "params.yaml").write_text(REAL)
-    (root / "experiments/studies").mkdir(parents=True)
-    (root / "experiments/studies/real.yaml").write_text(REAL_STUDY)
-    write_json(root / "tiny.json", TINY)
-    generate.generate(World(train=24, retrieval=2, records=4, per_class=1, processes=1), root / "world")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(root)
-        assert prepare.main(["--data", "scenes"]) == 0
-        assert prepare.main(["--data", "scenes", "--annotate"]) == 0
-        assert pretrain(["--backbone", "tiny"]) == 0
-    return root
-
-
-@pytest.fixture
-def real(made, tmp_path, monkeypatch):
-    """A copy of it as the current folder."""
-    shutil.copytree(made, tmp_path / "p")
-    monkeypatch.chdir(tmp_path / "p")
-    monkeypatch.setenv("PYTHONPATH", str(ROOT))
-    return tmp_path / "p"
-
-
-def sweep(*args: str) -> subprocess.Popen:
-    """The command itself."""
-    return subprocess.Popen([sys.executable, "-m", "compclip.sweep", "--study", "real", *args], stdout=subprocess.PIPE,
-                            stderr=subprocess.PIPE, text=True)  # fmt: skip
-
-
-def test_trials_are_runs_of_the_grid(real):
-    """A killed driver's job goes on, is attached, and has the bits of the grid's cell, though it was scored on the way."""
-    process = sweep()
-    wait_for(process, lambda: len(list(real.glob(".work/*/run.yaml"))) >= 2)
-    process.kill()
-    process.communicate()
-    out, err = sweep("-j", "2").communicate(timeout=DEADLINE_S)
-    found = json.loads(Path("studies/real/trials.json").read_text())
-    first, states = found["trials"][0], Counter(t["state"] for t in found["trials"])
-    assert states["complete"] + states["pruned"] == 4 and "4 " in out and len(found["reference"]["values"]) == 1, err
-    lines = list(map(json.loads, Path(f".work/{first['run_key']}/intermediate.jsonl").read_text().splitlines()))
-    assert [line["step"] for line in lines] == [2, 4] and list(first["intermediate"]) == ["2", "4"]
-    assert first["values"] == [json.loads(Path(first["folder"], "results/summary.json").read_text())["sugarcrepe/replace"]]
-    assert train.main(["--cell", "fsc_clip-tiny-scenes-0"]) == 0
-    key = json.loads(Path("runs/fsc_clip-tiny-scenes-0/environment.json").read_text())["run_key"]
-    assert key == first["run_key"], "the paper's values are the grid's cell: one run serves both"
-    swept = fingerprint(f".work/{key}/final/checkpoint/{WEIGHTS}")
-    shutil.rmtree(Path(".work") / key)
-    assert train.main(["--cell", "fsc_clip-tiny-scenes-0"]) == 0
-    assert fingerprint(f"runs/fsc_clip-tiny-scenes-0/checkpoint/{WEIGHTS}") == swept
-
-
-def test_a_killed_job_scores_each_rung_once(real):
-    """Killed after a rung, with half a line behind it, the run goes on and ends with the undisturbed bits."""
-    study = declared.load("real")
-    config_of = config.load("params.yaml", ["methods.fsc_clip.gamma=1.5"])
-    run = declared.run(study, config_of)
-    key = sweep_job.publisher(run).key
-    work = Path(".work") / key
-    ends = []
-    for disturbed in (False, True):
-        shutil.rmtree(work, ignore_errors=True)
-        write_json(work / "rungs.json", {"shares": [0.4, 0.7], "benchmarks": ["sugarcrepe"]})
-        job = local.Local().submit(key, "params.yaml", run)
-        if disturbed:
-            wait_for(job.child, (work / "intermediate.jsonl").is_file)
-            job.child.kill()
-            job.child.wait()
-            with open(work / "intermediate.jsonl", "a") as file:
-                file.write('{"step": 4, "metr')
-            assert job.state() == "failed" and "SIGKILL" in job.reason()
-            job = local.Local().submit(key, "params.yaml", run)
-        assert job.child.wait(timeout=DEADLINE_S) == 0, job.reason()
-        assert job.state() == "done"
-        ends.append((fingerprint(work / "final/checkpoint"), (work / "intermediate.jsonl").read_text()))
-    assert ends[0] == ends[1] and len(ends[0][1].splitlines()) == 2
-
-
-def test_a_job_that_fails_says_why(real):
-    """Exit code and last line of its log; the trial is failed with it and the others are not touched."""
-    run = declared.run(declared.load("real"), config.load("params.yaml", ["train.batch_size=4000"]))
-    key = sweep_job.publisher(run).key
-    job = local.Local().submit(key, "params.yaml", run)
-    assert job.child.wait(timeout=DEADLINE_S) == 2
-    assert job.state() == "failed"
-    assert job.reason().startswith("exit code 2: error: train.batch_size=4000: the data has 24 samples")
-    assert local.Local().attach(key) is None
-
-
-def test_a_live_job_is_attached_and_cancelled(real):
-    """By the lock it holds; another process that trains the key is not ours to stop."""
-    run = declared.run(declared.load("real"), config.load("params.yaml", ["train.max_steps=100000"]))
-    key = sweep_job.publisher(run).key
-    job = local.Local().submit(key, "params.yaml", run)
-    wait_for(job.child, lambda: (Path(".work") / key / "metrics.jsonl").is_file())
-    attached = local.Local().attach(key)
-    assert attached.state() == "running"
-    attached.cancel()
-    assert job.child.wait(timeout=DEADLINE_S) == 1 and "stopped by a signal after step" in job.reason()
-    assert attached.state() == "failed"
-    with sweep_job.publisher(run).lock():
-        assert local.Local().attach(key) is None

@@ -19,7 +19,7 @@ class Profile:
     """One place to run; empty or 0 leaves a choice to the cluster."""
 
     executor: str = "slurm"  # or local: processes of this machine
-    jobs: int = 1  # local: how many at a time
+    jobs: int = 1  # how many at a time: processes of this machine, or trials of a sweep
     partition: str = ""
     account: str = ""
     qos: str = ""

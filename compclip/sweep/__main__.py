@@ -2,6 +2,7 @@
 
     python -m compclip.sweep --study NAME                            one trial at a time, on this machine
     python -m compclip.sweep --study NAME -j 2                       two at a time
+    python -m compclip.sweep --study NAME --profile slurm/a100.yaml -j 8    each trial a job of a cluster
     python -m compclip.sweep --study NAME --trials 40                another number of trials than declared, in total
     python -m compclip.sweep --study NAME --storage postgresql://user@host/db
     python -m compclip.sweep --study NAME --retry-failed             failed trials once more, when the cause is gone
@@ -9,8 +10,9 @@
 
 One driver asks, submits and tells; jobs never open the study. A trial is a run of the method with other values: its
 run key stands in the trial before anything is submitted, so that whatever dies, the same command attaches the running
-trials again, submits the lost ones with the same values, and repeats none that finished. After each trial
-studies/<name>/ holds trials.json, best.yaml (for `python -m compclip.config use`) and index.html.
+trials again, submits the lost ones with the same values, and repeats none that finished; equal runs of the grid or of
+other studies are shared. After each trial studies/<name>/ holds trials.json, best.yaml (for `python -m compclip.config
+use`) and index.html; at the end the study goes into MLflow, a parent run with its trials.
 
 What a trial draws depends on (seed, trial number, parameter) and on the trials that had finished when it was asked. So
 one at a time the same seed gives the same trials, however often the driver died. With -j N the first N and all random
@@ -29,15 +31,18 @@ import optuna
 import sqlalchemy
 from omegaconf import OmegaConf
 
-from compclip import config
+from compclip import config, evaluate, job, jobs
 from compclip.errors import UserError, entry, one_line
 from compclip.files import write_atomic
-from compclip.sections import Run
+from compclip.launch import profiles
+from compclip.launch.profiles import Profile
+from compclip.launch.slurm import Slurm
+from compclip.publish import Publisher
 from compclip.sweep import declared as studies
-from compclip.sweep import job, page, results
+from compclip.sweep import page, results
 from compclip.sweep.declared import Study
-from compclip.sweep.driver import Driver, Executor, open_study
-from compclip.sweep.local import Local
+from compclip.sweep.driver import Driver, Sender, open_study
+from compclip.track import sync
 
 
 def storage_url(given: str, name: str, root: Path) -> str:
@@ -59,30 +64,46 @@ def fixed_params(study: Study, source: Path, overrides: Sequence[str], root: Pat
     return path
 
 
-def key_of(run: Run) -> str:
-    """The key of a run of this project."""
-    return job.publisher(run).key
+def base_key(study: Study, params: Path) -> str:
+    """What all trials have in common: code, data and fixed parameters, of the training and of the evaluation."""
+    loaded = config.load(params, studies.overrides(study, studies.corner(study)))
+    base = Publisher.of_run(studies.run(study, loaded))
+    return f"{base.key} {evaluate.identity(job.task(loaded, base.backbone_folder))}"
 
 
-def executor(args: argparse.Namespace) -> Executor:
-    """Where the runs go: processes of this machine."""
-    return Local()
+def sender(profile: Profile) -> Sender:
+    """Where the runs go: processes of this machine, or a cluster, whose jobs of a killed driver are found again."""
+    if profile.executor == "local":
+        return jobs.Local()
+    cluster = Slurm(profile)
+    if found := cluster.recover():
+        print(f"{found} jobs of an interrupted command found in the queue", flush=True)
+    return cluster
 
 
-def sweep(study: Study, args: argparse.Namespace, executor: Executor) -> None:
+def sweep(study: Study, args: argparse.Namespace) -> None:
     """Drive a study to its number of trials, or only write its files."""
-    root = Path(".")
+    root, profile = Path("."), profiles.load(args.profile) if args.profile else Profile(executor="local")
     with results.sole_driver(study.name, root):
         config.load(args.params, (*study.overrides, *args.overrides))
         params = fixed_params(study, Path(args.params), args.overrides, root)
         studies.check(study, config.load(params))
-        base = studies.run(study, config.load(params, studies.overrides(study, studies.corner(study))))
-        opened = open_study(study, storage_url(args.storage, study.name, root), key_of(base))
-        driver = Driver(study, opened, executor, key_of, params, root, args.jobs)
+        opened = open_study(study, storage_url(args.storage, study.name, root), base_key(study, params))
+        driver = Driver(study, opened, sender(profile), params, root, args.jobs or profile.jobs)
         if args.retry_failed:
             print(f"{driver.retry_failed()} failed trials are tried again", flush=True)
         driver.write() if args.page else driver.drive(args.trials or study.trials)
-    print(f"studies/{study.name}/index.html: {page.counts(driver.document())}")
+        print(f"studies/{study.name}/index.html: {page.counts(driver.document())}", flush=True)
+        if not args.page:
+            record(study.name, args.params)
+
+
+def record(name: str, params: str) -> None:
+    """Put the study into MLflow; what keeps it out is a warning, since its files have everything."""
+    try:
+        sync.study(Path("studies") / name, params_path=params)
+    except UserError as error:
+        print(f"warning: study {name} is not in MLflow: {error}", file=sys.stderr)
 
 
 def main(argv: list[str]) -> int:
@@ -92,7 +113,7 @@ def main(argv: list[str]) -> int:
     warnings.filterwarnings("ignore", category=optuna.exceptions.ExperimentalWarning)
     study = studies.load(args.study)
     try:
-        sweep(study, args, executor(args))
+        sweep(study, args)
     except KeyboardInterrupt:
         print("stopped; jobs that run go on, and the same command goes on with them", file=sys.stderr)
         return 130
@@ -105,7 +126,8 @@ def _arguments(argv: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m compclip.sweep", description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
     parser.add_argument("--study", required=True, help="a file of experiments/studies")
-    parser.add_argument("-j", "--jobs", type=_whole, default=1, help="trials at a time")
+    parser.add_argument("-j", "--jobs", type=_whole, default=0, help="trials at a time; default: the profile's, or 1")
+    parser.add_argument("--profile", default="", help="a file of slurm/; default: processes of this machine")
     parser.add_argument("--trials", type=_whole, default=0, help="how many in total; default: as declared")
     parser.add_argument("--storage", default="", help="database URL; default: SQLite in .work/studies")
     parser.add_argument("--retry-failed", action="store_true", help="try failed trials once more")

@@ -1,8 +1,9 @@
-"""One study's ask, submit, tell; jobs never open the study."""
+"""One study's ask, submit, tell. Jobs never open the study; they are those of `launch`, sent one by one."""
 
 from __future__ import annotations
 
 import json
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -13,10 +14,12 @@ import optuna
 import sqlalchemy
 from optuna.trial import FrozenTrial, TrialState
 
-from compclip import config
+from compclip import config, job, jobs, rungs
 from compclip.errors import UserError, one_line
 from compclip.files import read_text, write_json
-from compclip.sections import Run
+from compclip.jobs import DONE, FAILED, PENDING, RUNNING, Job
+from compclip.publish import Publisher
+from compclip.sections import Params, Run
 from compclip.sweep import declared as studies
 from compclip.sweep import results
 from compclip.sweep.declared import Study
@@ -24,28 +27,17 @@ from compclip.sweep.sampler import pruner, sampler
 
 STATES = {TrialState.COMPLETE: "complete", TrialState.PRUNED: "pruned", TrialState.FAIL: "failed",
           TrialState.RUNNING: "running", TrialState.WAITING: "waiting"}
-FAILURES = 3  # in a row, and the driver stops: the cause is not the trials' values
+AT_START = 3  # failures before any trial came through, and the driver stops: the cause is not the trials' values
+IN_A_ROW = 10  # the same later on, when a disk filled up
 SQLITE_TIMEOUT_S = 60
+LATER = "remove the cause, then start again with --retry-failed"
 
 
-class Job(Protocol):
-    """A run that is on its way."""
+class Sender(Protocol):
+    """Where runs are sent to: jobs.Local or a cluster."""
 
-    def state(self) -> str:
-        """pending, running, done or failed."""
-
-    def reason(self) -> str:
-        """Why it failed, one line."""
-
-    def cancel(self) -> None:
-        """Stop it."""
-
-
-class Executor(Protocol):
-    """Where runs are sent to."""
-
-    def submit(self, key: str, params: str, run: Run) -> Job:
-        """Start a run, or attach to the live job that has its key."""
+    def submit(self, key: str, params: str | Path, run: Run) -> Job:
+        """Send a run."""
 
     def attach(self, key: str) -> Job | None:
         """The live job of a key."""
@@ -109,37 +101,43 @@ class Flight:
 
 @dataclass
 class Driver:
-    """One study's ask, submit, tell."""
+    """One study's ask, submit, tell. `scored`: whether a run is finished with results that the study may take."""
 
     study: Study
     opened: optuna.Study
-    executor: Executor
-    key_of: Callable[[Run], str]
+    sender: Sender
     params: Path
     root: Path = Path(".")
     workers: int = 1
     poll_s: float = 0.5
-    failures: list[str] = field(default_factory=list)
+    scored: Callable[[Params, Publisher], bool] = job.scored
+    failures: list[str] = field(default_factory=list)  # since the last trial that came through
 
     def drive(self, target: int) -> None:
-        """Bring the study to `target` trials. Raises UserError after three failures in a row."""
+        """Bring the study to `target` trials. Raises UserError where nothing but failures comes back."""
         self._enqueue()
         self._reference()
         flights = [self._begin(optuna.Trial(self.opened, t._trial_id)) for t in self._in_state(TrialState.RUNNING)]
         while True:
-            while len(flights) < self.workers and self._begun() < target and len(self.failures) < FAILURES:
+            while len(flights) < self.workers and self._begun() < target and not self._hopeless():
                 flights.append(self._begin(self.opened.ask()))
             flights = [f for f in flights if f is not None]
-            if not flights and (self._begun() >= target or len(self.failures) >= FAILURES):
+            if not flights and (self._begun() >= target or self._hopeless()):
                 break
             still = [f for f in flights if not self._land(f)]
             if len(still) == len(flights):
                 time.sleep(self.poll_s)
             flights = still
         self.write()
-        if len(self.failures) >= FAILURES:
-            raise UserError(f"study {self.study.name}: {FAILURES} trials failed in a row, the last: "
-                            f"{self.failures[-1]}; remove the cause, then start again with --retry-failed")
+        if self._hopeless():
+            raise UserError(f"study {self.study.name}: {len(self.failures)} trials failed in a row, the last: "
+                            f"{self.failures[-1]}; {LATER}")
+
+    def _hopeless(self) -> bool:
+        """Whether going on would only use up the budget."""
+        if len(self.failures) < AT_START:
+            return False
+        return len(self.failures) >= IN_A_ROW or not self._in_state(TrialState.COMPLETE, TrialState.PRUNED)
 
     def _in_state(self, *states: TrialState) -> list[FrozenTrial]:
         return self.opened.get_trials(deepcopy=False, states=states)
@@ -166,53 +164,56 @@ class Driver:
         """Score the pretrained model once; a wrong column is found here, before any training."""
         if "reference" in self.opened.user_attrs:
             return
-        run = studies.run(self.study, config.load(self.params), studies.PRETRAINED)
-        key = self.key_of(run)
-        job = self._send(key, run)
-        while job is not None and job.state() not in ("done", "failed"):
-            time.sleep(self.poll_s)
-        if job is not None and job.state() == "failed":
-            raise UserError(f"study {self.study.name}: the pretrained model was not scored: {job.reason()}")
-        values = studies.scores(self.study, self._results(key))
+        loaded = config.load(self.params)
+        publisher = Publisher.of_run(studies.run(self.study, loaded, studies.PRETRAINED), self.root)
+        if not self.scored(loaded, publisher):
+            sent = self.sender.attach(publisher.key) or self._send(publisher)
+            if jobs.wait(sent, lambda: None, self.poll_s) == FAILED:
+                raise UserError(f"study {self.study.name}: the pretrained model was not scored: {sent.reason()}")
+        values, key = studies.scores(self.study, self._results(publisher.key)), publisher.key
         self.opened.set_user_attr("reference", {"run_key": key, "folder": str(results.final(key)), "values": values})
         print(f"pretrained: {self._listed(values)}", flush=True)
 
     def _results(self, key: str) -> Path:
         return self.root / results.final(key) / "results"
 
-    def _send(self, key: str, run: Run) -> Job | None:
-        """The run's job, live or new; None where its results are there."""
-        if studies.scored(self.study, self._results(key)):
-            return None
-        return self.executor.attach(key) or self.executor.submit(key, str(self.params), run)
+    def _send(self, publisher: Publisher) -> Job:
+        return self.sender.submit(publisher.key, self.params, publisher.run)
 
     def _begin(self, trial: optuna.Trial) -> Flight | None:
         """Draw what is not drawn yet, note the run key, then submit. A trial with impossible values fails here."""
         values = draw(trial, self.study)
         try:
             loaded = config.load(self.params, studies.overrides(self.study, values))
-            run = studies.run(self.study, loaded)
+            publisher = Publisher.of_run(studies.run(self.study, loaded), self.root)
         except UserError as error:
             self._fail(trial, str(error))
             return None
-        key = self.key_of(run)
-        trial.set_user_attr("run_key", key)
+        trial.set_user_attr("run_key", publisher.key)
+        if self.scored(loaded, publisher):
+            return Flight(trial, publisher.key, None)
+        live = self.sender.attach(publisher.key)
+        if live is None:
+            self._ask_rungs(publisher)
+            trial.set_user_attr("sent", True)
+        return Flight(trial, publisher.key, live or self._send(publisher))
+
+    def _ask_rungs(self, publisher: Publisher) -> None:
         if self.study.pruner != "none":
-            benchmarks = [o.benchmark for o in self.study.objectives]
-            write_json(self.root / ".work" / key / "rungs.json", {"shares": self.study.rungs, "benchmarks": benchmarks})
-        return Flight(trial, key, self._send(key, run))
+            asked = {"shares": self.study.rungs, "benchmarks": [o.benchmark for o in self.study.objectives]}
+            write_json(publisher.work / rungs.FILE, asked)
 
     def _land(self, flight: Flight) -> bool:
         """Tell the study what became of a trial; whether it is over."""
-        state = "done" if flight.job is None else flight.job.state()
+        state = DONE if flight.job is None else flight.job.state()
         if self._pruned(flight):
-            if state in ("pending", "running"):
-                flight.job.cancel()
+            if state in (PENDING, RUNNING):
+                self._cancel(flight)
             self.opened.tell(flight.trial, state=TrialState.PRUNED)
-        elif state == "failed":
+        elif state == FAILED:
             self._fail(flight.trial, flight.job.reason())
             return True
-        elif state == "done":
+        elif state == DONE:
             try:
                 self.opened.tell(flight.trial, studies.scores(self.study, self._results(flight.key)))
             except UserError as error:
@@ -224,6 +225,20 @@ class Driver:
         self._say(flight.trial.number)
         self.write()
         return True
+
+    def _cancel(self, flight: Flight) -> None:
+        """Stop a pruned trial's job, unless another command sent it: a grid may want the run to its end.
+
+        The run counts as never sent then: should a grid have the same cell, that goes on from the checkpoint.
+        """
+        if not flight.trial.user_attrs.get("sent"):
+            return
+        try:
+            flight.job.cancel()
+        except UserError as error:
+            print(f"warning: trial {flight.trial.number}: {error}; it runs on", file=sys.stderr, flush=True)
+            return
+        jobs.forget(flight.key, self.root)
 
     def _pruned(self, flight: Flight) -> bool:
         """Report new intermediate scores, rung by rung, so that the verdict does not depend on when we look."""
