@@ -22,7 +22,13 @@ def facts(device: str) -> dict:
         "threads": torch.get_num_threads(),
         "git_commit": commit(),
         "peak_memory_mib": round(peak_kib / 1024),
-    }
+    } | _device_memory(device)
+
+
+def _device_memory(device: str) -> dict[str, int]:
+    if device == "cpu":
+        return {}
+    return {"peak_device_memory_mib": round(torch.cuda.max_memory_allocated(device) / 2**20)}
 
 
 def commit() -> str:

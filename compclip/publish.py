@@ -23,6 +23,7 @@ from compclip.text import annotation
 from compclip.views import TrainSet
 
 FILES = ("config.yaml", "checkpoint", "metrics.jsonl", "environment.json")
+DATA = ("samples.parquet", "annotations.parquet")
 POLL_S = 0.2
 
 
@@ -49,7 +50,7 @@ class Publisher:
         for path, stage in ((data / "annotations.parquet", "annotate"), (base, "backbone")):
             if not path.exists():
                 raise UserError(f"{path}: not there; run `dvc repro {stage}` first")
-        key = run_key.of(run, _inputs(data / "samples.parquet", data / "annotations.parquet", base))
+        key = run_key.of(run, _inputs(*(data / name for name in DATA), base))
         return cls(run, key, data, base, root / ".work" / key, root / "runs" / run.cell.name)
 
     @contextlib.contextmanager
@@ -81,7 +82,8 @@ class Publisher:
         write_atomic(final / "config.yaml", config.to_yaml(self.run))
         log = self.work / "metrics.jsonl"
         write_atomic(final / "metrics.jsonl", log.read_bytes() if log.exists() else b"")
-        write_json(final / "environment.json", {"run_key": self.key, **facts})
+        data = _inputs(*(self.data_folder / name for name in DATA))
+        write_json(final / "environment.json", {"run_key": self.key, "data_fingerprint": data, **facts})
         for path in self.work.glob("step_*.safetensors"):
             path.unlink()
 
