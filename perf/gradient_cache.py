@@ -82,7 +82,8 @@ def main() -> int:
             if micro or size <= args.plain_up_to:
                 row = _child(args, size, micro)
                 found[size, micro] = row["above_mib"]
-        print(f"{size:5}  {row['batch_mib']:10}  {found[size, args.micro]:10}  {found.get((size, 0), '-'):>9}", flush=True)
+        plain = found.get((size, 0), "-")
+        print(f"{size:5}  {row['batch_mib']:10}  {found[size, args.micro]:10}  {plain:>9}", flush=True)
     first, last = args.batches[0], args.batches[-1]
     print(f"cached, batch {last} / batch {first}: {found[last, args.micro] / found[first, args.micro]:.2f}")
     return 0
