@@ -15,13 +15,13 @@ from pathlib import Path
 from compclip.files import read_json
 from compclip.progress import CLOCK
 
+WHOLE = ("checkpoint/open_clip_model.safetensors", "checkpoint/open_clip_config.json", "config.yaml")
 SAME_FACTS = ("run_key", "data_fingerprint", "dropped", "packages")
 
 
 def differences(a: Path, b: Path) -> list[str]:
     """What differs between two folders of one run."""
-    found = [name for name in ("checkpoint/open_clip_model.safetensors", "checkpoint/open_clip_config.json", "config.yaml")
-             if (a / name).read_bytes() != (b / name).read_bytes()]  # fmt: skip
+    found = [name for name in WHOLE if (a / name).read_bytes() != (b / name).read_bytes()]
     if log(a) != log(b):
         found.append("metrics.jsonl")
     names = {p.name for folder in (a, b) for p in (folder / "results").glob("*.json")} - {"summary.json"}
