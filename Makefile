@@ -8,7 +8,7 @@ repro: setup
 	PATH="$(BIN):$$PATH" dvc repro
 
 test: setup
-	PATH="$(BIN):$$PATH" python -m pytest
+	PATH="$(BIN):$$PATH" python -m pytest -n auto --dist loadfile
 
 setup: $(VENV)/.installed
 
