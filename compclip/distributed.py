@@ -28,7 +28,7 @@ from compclip.features import ROWS, Features, padded
 T = TypeVar("T")
 # Rank 0 alone scores and writes; the others wait for it that long at most.
 PATIENCE = timedelta(hours=2)
-FIRST_PORT, PORTS = 20_000, 20_000
+FIRST_PORT, PORTS = 20_000, 12_000  # below what systems hand out by themselves
 
 
 @dataclass(frozen=True)
