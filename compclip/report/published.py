@@ -1,4 +1,4 @@
-"""The papers' published numbers (experiments/published/*.csv) beside ours, matched by method and metric.
+"""The papers' published numbers (experiments/published/*.csv) beside ours: same method, metric, backbone, data.
 
 Columns: paper, table, row, method, backbone, data, benchmark, metric, value, unit; values as printed. A row without a
 method is a model that we do not train: it is kept for the sums and left out of the comparison.
@@ -7,6 +7,7 @@ method is a model that we do not train: it is kept for the sums and left out of 
 from __future__ import annotations
 
 import csv
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -137,6 +138,7 @@ def compare(numbers: Sequence[Number], group: Group) -> list[Comparison]:
 
 
 def _compare(title: str, numbers: Sequence[Number], group: Group) -> Comparison:
+    numbers = comparable(numbers, group.backbone, group.data)
     ours = {c.name for c in group.columns}
     names = tuple(n for n in dict.fromkeys(n.column for n in numbers) if n in ours)
     kept = [n for n in numbers if n.column in names]
@@ -146,6 +148,21 @@ def _compare(title: str, numbers: Sequence[Number], group: Group) -> Comparison:
         mine = [_ours(row, group, names) for row in group.rows if row.method == method]
         lines += [*_printed(method, kept, names), *mine] if mine else []
     return Comparison(title, names, tuple(lines))
+
+
+def comparable(numbers: Sequence[Number], backbone: str, data: str) -> list[Number]:
+    """A table's numbers on this backbone and data where it has such, by our names for them; else all of them.
+
+    `vit_b_16_siglip` is our name for "ViT-B/16 SigLIP". Numbers without a data set, as the pretrained model's, stay.
+    """
+    same = [n for n in numbers if slug(n.backbone) == backbone] or list(numbers)
+    on_data = any(slug(n.data) == data for n in same)
+    return [n for n in same if not on_data or not n.data or slug(n.data) == data]
+
+
+def slug(printed: str) -> str:
+    """A paper's name of a backbone or data set as a grid's files have it: in lower case, joined by underscores."""
+    return "_".join(re.findall(r"[a-z0-9]+", printed.lower()))
 
 
 def _printed(method: str, numbers: Sequence[Number], names: Sequence[str]) -> list[Line]:

@@ -5,6 +5,7 @@ A column is a metric of a benchmark, or the mean of other columns (the summary c
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
@@ -17,6 +18,7 @@ from compclip.report.statistics import DRAWS, Interval, average, bootstrap, gene
 LOWER = {"brittleness", "gap"}
 SUMMARY = "summary"
 SUMMARIES = ("Comp", "ZS", "I2T", "T2I")
+WAYS = re.compile(r"mean_(recall_at_\d+)")
 RETRIEVAL = {"I2T": "i2t_recall_at_1", "T2I": "t2i_recall_at_1"}
 
 
@@ -98,15 +100,26 @@ class Group:
 def columns(runs: Sequence[Run], wanted: Sequence[str] | None, benchmarks: Sequence[str]) -> tuple[Column, ...]:
     """The columns named in report.columns as benchmark/metric; without it every metric that is no detail of another.
 
-    Raises UserError for a column that no run has.
+    `<benchmark>/mean_recall_at_<k>` is the mean of both ways of retrieval, `<name>/<metric>` the mean over benchmarks
+    `<name>_…` where none bears the name itself. Raises UserError for a column that no run has.
     """
     known = {c.name: c for c in every_column(runs, benchmarks)}
     if not wanted:
         return tuple(c for c in known.values() if not is_detail(c, runs))
-    for name in wanted:
-        if name not in known:
+    found = {name: known.get(name) or _mean_column(name, known) for name in wanted}
+    for name, column in found.items():
+        if column is None:
             raise unknown("column", name, known, "params.yaml: report.columns")
-    return tuple(known[name] for name in wanted)
+    return tuple(found.values())
+
+
+def _mean_column(name: str, known: dict[str, Column]) -> Column | None:
+    benchmark, _, metric = name.partition("/")
+    if ways := WAYS.fullmatch(metric):
+        parts = [known.get(f"{benchmark}/{way}_{ways[1]}") for way in ("i2t", "t2i")]
+    else:
+        parts = [c for c in known.values() if c.benchmark.startswith(f"{benchmark}_") and c.metric == metric]
+    return Column(benchmark, metric, tuple(parts)) if len(parts) > 1 and None not in parts else None
 
 
 def every_column(runs: Sequence[Run], benchmarks: Iterable[str]) -> tuple[Column, ...]:

@@ -11,6 +11,8 @@ from compclip.errors import UserError
 from compclip.methods import c2lip
 from tests import reference
 
+CONTRASTIVE = c2lip.Config(lambda_npc=0.0, lambda_xac=0.0)
+
 
 def test_terms_are_eq_8(features):
     f = features()
@@ -59,6 +61,18 @@ def test_terms_of_weight_zero_ask_for_nothing(features):
 
 def test_a_softmax_backbone_is_to_be_given_a_bias():
     assert c2lip.needs_bias(c2lip.Config()) and c2lip.Config().init_bias == -10.0
+
+
+def test_the_bias_of_a_scale_of_100(features):
+    """Cosines 0.27 for pairs and 0.15 otherwise, as CLIP has them: −10 starts far from where the loss is lowest."""
+    B, apart = 64, torch.eye(193, dtype=torch.float64)
+    shared = 0.15**0.5 * apart[-1] + 0.12**0.5 * apart[:B]
+    image_BD, text_BD = (shared + 0.73**0.5 * apart[k * B : (k + 1) * B] for k in (1, 2))
+    f = replace(features(B=B), image_BD=image_BD, text_BD=text_BD, scale=torch.tensor(100.0, dtype=torch.float64))
+    torch.testing.assert_close(f.image_BD @ f.text_BD.T, 0.15 + 0.12 * torch.eye(B, dtype=torch.float64))
+    start = {b: c2lip.loss(replace(f, bias=torch.tensor(b, dtype=torch.float64)), CONTRASTIVE, 0)["contrastive"].item()
+             for b in (-10.0, -27.0, -40.0)}
+    assert start[-27.0] < 1 < 300 < start[-10.0] and start[-27.0] < start[-40.0]
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,129 @@
+"""The papers' grids: every cell passes the check, every published row of ours has its cell, numbers are the papers'."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+
+import open_clip
+import pytest
+
+from compclip import config
+from compclip.report import published
+from tests.conftest import ROOT
+
+GRIDS = {path.stem: path for path in sorted((ROOT / "experiments" / "grids").glob("*.yaml"))}
+NUMBERS = published.read(ROOT / "experiments" / "published")
+TABLES = {
+    "clic_table1": ("CLIC", "Table 1", "Table 2", "Table 20"), "clic_table3": ("CLIC", "Table 3"),
+    "clic_table6": ("CLIC", "Table 6"), "clic_table10": ("CLIC", "Table 10"), "clic_table11": ("CLIC", "Table 11"),
+    "clic_table12": ("CLIC", "Table 12"), "clic_table13": ("CLIC", "Table 13"),
+    "fsc_clip_main": ("FSC-CLIP", "main", "retrieval"), "fsc_clip_components": ("FSC-CLIP", "components"),
+    "fsc_clip_sensitivity_local": ("FSC-CLIP", "sensitivity: local weight"),
+    "fsc_clip_sensitivity_gamma": ("FSC-CLIP", "sensitivity: focal gamma"),
+    "fsc_clip_sensitivity_epsilon": ("FSC-CLIP", "sensitivity: label smoothing"),
+    "fsc_clip_vit_b_16": ("FSC-CLIP", "ViT-B/16"), "fsc_clip_datacomp": ("FSC-CLIP", "DataComp"),
+    "fsc_clip_attention": ("FSC-CLIP", "attention norm"), "c2lip_table2": ("C2LIP", "Table 2", "Table A5"),
+    "c2lip_table5": ("C2LIP", "Table 5"), "c2lip_table_a2": ("C2LIP", "Table A2"),
+    "hard_positives_table4": ("Hard Positives", "Table 4", "Table 6"),
+    "hard_positives_table7": ("Hard Positives", "Table 7"),
+}  # fmt: skip
+# Rows that name a method of ours but are its authors' checkpoint, as the grids' headers say.
+CHECKPOINTS = {("CLIC", "NegCLIP", "negclip"), ("C2LIP", "NegCLIP", "negclip"), ("C2LIP", "CLIC", "clic"),
+               ("Hard Positives", "NegCLIP", "negclip")}
+NO_MODULE = {"aro", "crepe", "eqben", "imagecode", "svo", "valse", "vl_checklist", "whatsup", "spec", "overall",
+             "retrieval_docci", "retrieval_iiw", "retrieval_coco_counterfactuals"}
+
+
+def rows(name: str) -> list[published.Number]:
+    """The numbers of a grid's tables whose rows are methods that we train."""
+    paper, *tables = TABLES[name]
+    mine = [n for n in NUMBERS if n.paper == paper and n.table in tables and n.method]
+    return [n for n in mine if (paper, n.row, n.method) not in CHECKPOINTS]
+
+
+def test_every_paper_grid_is_known_here():
+    assert set(GRIDS) == set(TABLES) | {"claims", "photographs"}
+
+
+@pytest.mark.parametrize("name", GRIDS)
+def test_every_cell_passes_the_check(name, capsys):
+    assert config.main(["check", "--params", str(GRIDS[name])]) == 0
+    params = config.load(GRIDS[name])
+    for cell in config.cells(params):
+        assert config.resolve(params, cell.name).cell == cell
+    assert f"{len(config.cells(params))} cells" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_every_published_row_of_ours_has_its_cell(name):
+    """By method, backbone and data; a table that does not name the data or the backbone asks for neither."""
+    params = config.load(GRIDS[name])
+    cells = {(c.method, c.backbone, c.data) for c in config.cells(params)}
+    wanted = {(n.method, published.slug(n.backbone), published.slug(n.data)) for n in rows(name)}
+    lacking = [w for w in wanted if not any(c[:2] == w[:2] and w[2] in ("", c[2]) for c in cells)]
+    assert wanted and not lacking
+    named = {w[0] for w in wanted} | ({"pretrained"} if name in TABLES else set())
+    assert set(params.grid.methods) == named
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_every_published_column_is_shown(name):
+    """But for benchmarks that have no module here; summary columns are made of the others."""
+    params = config.load(GRIDS[name])
+    shown = set(params.report.columns)
+    columns = {n.column for n in rows(name) if n.benchmark not in {*NO_MODULE, "summary"}}
+    assert columns <= shown
+    for column in shown:
+        benchmark = column.partition("/")[0]
+        assert any(b == benchmark or b.startswith(f"{benchmark}_") for b in params.evaluate.benchmarks), column
+    assert set(params.benchmarks) == set(params.evaluate.benchmarks)
+
+
+@pytest.mark.parametrize("name", GRIDS)
+def test_backbones_are_open_clip_s(name):
+    """A model with a tag of its weights, or a repository that brings both; OpenAI's weights with QuickGELU."""
+    for backbone in config.load(GRIDS[name]).backbones.values():
+        if backbone.model in open_clip.list_models():
+            assert backbone.weights in open_clip.list_pretrained_tags_by_model(backbone.model)
+            assert backbone.weights != "openai" or backbone.model.endswith("-quickgelu")
+        else:
+            assert backbone.model.startswith("hf-hub:") or (ROOT / backbone.model).is_file()
+
+
+CLIC = {"lr": 1e-6, "lr_start": 1e-7, "lr_end": 1e-8, "warmup_fraction": 0.2, "batch_size": 800, "beta1": 0.9,
+        "beta2": 0.98, "eps": 1e-8, "weight_decay": 0.1}
+FSC = {"lr": 5e-6, "epochs": 5, "batch_size": 256, "warmup_steps": 50, "weight_decay": 0.1}
+LORA = {"lr": 5e-5, "lora": {"rank": 4, "alpha": 1.0, "targets": ["attention", "mlp", "patch"]}}
+C2LIP = {"lr": 1e-5, "epochs": 5, "batch_size": 768, "warmup_steps": 50, "beta2": 0.98, "eps": 1e-6}
+STATED = [  # grid, cell, what the paper (or its code) says of training and of the method
+    ("clic_table1", "clic-vit_b_32-laion-0", CLIC | {"epochs": 1, "trainable": "text"},
+     {"lambda_cont": 0.5, "lambda_s_neg": 0.5, "lambda_uni": 1.0, "positives": 4}),
+    ("clic_table1", "clic-vit_b_32-ms_coco-0", CLIC | {"epochs": 5}, {}),
+    ("clic_table3", "negclip.clic_swap-vit_l_14-laion-0", CLIC | {"trainable": "text"}, {"swap": "clic"}),
+    ("clic_table10", "clic.b2-vit_b_32-laion-0", CLIC, {"composites": False, "positives": 1, "alternate": False}),
+    ("clic_table10", "clic.c1-vit_b_32-laion-0", CLIC, {"lambda_s_neg": 0, "lambda_uni": 0, "alternate": False}),
+    ("clic_table11", "clic.epochs3-vit_b_32-ms_coco-0", CLIC | {"epochs": 3}, {}),
+    ("clic_table12", "clic.frozen_text-vit_b_32-laion-0", CLIC | {"trainable": "image"}, {}),
+    ("clic_table13", "clic.positives5-vit_b_32-laion-0", CLIC, {"positives": 5, "lambda_uni": 1.0}),
+    ("fsc_clip_main", "fsc_clip-vit_b_32-laion_coco_100k-2", FSC | {"lora": None},
+     {"lambda_global": 0.5, "lambda_local": 0.2, "gamma": 2.0, "epsilon": 0.02}),
+    ("fsc_clip_main", "fsc_clip.lora-vit_b_32-cc3m_100k-0", FSC | LORA, {"lambda_global": 1.0}),
+    ("fsc_clip_vit_b_16", "fsc_clip-vit_b_16-laion_coco_100k-0", FSC | {"batch_size": 128}, {"lambda_local": 0.5}),
+    ("fsc_clip_attention", "fsc_clip.local_only_softmax-vit_b_32-laion_coco_100k-0", FSC,
+     {"lambda_global": 0, "gamma": 0, "epsilon": 0, "attention": "softmax"}),
+    ("c2lip_table2", "c2lip-vit_b_16_siglip-cc3m-42", C2LIP, {"lambda_npc": 1.0, "lambda_xac": 0.01}),
+    ("c2lip_table2", "c2lip-vit_b_32-cc3m-42", C2LIP, {"init_bias": -27.0}),
+    ("c2lip_table_a2", "c2lip.npc_0p5_xac_0p1-vit_b_16_siglip-cc3m-42", C2LIP, {"lambda_npc": 0.5, "lambda_xac": 0.1}),
+    ("hard_positives_table4", "hard_positives-vit_b_32-ms_coco-0", {"lr": 5e-6, "batch_size": 128},
+     {"source": "llm", "hard_positives": "both"}),
+    ("hard_positives_table4", "hard_positives.hn-vit_b_32-ms_coco-0", {"warmup_steps": 10000},
+     {"hard_positives": "none"}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("grid,cell,train,method", STATED, ids=[f"{g}-{c}" for g, c, *_ in STATED])
+def test_numbers_are_the_papers(grid, cell, train, method):
+    run = config.resolve(config.load(GRIDS[grid]), cell)
+    found, made = asdict(run.train), asdict(run.method)
+    assert {key: found[key] for key in train} == train
+    assert {key: made[key] for key in method} == method
