@@ -114,3 +114,19 @@ def cross_attended(patch: Tensor, concept: Tensor, owner: Tensor, s: Tensor, b: 
             pooled = unit(sum(w * p for w, p in zip(weights, patches, strict=True)) / sum(weights))
             total = total + sigmoid_pair(s * dot(pooled, c) + b, owner[k] == i)
     return total / max(len(concept), 1)
+
+
+def rewritten(f) -> list[Tensor]:
+    """The first valid hard positive of each caption, else the caption."""
+    q = []
+    for i in range(len(f.text_BD)):
+        valid = [f.positive_BPD[i, p] for p in range(f.positive_BPD.shape[1]) if f.positive_mask_BP[i, p]]
+        q.append((valid or [f.text_BD[i]])[0])
+    return q
+
+
+def analogy(f) -> Tensor:
+    q, rows = rewritten(f), range(len(f.text_BD))
+    from_image = [-log_share([f.scale * dot(f.image_BD[i], x) for x in q], i) for i in rows]
+    from_text = [-log_share([f.scale * dot(f.text_BD[i], x) for x in q], i) for i in rows]
+    return (mean(from_image) + mean(from_text)) / 2

@@ -16,22 +16,6 @@ from tests import reference
 Config = hard_positives.Config
 
 
-def rewrites(f) -> list[torch.Tensor]:
-    """Loops: the first valid hard positive, else the caption."""
-    q = []
-    for i in range(len(f.text_BD)):
-        valid = [f.positive_BPD[i, p] for p in range(f.positive_BPD.shape[1]) if f.positive_mask_BP[i, p]]
-        q.append((valid or [f.text_BD[i]])[0])
-    return q
-
-
-def analogy(f) -> torch.Tensor:
-    q, rows = rewrites(f), range(len(f.text_BD))
-    from_image = [-reference.log_share([f.scale * reference.dot(f.image_BD[i], x) for x in q], i) for i in rows]
-    from_text = [-reference.log_share([f.scale * reference.dot(f.text_BD[i], x) for x in q], i) for i in rows]
-    return (reference.mean(from_image) + reference.mean(from_text)) / 2
-
-
 def with_mask(f, rows: list[list[bool]]):
     return replace(f, positive_mask_BP=torch.tensor(rows))
 
@@ -46,7 +30,7 @@ def test_terms_with_negatives_in_the_contrast(features):
     assert list(terms) == ["negclip", "s_neg", "analogy"]
     torch.testing.assert_close(terms["negclip"], reference.negclip(f.image_BD, f.text_BD, *negatives))
     torch.testing.assert_close(terms["s_neg"], 0.5 * reference.s_neg(f.image_BD, f.text_BD, *negatives))
-    torch.testing.assert_close(terms["analogy"], 2.0 * analogy(f))
+    torch.testing.assert_close(terms["analogy"], 2.0 * reference.analogy(f))
 
 
 def test_the_contrast_without_negatives_is_clip(features):

@@ -1,0 +1,146 @@
+"""Every variant of every grid, term by term, against the equations in loops: values and slopes to 1e-6 in float64."""
+
+from __future__ import annotations
+
+from dataclasses import fields, replace
+
+import pytest
+import torch
+
+from compclip import config, modules
+from tests import reference
+from tests.conftest import ROOT
+from tests.methods.conftest import make
+
+MORE = [  # parameters that a paper or its code names and that no grid varies
+    ("clic", {"uni_norm": "l2"}), ("clic", {"lambda_cont": 0.0}), ("negclip", {"swap": "negclip"}),
+    ("fsc_clip", {"gamma": 0.5, "epsilon": 0.2, "attention": "softmax"}), ("c2lip", {"lambda_npc": 0.0}),
+    ("hard_positives", {"negatives_in_contrastive": False, "hard_positives": "none"}),
+    ("hard_positives", {"negatives_in_contrastive": False, "source": "rules"}),
+]  # fmt: skip
+
+
+def variants() -> dict[str, tuple[str, object]]:
+    """Each different Config of the grids, by the name that has it first."""
+    found: dict[str, tuple[str, object]] = {}
+    for path in sorted((ROOT / "experiments" / "grids").glob("*.yaml")):
+        params = config.load(path)
+        for cell in config.cells(params):
+            base = cell.method.partition(".")[0]
+            made = (base, config.resolve(params, cell).method)
+            if modules.find("compclip.methods", base).TRAINS and made not in found.values():
+                found[f"{path.stem}: {cell.method}"] = made
+    for base, changes in MORE:
+        made = replace(modules.find("compclip.methods", base).Config(), **changes)
+        found[f"{base}, {', '.join(f'{k} {v}' for k, v in changes.items())}"] = (base, made)
+    return found
+
+
+VARIANTS = variants()
+
+
+def clip_terms(f, cfg, step):
+    return {"clip": reference.clip(f.image_BD, f.text_BD, f.scale)}
+
+
+def negclip_terms(f, cfg, step):
+    return {"negclip": reference.negclip(f.image_BD, f.text_BD, f.negative_BKD, f.mask_BK, f.scale)}
+
+
+def clic_terms(f, cfg, step):
+    """Eq. 4–7; every second step Eq. 1 where steps alternate."""
+    if cfg.alternate and step % 2:
+        return clip_terms(f, cfg, step)
+    p = [f.text_BD, *(f.positive_BPD[:, i] for i in range(cfg.positives - 1))]
+    negative = (f.negative_BKD, f.mask_BK, f.scale)
+    apart = [a - b for a, b in zip(p[0], p[min(1, len(p) - 1)], strict=True)]
+    lengths = [reference.dot(d, d) if cfg.uni_norm == "squared" else reference.dot(d, d).sqrt() for d in apart]
+    terms = {
+        "cont": (cfg.lambda_cont, reference.mean([reference.clip(f.image_BD, t, f.scale) for t in p])),
+        "s_neg": (cfg.lambda_s_neg, reference.mean([reference.s_neg(f.image_BD, t, *negative) for t in p])),
+        "uni": (cfg.lambda_uni, reference.mean(lengths)),
+    }  # fmt: skip
+    return {name: weight * term for name, (weight, term) in terms.items() if weight or name == "cont"}
+
+
+def fsc_clip_terms(f, cfg, step):
+    """Eq. 2–11."""
+    own = torch.ones(len(f.mask_BK), 1, dtype=torch.bool)
+    mask = torch.cat([own, f.mask_BK], 1)
+    every = [[f.text_BD[i], *f.negative_BKD[i]] for i in range(len(f.text_BD))]
+    near = torch.stack([torch.stack([f.scale * reference.dot(v, t) for t in texts])
+                        for v, texts in zip(f.image_BD, every, strict=True)])
+    texts = [(f.token_BTD, f.token_mask_BT)]
+    texts += [(f.negative_token_BKTD[:, k], f.negative_token_mask_BKT[:, k]) for k in range(f.mask_BK.shape[1])]
+    terms = clip_terms(f, cfg, step)
+    if cfg.lambda_global:
+        terms["global"] = cfg.lambda_global * reference.focal_smoothed(near, mask, cfg.gamma, cfg.epsilon, None)
+    if cfg.lambda_local:
+        far = [reference.local_similarity(f.patch_BND, token, m, f.scale, cfg.attention) for token, m in texts]
+        local = reference.focal_smoothed(torch.stack(far, 1), mask, cfg.gamma, cfg.epsilon, None)
+        terms["local"] = cfg.lambda_local * local
+    return terms
+
+
+def c2lip_terms(f, cfg, step):
+    """Eq. 4–8."""
+    own, rest = torch.arange(len(f.image_BD)), (f.owner_M, f.scale, f.bias)
+    terms = {"contrastive": reference.sigmoid(f.image_BD, f.text_BD, own, f.scale, f.bias)}
+    if cfg.lambda_npc:
+        terms["npc"] = cfg.lambda_npc * reference.sigmoid(f.image_BD, f.concept_MD, *rest)
+    if cfg.lambda_xac:
+        terms["xac"] = cfg.lambda_xac * reference.cross_attended(f.patch_BND, f.concept_MD, *rest)
+    return terms
+
+
+def hard_positives_terms(f, cfg, step):
+    """E.1: contrast, hard negatives, analogy."""
+    terms = (negclip_terms if cfg.negatives_in_contrastive else clip_terms)(f, cfg, step)
+    s_neg = reference.s_neg(f.image_BD, f.text_BD, f.negative_BKD, f.mask_BK, f.scale)
+    terms["s_neg"] = cfg.lambda_s_neg * s_neg
+    if cfg.hard_positives != "none":
+        terms["analogy"] = cfg.lambda_analogy * reference.analogy(f)
+    return terms
+
+
+TERMS = {"finetune": clip_terms, "negclip": negclip_terms, "clic": clic_terms, "fsc_clip": fsc_clip_terms,
+         "c2lip": c2lip_terms, "hard_positives": hard_positives_terms}
+
+
+def drawn(base: str, cfg, seed: int):
+    """Features with as many negatives and positives as the variant's views ask for, some of them missing."""
+    views = modules.find("compclip.methods", base).views(cfg, 0)
+    negatives = len(views.negatives) or int(views.composite > 0)
+    return make(B=3, K=negatives or 1, P=len(views.positives) or max(views.composite - 1, 0), M=4, seed=seed)
+
+
+def slopes(f, terms) -> dict[str, torch.Tensor]:
+    """Of the sum of terms, with respect to every feature."""
+    leaves = {field.name: getattr(f, field.name) for field in fields(f)}
+    leaves = {name: x for name, x in leaves.items() if x is not None and x.requires_grad}
+    found = torch.autograd.grad(sum(terms.values()), list(leaves.values()), allow_unused=True)
+    return {n: torch.zeros_like(x) if g is None else g for (n, x), g in zip(leaves.items(), found, strict=True)}
+
+
+STEPS = [(name, step) for name, (base, _) in VARIANTS.items() for step in ((0, 1) if base == "clic" else (0,))]
+
+
+@pytest.mark.parametrize("name,step", STEPS)
+def test_every_term_of_every_variant_is_its_equation(name, step):
+    base, cfg = VARIANTS[name]
+    f = drawn(base, cfg, seed=step)
+    made = modules.find("compclip.methods", base).loss(f, cfg, step)
+    expected = TERMS[base](f, cfg, step)
+    assert set(made) == set(expected) and f.image_BD.dtype == torch.float64
+    for term in expected:
+        torch.testing.assert_close(made[term], expected[term], rtol=1e-6, atol=1e-6, msg=lambda m, t=term: f"{t}: {m}")
+    ours, theirs = slopes(f, made), slopes(f, expected)
+    for leaf in ours:
+        torch.testing.assert_close(ours[leaf], theirs[leaf], rtol=1e-6, atol=1e-6, msg=lambda m, t=leaf: f"{t}: {m}")
+
+
+@pytest.mark.parametrize("base", [b for b in TERMS if b != "clic"])
+def test_terms_do_not_depend_on_the_step(base):
+    cfg, method = modules.find("compclip.methods", base).Config(), modules.find("compclip.methods", base)
+    f = drawn(base, cfg, seed=0)
+    assert method.loss(f, cfg, 0) == method.loss(f, cfg, 1) and method.views(cfg, 0) == method.views(cfg, 1)
