@@ -22,6 +22,8 @@ from omegaconf import OmegaConf
 from compclip import config
 from compclip.errors import UserError
 from compclip.files import write_json
+from compclip.launch import slurm
+from compclip.launch.profiles import Profile
 from compclip.sweep import __main__ as command
 from compclip.sweep import declared, results
 from compclip.sweep import driver as sweep_driver
@@ -266,6 +268,18 @@ def test_a_cluster_that_does_not_cancel_is_a_warning(below, monkeypatch, capsys)
     driver(Here(endless=True), **PRUNING).drive(2)
     assert states() == ["complete", "pruned"]
     assert capsys.readouterr().err == "warning: trial 1: job 7: scancel failed; it runs on\n"
+
+
+def test_what_another_command_sends_is_not_taken_for_lost(tmp_path, monkeypatch):
+    """A note of jobs in the making is left alone while its writer lives; a dead one's jobs are found in the queue."""
+    cluster = slurm.Slurm(Profile(), tmp_path)
+    monkeypatch.setattr(slurm, "_ids_named", lambda name: ["7_0", "7_1"])
+    with pytest.raises(KeyboardInterrupt), slurm._noted(tmp_path / ".work" / "slurm", ["a", "b"]):
+        assert cluster.recover() == 0
+        raise KeyboardInterrupt
+    assert cluster.recover() == 2
+    assert json.loads((tmp_path / ".work/b/job.json").read_text())["id"] == "7_1"
+    assert cluster.recover() == 0
 
 
 def start(*args: str, cwd: Path) -> subprocess.Popen:

@@ -13,6 +13,7 @@ import pytest
 
 from compclip import cluster, config, jobs, train
 from compclip.backbone import WEIGHTS
+from compclip.errors import one_line
 from compclip.files import fingerprint, write_json
 from compclip.publish import Publisher
 from compclip.sweep import declared
@@ -165,7 +166,7 @@ def cluster_profile(here):
     """A profile of a SLURM that answers, or a skip that says why not; its jobs are cancelled at the end."""
     ping = cluster.run("scontrol", "ping")
     if ping.returncode or "DOWN" in ping.stdout:
-        pytest.skip(f"no SLURM answers here ({(ping.stderr or ping.stdout).strip()}); start one with "
+        pytest.skip(f"no SLURM answers here ({one_line(ping.stderr or ping.stdout)}); start one with "
                     "`slurm/local-cluster.sh up`")
     wait_for(lambda: cluster.run("sinfo", "-h", "-o", "%T").stdout.split()[0] in ("idle", "mixed", "allocated"), 30)
     Path("profile.yaml").write_text("{partition: main, memory_gb: 2, time_min: 30, signal_s: 30, jobs: 2}")

@@ -7,6 +7,8 @@ was at submission, a copy in .work/code/; their own output is in .work/<run key>
 from __future__ import annotations
 
 import contextlib
+import fcntl
+import json
 import os
 import re
 import shlex
@@ -108,11 +110,13 @@ class Slurm:
         """Note the jobs of a command that died between SLURM's answer and its own note; how many."""
         found = 0
         for note in sorted((self.root / ".work" / "slurm").glob("compclip-*.json")):
+            if _being_sent(note):
+                continue
             keys = read_json(note)
             for job_id in _ids_named(note.stem):
                 _record(self.root, keys[int(job_id.partition("_")[2] or 0)], job_id)
                 found += 1
-            note.unlink()
+            note.unlink(missing_ok=True)
         return found
 
 
@@ -157,16 +161,33 @@ def max_array_size() -> int:
 
 @contextlib.contextmanager
 def _noted(folder: Path, keys: list[str]) -> Iterator[str]:
-    """Note the keys under the array's name until every job is recorded: `recover` finds what a kill left between."""
+    """Note the keys under the array's name until every job is recorded: `recover` finds what a kill left between.
+
+    The note is locked meanwhile: a sweep and a launch may send at the same time.
+    """
     name = f"compclip-{uuid.uuid4().hex[:8]}"
-    note = folder / f"{name}.json"
-    write_json(note, keys)
-    try:
-        yield name
-    except UserError:
+    note, fresh = folder / f"{name}.json", folder / f".{name}.json"
+    folder.mkdir(parents=True, exist_ok=True)
+    with open(fresh, "w", encoding="utf-8") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        file.write(json.dumps(keys))
+        file.flush()
+        os.replace(fresh, note)
+        try:
+            yield name
+        except UserError:
+            note.unlink()
+            raise
         note.unlink()
-        raise
-    note.unlink()
+
+
+def _being_sent(note: Path) -> bool:
+    with open(note, encoding="utf-8") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+    return False
 
 
 @contextlib.contextmanager
