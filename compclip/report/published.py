@@ -132,13 +132,23 @@ def _value(row: dict[str, Number], column: str) -> float | None:
 
 def compare(numbers: Sequence[Number], group: Group) -> list[Comparison]:
     """One comparison for each paper's table that has a method and a metric of the group; others are left out."""
+    numbers = comparable(numbers, group.backbone, group.data)
     tables = dict.fromkeys((n.paper, n.table) for n in numbers)
     found = [_compare(f"{p}, {t}", [n for n in numbers if (n.paper, n.table) == (p, t)], group) for p, t in tables]
     return [c for c in found if c.columns and any(line.ours for line in c.lines)]
 
 
+def comparable(numbers: Sequence[Number], backbone: str, data: str) -> list[Number]:
+    """The numbers on this backbone and this data, by our names for them; all where no paper has such a one.
+
+    `vit_b_16_siglip` is our name for "ViT-B/16 SigLIP". Numbers without a data set, as the pretrained model's, stay.
+    """
+    same = [n for n in numbers if slug(n.backbone) == backbone] or list(numbers)
+    named = any(slug(n.data) == data for n in same)
+    return [n for n in same if not named or not n.data or slug(n.data) == data]
+
+
 def _compare(title: str, numbers: Sequence[Number], group: Group) -> Comparison:
-    numbers = comparable(numbers, group.backbone, group.data)
     ours = {c.name for c in group.columns}
     names = tuple(n for n in dict.fromkeys(n.column for n in numbers) if n in ours)
     kept = [n for n in numbers if n.column in names]
@@ -148,16 +158,6 @@ def _compare(title: str, numbers: Sequence[Number], group: Group) -> Comparison:
         mine = [_ours(row, group, names) for row in group.rows if row.method == method]
         lines += [*_printed(method, kept, names), *mine] if mine else []
     return Comparison(title, names, tuple(lines))
-
-
-def comparable(numbers: Sequence[Number], backbone: str, data: str) -> list[Number]:
-    """A table's numbers on this backbone and data where it has such, by our names for them; else all of them.
-
-    `vit_b_16_siglip` is our name for "ViT-B/16 SigLIP". Numbers without a data set, as the pretrained model's, stay.
-    """
-    same = [n for n in numbers if slug(n.backbone) == backbone] or list(numbers)
-    on_data = any(slug(n.data) == data for n in same)
-    return [n for n in same if not on_data or not n.data or slug(n.data) == data]
 
 
 def slug(printed: str) -> str:
