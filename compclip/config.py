@@ -28,7 +28,7 @@ from compclip.data.sample import Data
 from compclip.data.scenes.config import World
 from compclip.errors import UserError, entry, one_line, unknown
 from compclip.files import fingerprint, write_atomic, write_json
-from compclip.sections import Backbone, Benchmark, Cell, Evaluate, Grid, Lora, Params, Report, Run, Train
+from compclip.sections import Backbone, Benchmark, Cell, Evaluate, Grid, Lora, Params, Report, Run, Train, WiseFt
 
 DEFAULT = "params.yaml"
 GRIDS = Path("experiments/grids")
@@ -36,7 +36,8 @@ KEPT = (f"{GRIDS}/*.yaml", "studies/*/best.yaml")  # a params.yaml that is a cop
 PER_DATA = "per_data"  # methods.<name>.per_data.<data>: what holds on this data set alone
 
 
-SECTIONS: dict[str, Any] = {"grid": Grid, "train": Train, "evaluate": Evaluate, "report": Report, "scenes": World}
+SECTIONS: dict[str, Any] = {"grid": Grid, "train": Train, "evaluate": Evaluate, "wise_ft": WiseFt, "report": Report,
+                            "scenes": World}
 TABLES: dict[str, Any] = {"backbones": Backbone, "data": Data, "benchmarks": Benchmark}
 POSITIVE = ("epochs", "batch_size", "lr", "eps", "max_logit_scale", "threads", "log_every_steps",
             "checkpoint_every_steps", "bootstrap_samples")
@@ -72,6 +73,11 @@ def cells(params: Params) -> list[Cell]:
     """All cells of the grid, methods outermost."""
     grid = params.grid
     return [Cell(*c) for c in itertools.product(grid.methods, grid.backbones, grid.data, grid.seeds)]
+
+
+def line_cells(params: Params) -> list[Cell]:
+    """The cells of the grid that wise_ft names."""
+    return [c for c in cells(params) if c.method in params.wise_ft.methods and c.seed in params.wise_ft.seeds]
 
 
 def resolve(params: Params, cell: Cell | str) -> Run:
@@ -244,8 +250,7 @@ def _check(params: Params) -> None:
         if name not in params.benchmarks:
             raise unknown("benchmark", name, params.benchmarks, "evaluate.benchmarks")
     _check_grid(params)
-
-
+    _check_wise_ft(params)
 def _check_method(params: Params, name: str, raw: dict) -> None:
     variants = _mapping(raw.get("variants"), f"methods.{name}.variants")
     for method in (name, *(f"{name}.{variant}" for variant in variants)):
@@ -276,9 +281,28 @@ def _check_grid(params: Params) -> None:
                 raise unknown(name.rstrip("s"), value, table, f"grid.{name}")
     if min(grid.seeds) < 0:
         raise UserError(f"grid.seeds={grid.seeds}: seeds must be >= 0")
+
     for cell in _distinct([cell.name for cell in cells(params)], "the names of the grid's cells"):
         if not re.fullmatch(r"[\w.+-]+", cell):
             raise UserError(f"cell {cell!r}: cannot name a folder; use letters, digits and _ . + - in the grid's names")
+
+
+def _check_wise_ft(params: Params) -> None:
+    for name in _distinct(params.wise_ft.benchmarks, "wise_ft.benchmarks"):
+        if name not in params.benchmarks:
+            raise unknown("benchmark", name, params.benchmarks, "wise_ft.benchmarks")
+    for name in _distinct(params.wise_ft.methods, "wise_ft.methods"):
+        if name.partition(".")[0] not in params.methods.keys() - {"pretrained"}:
+            raise unknown("method", name, params.methods.keys() - {"pretrained"}, "wise_ft.methods")
+        method_config(params, name)
+
+
+def check_lines(params: Params) -> None:
+    """Raise UserError for a run that wise_ft names and the grid lacks: its stage would wait for a checkpoint."""
+    for name, wanted, there in (("methods", params.wise_ft.methods, params.grid.methods),
+                                ("seeds", params.wise_ft.seeds, params.grid.seeds)):
+        if absent := [value for value in wanted if value not in there]:
+            raise UserError(f"wise_ft.{name}: {absent[0]} is not in grid.{name}; add it there or remove it here")
 
 
 def _distinct(values: list, where: str) -> list:
@@ -346,6 +370,7 @@ def main(argv: list[str]) -> int:
     if args.command == "show":
         print(to_yaml(resolve(params, args.cell)), end="")
     elif args.command == "methods":
+        check_lines(params)
         write_methods(params, args.out)
     else:
         print(f"{args.params}: {len(cells(params))} cells, {len(params.evaluate.benchmarks)} benchmarks: OK")

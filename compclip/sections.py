@@ -12,6 +12,7 @@ from compclip.data.sample import Data
 from compclip.data.scenes.config import World
 from compclip.errors import UserError, unknown
 
+
 @dataclass(frozen=True)
 class Grid:
     """The comparison: every method on every backbone and data set, once for each seed."""
@@ -104,6 +105,20 @@ class Evaluate:
 
 
 @dataclass(frozen=True)
+class WiseFt:
+    """Which of the grid's runs are also scored between the pretrained weights and theirs, and where."""
+
+    methods: list[str] = field(default_factory=list)
+    seeds: list[int] = field(default_factory=list)
+    benchmarks: list[str] = field(default_factory=list)  # none: those of `evaluate`
+    alphas: list[float] = field(default_factory=lambda: [i / 10 for i in range(11)])
+
+    def __post_init__(self) -> None:
+        if self.alphas != sorted(set(self.alphas)) or [*self.alphas[:1], *self.alphas[-1:]] != [0.0, 1.0]:
+            raise UserError(f"alphas={self.alphas}: must rise from 0 to 1")
+
+
+@dataclass(frozen=True)
 class Report:
     """The columns of the comparison (`benchmark/metric`; none: all whole-benchmark metrics) and the bootstrap."""
 
@@ -122,6 +137,7 @@ class Params:
     data: dict[str, Data]
     benchmarks: dict[str, Benchmark]
     evaluate: Evaluate
+    wise_ft: WiseFt
     report: Report
     scenes: World
 

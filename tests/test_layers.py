@@ -18,7 +18,7 @@ ORDER = (
     "data.sample", "data.scenes.config", "sections", "config", "run_key", "data.scenes", "data.sources", "data.store", "recaption",
     "data.rewrite", "data.prepare", "tokenizers", "weights", "backbone", "towers", "composite", "views", "collate", "loader", "encode", "accumulate", "throughput", "lora", "optimiser", "checkpoint",
     "progress", "environment", "publish", "cluster", "jobs", "watch", "pretrain", "train", "metrics", "embed", "benchmark",
-    "benchmarks", "evaluate", "rungs", "job", "launch", "status", "census", "report", "scorer", "track", "sweep", "dashboard",
+    "benchmarks", "evaluate", "wise_ft", "rungs", "job", "launch", "status", "census", "report", "scorer", "track", "sweep", "dashboard",
 )
 HEAVY = {"mlflow": {"track.store", "track.log", "track.models"}, "spacy": {"text.annotate"}, "dvc": set(),
          "optuna": {"sweep.sampler", "sweep.driver", "sweep.__main__"}, "submitit": {"launch.slurm"},

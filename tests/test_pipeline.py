@@ -25,6 +25,7 @@ benchmarks:
   sugarcrepe: {path: data/scenes_world/sugarcrepe, images: data/scenes_world/test}
   retrieval: {path: data/scenes_world/retrieval/dataset.json, images: data/scenes_world/test, split: test}
 evaluate: {benchmarks: [sugarcrepe, retrieval], threads: 1}
+wise_ft: {methods: [finetune], seeds: [0], benchmarks: [], alphas: [0, 0.5, 1]}
 report: {bootstrap_samples: 200}
 scenes: {seed: 0, train: 24, retrieval: 8, records: 2, per_class: 1, processes: 1}
 """
@@ -72,10 +73,11 @@ def test_repro_twice_then_one_parameter(checkout):
     first = stages_run(dvc(checkout, "repro"))
     assert first == {"scenes", "recaption@scenes", "rewrite@scenes", "annotate@scenes", "backbone@tiny", "methods",
                      "benchmark@sugarcrepe",
-                     "benchmark@retrieval", "report", "track", *(f"train@{c}" for c in cells),
+                     "benchmark@retrieval", f"wise_ft@{cells[1]}", "report", "track", *(f"train@{c}" for c in cells),
                      *(f"evaluate@{c}" for c in cells)}
     page = (checkout / "reports" / "index.html").read_text()
     assert all(method in page for method in ("pretrained", "finetune", "negclip.words"))
+    assert (checkout / "reports" / "plots" / "wise_ft.csv").read_text().count(cells[1]) == 3
     assert json.loads((checkout / "mlflow" / "synced.json").read_text())
     assert "sugarcrepe" in dvc(checkout, "metrics", "show")
 

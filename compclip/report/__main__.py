@@ -17,7 +17,7 @@ from typing import Any
 from compclip import config, modules
 from compclip.errors import UserError, entry
 from compclip.files import write_atomic, write_json
-from compclip.report import claims, claims_table, formats, page, plots, published, tables
+from compclip.report import claims, claims_table, formats, page, plots, published, tables, wise_ft
 from compclip.report.collect import Run, collect
 
 FEWEST = 200  # bootstrap samples: five behind each end of the interval
@@ -39,7 +39,9 @@ def main(argv: list[str]) -> int:
     printed = published.read(args.published)
     stated = claims.read(args.claims) if args.claims.is_file() else []
     claims.check(stated, known_methods(params, runs, printed), known_columns(runs, printed), str(args.claims))
-    made = page.build(runs, benchmarks, params.report.columns, missing, printed, usual(params), draws, stated)
+    lines, without = wise_ft.collect(config.line_cells(params), args.runs, args.partial)
+    made = page.build(runs, benchmarks, params.report.columns, [*missing, *without], printed, usual(params), draws,
+                      stated, lines)
     write(made, args.out)
     print(f"{args.out / 'index.html'}: {len(runs)} runs" + (f", {len(missing)} missing" if missing else ""))
     return 0
@@ -94,6 +96,7 @@ def write(report: page.Report, out: Path) -> None:
         "report.tex": formats.latex(groups) + claims_table.latex(report.findings),
         "claims.csv": claims_table.table_csv(report.findings),
         "plots/tradeoff.csv": plots.tradeoff_csv(groups),
+        **line_files(report),
         **loss_files(report),
         "index.html": page.render(report),
     }
@@ -107,6 +110,12 @@ def loss_files(report: page.Report) -> dict[str, str]:
     """plots/loss/<method>-<backbone>-<data>.csv for every row that was trained."""
     rows = [(f"{row.method}-{g.backbone}-{g.data}", plots.loss_csv(row.runs)) for g in report.main for row in g.rows]
     return {f"plots/loss/{name}.csv": text for name, text in rows if text}
+
+
+def line_files(report: page.Report) -> dict[str, str]:
+    """plots/wise_ft.csv, where there are lines."""
+    text = wise_ft.table_csv(report.main, report.lines)
+    return {"plots/wise_ft.csv": text} if text else {}
 
 
 def clear(folder: Path) -> None:

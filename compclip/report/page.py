@@ -10,7 +10,7 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 from markupsafe import Markup
 
-from compclip.report import claims_table, details, plots, tables
+from compclip.report import claims_table, details, plots, tables, wise_ft
 from compclip.report.claims import Claim, Finding, judge
 from compclip.report.collect import PRETRAINED, Missing, Run
 from compclip.report.formats import header, number
@@ -37,12 +37,13 @@ class Report:
     defaults: Callable[[Run], dict[str, Any]]
     draws: int
     findings: tuple[Finding, ...] = ()
+    lines: tuple[wise_ft.Line, ...] = ()
 
 
 def build(
     runs: Sequence[Run], benchmarks: Sequence[str], wanted: Sequence[str] | None, missing: Sequence[Missing],
     published: Sequence[Number], defaults: Callable[[Run], dict[str, Any]], draws: int = DRAWS,
-    claims: Sequence[Claim] = (),
+    claims: Sequence[Claim] = (), lines: Sequence[wise_ft.Line] = (),
 ) -> Report:  # fmt: skip
     """Compute every table. `main`: summary and chosen columns; `parts`: groups of items; `rest`: all other metrics."""
     tables.comparable(runs)
@@ -53,7 +54,8 @@ def build(
     made = [tuple(tables.groups(runs, s, draws)) if s else () for s in sections]
     columns = {c.name: c for c in (*main, *others)}
     findings = tuple(judge(claims, runs, made[0], columns, published, draws))
-    return Report(tuple(runs), tuple(benchmarks), *made, tuple(missing), tuple(published), defaults, draws, findings)
+    return Report(tuple(runs), tuple(benchmarks), *made, tuple(missing), tuple(published), defaults, draws, findings,
+                  tuple(lines))
 
 
 def render(report: Report) -> str:
@@ -65,6 +67,7 @@ def render(report: Report) -> str:
         formulas=formulas(report), main=[section(g) for g in report.main], parts=[section(g) for g in report.parts],
         rest=[section(g) for g in report.rest], intervals=[differences(g) for g in report.main],
         tradeoffs=[(g.name, f) for g in report.main if (f := tradeoff_figures(g))],
+        lines=[(g.name, f) for g in report.main if (f := line_figures(g, report.lines))],
         losses=[(g.name, f) for g in report.main if (f := loss_figures(g))],
         published=comparisons(report), claims=claims_table.sections(report.findings), claims_rule=claims_table.RULE,
         count_names=names, counts=counts,
@@ -171,6 +174,14 @@ def tradeoff_figures(group: Group) -> list[Markup]:
     entries = [[row.entries[i] for i in places] for row in group.rows]
     found = plots.tradeoffs(group, entries, names)
     return [Markup(plots.tradeoff_svg(points, name)) for name, points in found.items()]
+
+
+def line_figures(group: Group, lines: Sequence[wise_ft.Line]) -> list[Markup]:
+    """The WiSE-FT lines over the same axes as the trade-off figures."""
+    columns = {c.metric: c for c in wise_ft.columns(group)}
+    comp = columns.pop("Comp", None)
+    found = {name: wise_ft.trajectories(group, lines, c, comp) for name, c in columns.items()} if comp else {}
+    return [Markup(plots.trajectory_svg(t, name)) for name, t in found.items() if t]
 
 
 def loss_figures(group: Group) -> list[tuple[str, Markup]]:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from html import escape
+from itertools import pairwise
 from math import ceil, floor, log10
 
 import numpy as np
@@ -150,6 +151,37 @@ def tradeoff_svg(points: Sequence[Point], x_label: str, size: tuple[int, int] = 
     return _svg(body, width, height, f"Compositionality against {x_label}")
 
 
+@dataclass(frozen=True)
+class Trajectory:
+    """A method's way from the pretrained model, its first point, to its own weights, its last."""
+
+    method: str
+    colour: int
+    points: tuple[Point, ...]
+
+
+def trajectory_svg(found: Sequence[Trajectory], x_label: str, size: tuple[int, int] = (405, 350)) -> str:
+    """A line a method: small dots between, a large one at its end, and the pretrained model where all begin."""
+    width, height = size
+    every = [p for t in found for p in t.points]
+    x = axis([p.x for p in every], 58, width - 20)
+    y = axis([p.y for p in every], height - 44, 18)
+    base = replace(found[0].points[0], name=PRETRAINED)
+    ends = [replace(t.points[-1], name=t.method) for t in found]
+    body = _frame(x, y, f"{x_label}, %", "Comp, %") + _cross(base, x, y)
+    body += "".join(_way(t, x, y) for t in found)
+    body += "".join(_dot(p, x, y, t.colour) for p, t in zip(ends, found, strict=True)) + _dot(base, x, y, 0)
+    body += _labels([base, *ends], x, y, width, [t.points for t in found])
+    return _svg(body, width, height, f"WiSE-FT: compositionality against {x_label}")
+
+
+def _way(t: Trajectory, x: Axis, y: Axis) -> str:
+    line = f'<path class="line c{t.colour % COLOURS}" d="{_path([(x(p.x), y(p.y)) for p in t.points])}"/>'
+    dots = [f'<circle class="f{t.colour % COLOURS}" cx="{x(p.x)}" cy="{y(p.y)}" r="2.6"><title>{escape(p.name)}: '
+            f"{p.x:.1f} / {p.y:.1f}</title></circle>" for p in t.points[1:-1]]
+    return line + "".join(dots)
+
+
 def _cross(p: Point, x: Axis, y: Axis) -> str:
     return _line(x(p.x), y.start, x(p.x), y.stop, "guide") + _line(x.start, y(p.y), x.stop, y(p.y), "guide")
 
@@ -165,9 +197,12 @@ def _dot(p: Point, x: Axis, y: Axis, colour: int) -> str:
     return f'{bars}<circle class="f{colour % COLOURS}" cx="{x(p.x)}" cy="{y(p.y)}" r="5.5">{title}</circle>'
 
 
-def _labels(points: Sequence[Point], x: Axis, y: Axis, width: int) -> str:
-    """Names beside their points, moved to the first of a few places that overlaps no other name or point."""
+def _labels(points: Sequence[Point], x: Axis, y: Axis, width: int, lines: Sequence[Sequence[Point]] = ()) -> str:
+    """Names beside their points, moved to the first of a few places that overlaps no other name, point or line."""
     taken = [(x(p.x) - 6, y(p.y) - 6, x(p.x) + 6, y(p.y) + 6) for p in points]
+    for a, b in (pair for line in lines for pair in pairwise(line)):
+        ways = [(x(a.x + s * (b.x - a.x)), y(a.y + s * (b.y - a.y))) for s in np.linspace(0, 1, 8)]
+        taken += [(left - 1, top - 1, left + 1, top + 1) for left, top in ways]
     out = []
     for p in points:
         long = 6.6 * len(p.name)

@@ -140,7 +140,8 @@ def project(tmp_path, monkeypatch):
     fake_runs.make(tmp_path / "runs")
     evaluate = SimpleNamespace(benchmarks=list(fake_runs.BENCHMARKS))
     settings = SimpleNamespace(columns=[], bootstrap_samples=2000)
-    params = SimpleNamespace(evaluate=evaluate, report=settings, methods={name: {} for name in fake_runs.METHODS})
+    params = SimpleNamespace(evaluate=evaluate, report=settings, methods={name: {} for name in fake_runs.METHODS},
+                             wise_ft=command.config.WiseFt())
     monkeypatch.setattr(command.config, "load", lambda path: params)
     monkeypatch.setattr(command.config, "cells", lambda params: fake_runs.cells())
     monkeypatch.setattr(command, "usual", lambda params: lambda run: DEFAULTS)

@@ -1,0 +1,99 @@
+"""WiSE-FT lines: runs/<cell>/wise_ft.json of the runs that params.yaml names -> summary columns at every alpha."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from compclip.errors import UserError
+from compclip.files import read_json
+from compclip.report.collect import CellLike, Missing, Result, Run
+from compclip.report.plots import Point, Trajectory
+from compclip.report.tables import SUMMARY, Column, Group, value
+
+FILE = "wise_ft.json"
+
+
+@dataclass(frozen=True)
+class Line:
+    """One run between the pretrained weights (alpha 0) and its own (alpha 1): `points` are runs without items."""
+
+    cell: CellLike
+    alphas: tuple[float, ...]
+    points: tuple[Run, ...]
+
+
+def collect(cells: Iterable[CellLike], runs: Path, partial: bool = False) -> tuple[list[Line], list[Missing]]:
+    """The lines of the cells, and the cells that have none. Raises UserError for those unless `partial`."""
+    cells = list(cells)
+    found = [_read(cell, runs / cell.name / FILE) for cell in cells if (runs / cell.name / FILE).is_file()]
+    missing = [Missing(cell.name, f"no {FILE}") for cell in cells if not (runs / cell.name / FILE).is_file()]
+    if missing and not partial:
+        raise UserError(f"{runs}: {', '.join(m.cell for m in missing)}: no {FILE}; run `dvc repro`, or give --partial")
+    return found, missing
+
+
+def _read(cell: CellLike, path: Path) -> Line:
+    raw = read_json(path)
+    try:
+        alphas = tuple(float(point["alpha"]) for point in raw["points"])
+        return Line(cell, alphas, tuple(Run(cell, {}, [], {}, _results(point["metrics"])) for point in raw["points"]))
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise UserError(f"{path}: not a WiSE-FT file ({error!r}); run `python -m compclip.wise_ft --cell {cell.name}` "
+                        "again") from error
+
+
+def _results(metrics: dict[str, Any]) -> dict[str, Result]:
+    found: dict[str, dict[str, float]] = {}
+    for name, number in metrics.items():
+        benchmark, _, metric = name.partition("/")
+        found.setdefault(benchmark, {})[metric] = float(number)
+    return {benchmark: Result(benchmark, benchmark, values) for benchmark, values in found.items()}
+
+
+def columns(group: Group) -> list[Column]:
+    """The summary columns of a group."""
+    return [c for c in group.columns if c.benchmark == SUMMARY]
+
+
+def trajectories(group: Group, lines: Sequence[Line], x: Column, y: Column) -> list[Trajectory]:
+    """The group's methods in the plane of two summary columns, means over seeds, in percent.
+
+    A method whose lines lack a benchmark of theirs is left out.
+    """
+    found = []
+    for colour, row in enumerate(group.rows):
+        mine = [line for line in lines if (line.cell.method, line.cell.backbone, line.cell.data)
+                == (row.method, group.backbone, group.data)]
+        alphas = sorted(set.intersection(*(set(line.alphas) for line in mine))) if mine else []
+        at = [(_mean(mine, alpha, x), _mean(mine, alpha, y)) for alpha in alphas]
+        if at and not any(None in pair for pair in at):
+            points = tuple(Point(f"{row.method}, α {alpha:g}", *pair) for alpha, pair in zip(alphas, at, strict=True))
+            found.append(Trajectory(row.method, colour, points))
+    return found
+
+
+def _mean(lines: Sequence[Line], alpha: float, column: Column) -> float | None:
+    values = [value(line.points[line.alphas.index(alpha)], column) for line in lines]
+    return None if None in values else 100 * float(np.mean(values))
+
+
+def table_csv(groups: Sequence[Group], lines: Sequence[Line]) -> str:
+    """Run, alpha and the summary columns in percent; empty without lines."""
+    names = list(dict.fromkeys(c.metric for g in groups for c in columns(g)))
+    rows = []
+    for group in groups:
+        shown = {c.metric: c for c in columns(group)}
+        for line in (n for n in lines if (n.cell.backbone, n.cell.data) == (group.backbone, group.data)):
+            for alpha, point in zip(line.alphas, line.points, strict=True):
+                numbers = [value(point, shown[n]) if n in shown else None for n in names]
+                rows.append([line.cell.name, f"{alpha:g}", *("" if v is None else f"{100 * v:.4f}" for v in numbers)])
+    out = io.StringIO()
+    csv.writer(out, lineterminator="\n").writerows([["run", "alpha", *names], *rows])
+    return out.getvalue() if rows else ""

@@ -1,0 +1,192 @@
+"""WiSE-FT: exact at both ends, linear between them, a scaled adapter for LoRA; the command, its file, its errors."""
+
+from __future__ import annotations
+
+import shutil
+
+import open_clip
+import pytest
+import torch
+
+from compclip import backbone, config, evaluate, lora, train, wise_ft
+from compclip.config import Train
+from compclip.errors import UserError
+from compclip.files import fingerprint, read_json, write_json
+from compclip.sections import Lora
+from tests import tiny_project
+from tests.conftest import ROOT
+from tests.test_lora import fit
+from tests.test_towers import TEXTS, TINY
+
+LORA = "methods.fsc_clip.variants.lora={train: {lr: 0.05, lora: {rank: 2}}}"
+GRID = "grid.methods=[pretrained,fsc_clip,fsc_clip.lora]"
+CELLS = {name: tiny_project.cell(name) for name in ("fsc_clip", "fsc_clip.lora")}
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory):
+    """A pretrained cell, a fine-tuned one and one with an adapter, trained and evaluated."""
+    root = tiny_project.make(tmp_path_factory.mktemp("wise"), steps=6)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(root)
+        for cell in CELLS.values():
+            assert train.main(["--cell", cell, GRID, LORA]) == 0
+        for cell in (tiny_project.cell("pretrained"), *CELLS.values()):
+            assert evaluate.main(["--cell", cell, GRID, LORA]) == 0
+    return root
+
+
+@pytest.fixture
+def here(project, tmp_path, monkeypatch):
+    """A fresh copy of the project, and the current folder in it."""
+    shutil.copytree(project, tmp_path / "p")
+    monkeypatch.chdir(tmp_path / "p")
+    return tmp_path / "p"
+
+
+@pytest.fixture
+def pair(tmp_path):
+    """A tiny model, and the same one trained a little with an adapter."""
+    write_json(tmp_path / "tiny.json", TINY)
+    model = backbone.create(str(tmp_path / "tiny.json"), seed=3)
+    model.save(tmp_path / "a")
+    torch.manual_seed(0)
+    fit(model.clip, (torch.randn(3, 3, 32, 32), model.tokenize(TEXTS)), Train(lr=1e-2, lora=Lora()))
+    lora.finish(model.clip, tmp_path / "b" / lora.FOLDER)
+    model.save(tmp_path / "b")
+    return tmp_path / "a", tmp_path / "b"
+
+
+def states(*folders):
+    """The tensors of checkpoints."""
+    return [backbone.load(folder).clip.state_dict() for folder in folders]
+
+
+def test_the_line_by_hand():
+    """A quarter of the way; the ends, what did not move and integers to the bit."""
+    third = torch.tensor([1 / 3, -0.1])
+    start = {"w": torch.tensor([1.0, 0.1]), "still": third, "count": torch.tensor(3)}
+    end = {"w": torch.tensor([3.0, 0.7]), "still": third.clone(), "count": torch.tensor(5), "logit_bias": torch.tensor(-9.0)}
+    quarter = wise_ft.interpolate(start, end, 0.25)
+    torch.testing.assert_close(quarter["w"], torch.tensor([1.5, 0.25]))
+    assert all(torch.equal(wise_ft.interpolate(start, end, i / 10)["still"], third) for i in range(11))
+    assert torch.equal(wise_ft.interpolate(start, end, 0.0)["w"], start["w"])
+    assert torch.equal(wise_ft.interpolate(start, end, 1.0)["w"], end["w"])
+    assert (quarter["count"], quarter["logit_bias"]) == (5, -9.0)
+
+
+@pytest.mark.parametrize("change", [{"w": torch.zeros(3)}, {"more": torch.zeros(1)}, {"w": None}])
+def test_another_architecture_is_refused(change):
+    """A shape, a tensor too many, one too few."""
+    start = {"w": torch.zeros(2)}
+    end = {k: v for k, v in (start | change).items() if v is not None}
+    with pytest.raises(UserError, match="two architectures: 1 tensors differ"):
+        wise_ft.interpolate(start, end, 0.5)
+
+
+@pytest.mark.parametrize("alpha", [0.0, 0.3, 1.0])
+def test_lora_scales_the_adapter(pair, tmp_path, alpha):
+    """The line between the weights is the pretrained model with alpha times the adapter's update."""
+    a, b = pair
+    line = wise_ft.between(str(a), str(b), alpha).clip.state_dict()
+    scaled = wise_ft.between(str(a), str(b / lora.FOLDER), alpha).clip.state_dict()
+    assert line.keys() == scaled.keys()
+    for name in line:
+        torch.testing.assert_close(line[name], scaled[name], rtol=0, atol=1e-6)
+
+
+def test_paths(pair, tmp_path, capsys):
+    """--out is a plain open_clip checkpoint with the mean weights; at 0 and 1 the ends' own bits."""
+    a, b = map(str, pair)
+    for alpha in ("0", "0.5", "1"):
+        assert wise_ft.main(["--pretrained", a, "--tuned", b, "--alpha", alpha, "--out", str(tmp_path / alpha)]) == 0
+    start, end, none, half, whole = states(a, b, tmp_path / "0", tmp_path / "0.5", tmp_path / "1")
+    assert all(torch.equal(start[k], none[k]) and torch.equal(end[k], whole[k]) for k in start)
+    for k in start:
+        torch.testing.assert_close(half[k], (start[k].double() + end[k].double()).div(2).float())
+    assert not torch.equal(half["visual.conv1.weight"], start["visual.conv1.weight"])
+    plain = open_clip.create_model(f"local-dir:{tmp_path / '0.5'}").state_dict()
+    assert all(torch.equal(half[k], plain[k]) for k in half)
+    assert "alpha 0.5 between" in capsys.readouterr().out
+
+
+def test_paths_that_do_not_fit(pair, tmp_path):
+    """Another activation function, another architecture, a missing argument: one line each."""
+    a, b = map(str, pair)
+    for name, cfg in (("quick", TINY | {"quick_gelu": True}), ("wide", TINY | {"embed_dim": 8})):
+        write_json(tmp_path / f"{name}.json", cfg)
+        backbone.create(str(tmp_path / f"{name}.json")).save(tmp_path / name)
+    rest = ["--alpha", "0.5", "--out", str(tmp_path / "out")]
+    with pytest.raises(UserError, match="differ in quick_gelu"):
+        wise_ft.main(["--pretrained", str(tmp_path / "quick"), "--tuned", b, *rest])
+    with pytest.raises(UserError, match="two architectures"):
+        wise_ft.main(["--pretrained", str(tmp_path / "wide"), "--tuned", b, *rest])
+    with pytest.raises(UserError, match="needs --tuned, --alpha and --out"):
+        wise_ft.main(["--pretrained", a])
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("method", CELLS)
+def test_a_cell_at_eleven_points(here, method):
+    """alpha 0 has the pretrained cell's scores and alpha 1 the cell's own, exactly and for every metric."""
+    cell = CELLS[method]
+    before = fingerprint(here / "runs" / cell / "checkpoint", here / "models")
+    assert wise_ft.main(["--cell", cell, GRID, LORA]) == 0
+    points = read_json(here / "runs" / cell / wise_ft.FILE)["points"]
+    assert [p["alpha"] for p in points] == [i / 10 for i in range(11)]
+    own, base = (read_json(here / "runs" / c / "results" / "summary.json") for c in (cell, tiny_project.cell("pretrained")))
+    assert points[0]["metrics"] == base
+    assert points[-1]["metrics"] == own
+    assert before == fingerprint(here / "runs" / cell / "checkpoint", here / "models")
+
+
+def test_the_embeddings_move_between_the_ends(here):
+    """The models on the way are neither end: their embeddings differ, and change steadily."""
+    own = here / "runs" / CELLS["fsc_clip"] / "checkpoint"
+    pixels = torch.randn(2, 3, 64, 64, generator=torch.Generator().manual_seed(0))
+    models = [backbone.load(p) for p in (here / "models" / "tiny", own)]
+    with torch.no_grad():
+        seen = [m.clip.encode_image(pixels) for _, m in wise_ft.line(*models, [0.0, 0.5, 1.0])]
+    assert not torch.equal(seen[0], seen[1])
+    assert not torch.equal(seen[1], seen[2])
+    assert (seen[1] - seen[0]).norm() < (seen[2] - seen[0]).norm()
+
+
+def test_chosen_points_and_benchmarks(here, capsys):
+    """wise_ft.alphas is what is scored; the table has a column for each."""
+    args = ["--cell", CELLS["fsc_clip"], GRID, LORA, "wise_ft.alphas=[0,0.25,1]", "wise_ft.benchmarks=[sugarcrepe]"]
+    assert wise_ft.main(args) == 0
+    document = read_json(here / "runs" / CELLS["fsc_clip"] / wise_ft.FILE)
+    assert [p["alpha"] for p in document["points"]] == [0.0, 0.25, 1.0]
+    assert set(document["benchmarks"]) == {"sugarcrepe"}
+    assert capsys.readouterr().out.splitlines()[3].split() == ["metric", "0", "0.25", "1"]
+
+
+@pytest.mark.parametrize("override,said", [
+    ("wise_ft.alphas=[0,0.5]", r"wise_ft.alphas=\[0.0, 0.5\]: must rise from 0 to 1"),
+    ("wise_ft.alphas=[]", r"must rise from 0 to 1"),
+    ("wise_ft.methods=[fsc_clp]", "wise_ft.methods: unknown method 'fsc_clp'; did you mean 'fsc_clip'"),
+    ("wise_ft.methods=[pretrained]", "wise_ft.methods: unknown method 'pretrained'"),
+    ("wise_ft.methods=[fsc_clip.x]", "unknown variant 'x'"),
+    ("wise_ft.benchmarks=[sugarcrep]", "wise_ft.benchmarks: unknown benchmark 'sugarcrep'; did you mean 'sugarcrepe'"),
+])
+def test_wrong_parameters(here, override, said):
+    """Key, value and fix."""
+    with pytest.raises(UserError, match=said):
+        config.load("params.yaml", [override])
+
+
+def test_a_line_of_no_run_is_said_before_any_training(here, tmp_path):
+    """The `methods` stage, which comes before training, names a run that the grid lacks; a pretrained cell has no line."""
+    with pytest.raises(UserError, match="wise_ft.methods: fsc_clip is not in grid.methods; add it there or remove it"):
+        config.main(["methods", "--out", str(tmp_path), "grid.methods=[finetune]", "wise_ft.methods=[fsc_clip]"])
+    with pytest.raises(UserError, match="is the pretrained model"):
+        wise_ft.main(["--cell", tiny_project.cell("pretrained")])
+
+
+def test_dvc_finds_the_keys_of_its_stage():
+    """dvc.yaml cannot be read where a grid lacks a key that it names: every committed grid has them."""
+    keys = {"methods", "seeds", "benchmarks", "alphas"}
+    grids = [ROOT / "params.yaml", *sorted((ROOT / "experiments" / "grids").glob("*.yaml"))]
+    lacking = [p.name for p in grids if not keys <= set(config._read(p, ()).get("wise_ft", {}))]
+    assert not lacking, f"add wise_ft: {{methods: [], seeds: [0], benchmarks: [], alphas: [...]}} to {lacking}"
