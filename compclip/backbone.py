@@ -94,10 +94,11 @@ def create(model: str, weights: str = "", seed: int = 0, device: str = "cpu", to
         _same_architecture(loaded, name, weights)
         return loaded
     cfg = open_clip.get_model_config(name)
+    coder = tokenizers.of(name, cfg, tokenizer)
     torch.manual_seed(seed)
     made = _from_file(name, cfg, Path(weights), activation) if _is_path(weights) else _from_tag(name, cfg, weights)
     clip, preprocess = made
-    return _wrap(clip.to(device), name, cfg, f"{model}::{weights or RANDOM}", preprocess, tokenizer)
+    return _wrap(clip.to(device), cfg, f"{model}::{weights or RANDOM}", preprocess, coder)
 
 
 def load(ref: str | Path, model: str = "", device: str = "cpu", tokenizer: str = "", activation: str = "") -> Model:
@@ -132,10 +133,10 @@ def _load_folder(folder: Path, device: str, tokenizer: str) -> Model:
         raise UserError(f"{folder / CONFIG}: no key 'model_cfg'; not an open_clip config")
     file = weights_files.in_folder(folder)
     weights_files.check_activation(file, f"of {CONFIG}", config["model_cfg"])
+    coder = tokenizers.of(str(folder), config["model_cfg"], tokenizer or config.get("tokenizer", ""), folder)
     clip = _build(config["model_cfg"], str(folder), device)
     _load_state(clip, weights_files.read(file), file)
-    return _wrap(clip, f"local-dir:{folder}", config["model_cfg"], str(folder), config.get("preprocess_cfg", {}),
-                 tokenizer or config.get("tokenizer", ""), folder)
+    return _wrap(clip, config["model_cfg"], str(folder), config.get("preprocess_cfg", {}), coder)
 
 
 def _build(model_cfg: dict, where: str, device: str = "cpu") -> nn.Module:
@@ -183,13 +184,11 @@ def _from_tag(name: str, cfg: dict, tag: str) -> tuple[nn.Module, dict]:
                         "remove them from the cache and fetch them again") from error
 
 
-def _wrap(clip: nn.Module, name: str, model_cfg: dict, source: str, preprocess: dict, tokenizer: str,
-          folder: Path | None = None) -> Model:
+def _wrap(clip: nn.Module, model_cfg: dict, source: str, preprocess: dict, coder: Any) -> Model:
     cfg = open_clip.transform.merge_preprocess_dict(
         open_clip.transform.PreprocessCfg(size=clip.visual.image_size), preprocess)
     clip.visual.preprocess_cfg = cfg
     transform = open_clip.transform.image_transform_v2(open_clip.transform.PreprocessCfg(**cfg), is_train=False)
-    coder = tokenizers.of(name, model_cfg, tokenizer, folder)
     clip.layout = coder.layout
     return Model(clip, coder, transform, dict(model_cfg), _plain(cfg), source)
 
@@ -214,11 +213,17 @@ def _load_state(clip: nn.Module, state: dict[str, Tensor], path: Path) -> None:
 def _same_architecture(loaded: Model, name: str, weights: str) -> None:
     wanted = open_clip.get_model_config(name)
     keys = ("embed_dim", "vision_cfg", "text_cfg")
-    differs = [k for k in keys if loaded.model_cfg.get(k) != wanted.get(k)]
+    differs = [k for k in keys if _tower(loaded.model_cfg.get(k)) != _tower(wanted.get(k))]
     if loaded.model_cfg.get("quick_gelu", False) != wanted.get("quick_gelu", False):
         differs.append("quick_gelu")
     if differs:
         raise UserError(f"{weights}: a checkpoint of another architecture than {name}: {', '.join(differs)} differ")
+
+
+def _tower(cfg: Any) -> Any:
+    """A tower's config without what says where its parts came from."""
+    origins = ("timm_model_pretrained", "hf_model_pretrained", "hf_tokenizer_name")
+    return {k: v for k, v in cfg.items() if k not in origins} if isinstance(cfg, dict) else cfg
 
 
 def weights_fingerprint(ref: str | Path) -> str:

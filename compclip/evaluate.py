@@ -31,7 +31,7 @@ from compclip.errors import UserError, entry, unknown
 from compclip.files import fingerprint, read_json, write_json
 
 # The code that an evaluation's results depend on.
-CODE = ("backbone.py", "benchmark.py", "benchmarks", "embed.py", "evaluate.py", "images.py", "metrics.py",
+CODE = ("backbone.py", "benchmark.py", "benchmarks", "embed.py", "evaluate.py", "hub.py", "images.py", "metrics.py",
         "tokenizers.py", "towers.py", "weights.py")
 PRETRAINED = "pretrained"
 

@@ -16,10 +16,10 @@ RESOURCES = ("workers", "checkpoint_every_steps")
 # The code that a trained checkpoint depends on, besides its method's own file.
 TRAIN_CODE = (
     "accumulate.py", "backbone.py", "batch.py", "checkpoint.py", "collate.py", "composite.py", "distributed.py",
-    "encode.py", "features.py", "images.py", "loader.py", "lora.py", "losses.py", "optimiser.py", "tokenizers.py",
-    "towers.py", "train.py", "views.py", "weights.py", "data/sample.py", "data/store.py", "methods/_check.py",
-    "text/annotation.py", "text/concepts.py", "text/edits.py", "text/positives.py", "text/replace.py",
-    "text/sentences.py", "text/shuffle.py", "text/swap.py", "text/words.py",
+    "encode.py", "features.py", "hub.py", "images.py", "loader.py", "lora.py", "losses.py", "optimiser.py",
+    "tokenizers.py", "towers.py", "train.py", "views.py", "weights.py", "data/sample.py", "data/store.py",
+    "methods/_check.py", "text/annotation.py", "text/concepts.py", "text/edits.py", "text/positives.py",
+    "text/replace.py", "text/sentences.py", "text/shuffle.py", "text/swap.py", "text/words.py",
 )
 
 

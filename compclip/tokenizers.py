@@ -5,16 +5,17 @@ B texts, L positions.
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import open_clip
 import torch
-from huggingface_hub import constants
 from open_clip.tokenizer import HFTokenizer
 from torch import Tensor
 
+from compclip import hub
 from compclip.errors import UserError, one_line
 
 STAND_IN = "clip"
@@ -144,15 +145,15 @@ def is_folder(folder: Path) -> bool:
 
 def _hub(name: str, own: str, source: str, text_cfg: dict) -> Hub:
     try:
-        return Hub(source, text_cfg)
+        with hub.asked() if source == own else nullcontext():
+            return Hub(source, text_cfg)
     except ImportError as error:
         raise UserError(f"model {name}: its tokenizer needs a package: {one_line(str(error))[:160]}") from error
     except (OSError, ValueError, TypeError) as error:
-        cache = Path(constants.HF_HUB_CACHE) / f"models--{own.replace('/', '--')}"
-        fault = f"{source} cannot be read" if source != own else f"{own} is not in {cache} and cannot be fetched"
+        fault = f"{source} cannot be read" if source != own else f"is not in {hub.cached(own)} and cannot be fetched"
         raise UserError(f"model {name}: its tokenizer {fault} ({type(error).__name__}); {_download(own)}") from error
 
 
 def _download(own: str) -> str:
-    return (f"download tokenizer.json and tokenizer_config.json of https://huggingface.co/{own} into a folder and give "
-            f"it as backbones.<name>.tokenizer; `tokenizer: {STAND_IN}` is a stand-in for random weights")
+    return (f"download tokenizer.json and tokenizer_config.json of {hub.address(own)} into a folder and give it "
+            f"as backbones.<name>.tokenizer; `tokenizer: {STAND_IN}` is a stand-in for random weights")

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import open_clip
 import torch
-from huggingface_hub import constants
 from open_clip.pretrained import download_pretrained, download_pretrained_from_hf, get_pretrained_cfg
 from safetensors import safe_open
 from safetensors.torch import load_file, save
 from torch import Tensor
 
+from compclip import hub
 from compclip.errors import UserError, unknown
 from compclip.files import read_json, write_atomic
 
@@ -118,7 +118,8 @@ def fetch_tag(name: str, tag: str, model_cfg: dict) -> dict:
     if cfg.get("quick_gelu", False) and activation(model_cfg) != QUICK:
         raise UserError(f"model {name} with weights {tag!r}: trained with QuickGELU; use {name}-quickgelu")
     try:
-        download_pretrained(cfg)
+        with hub.asked():
+            download_pretrained(cfg)
     except (OSError, RuntimeError) as error:
         why = type(error).__name__
         raise UserError(f"{name}::{tag}: cannot fetch the weights ({why}); {_download(cfg)}") from error
@@ -142,8 +143,9 @@ def usual_preprocessing(name: str) -> dict:
 def fetch_repository(repository: str) -> Path:
     """The folder of a hub's repository in open_clip's format, from the cache or fetched."""
     try:
-        config = Path(download_pretrained_from_hf(repository, filename=CONFIG))
-        download_pretrained_from_hf(repository)
+        with hub.asked():
+            config = Path(download_pretrained_from_hf(repository, filename=CONFIG))
+            download_pretrained_from_hf(repository)
     except (OSError, ValueError, RuntimeError) as error:
         raise UserError(f"hf-hub:{repository}: cannot fetch it ({type(error).__name__}); "
                         f"{_download({'hf_hub': repository + '/'})}") from error
@@ -156,10 +158,9 @@ def _download(cfg: dict) -> str:
     if not repository:
         file = Path(cfg["url"]).name
         return f"download {cfg['url']} to {Path.home() / '.cache' / 'clip' / file}, or give its path as weights"
-    cache = Path(constants.HF_HUB_CACHE) / f"models--{repository.replace('/', '--')}"
-    target = cache / "snapshots" / "<commit>" / (file or NAMES[0])
-    return (f"download {file or NAMES[0]} and {CONFIG} of https://huggingface.co/{repository} into a folder and give "
-            f"it as weights, or copy that repository's cache so that {target} is there")
+    file = file or NAMES[0]
+    return (f"download {file}, {CONFIG} and, where there is one, the tokenizer of {hub.address(repository)} into a "
+            f"folder and give it as weights, or fill the cache: {hub.cached(repository, file)}")
 
 
 def in_folder(folder: Path) -> Path:

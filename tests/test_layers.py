@@ -16,9 +16,9 @@ PACKAGE = ROOT / "compclip"
 ORDER = (
     "errors", "files", "modules", "images", "chat", "text.annotation", "text", "features", "distributed", "batch", "losses", "methods",
     "data.sample", "data.scenes.config", "sections", "config", "run_key", "data.scenes", "data.sources", "data.store", "recaption",
-    "data.rewrite", "data.prepare", "tokenizers", "weights", "backbone", "towers", "composite", "views", "collate", "loader", "encode", "accumulate", "throughput", "lora", "optimiser", "checkpoint",
+    "data.rewrite", "data.prepare", "hub", "tokenizers", "weights", "backbone", "towers", "composite", "views", "collate", "loader", "encode", "accumulate", "throughput", "lora", "optimiser", "checkpoint",
     "progress", "environment", "publish", "cluster", "jobs", "watch", "pretrain", "train", "metrics", "embed", "benchmark",
-    "benchmarks", "evaluate", "wise_ft", "rungs", "job", "launch", "status", "census", "report", "scorer", "track", "sweep", "dashboard",
+    "benchmarks", "evaluate", "attention", "wise_ft", "rungs", "job", "launch", "status", "census", "report", "scorer", "track", "sweep", "dashboard",
 )
 HEAVY = {"mlflow": {"track.store", "track.log", "track.models"}, "spacy": {"text.annotate"}, "dvc": set(),
          "optuna": {"sweep.sampler", "sweep.driver", "sweep.__main__"}, "submitit": {"launch.slurm"},
