@@ -44,7 +44,7 @@ def _cells(cells: Sequence[str], total: int) -> str:
 
 @dataclass(frozen=True)
 class Machine:
-    """One run's environment: `seconds` of training and of evaluation, `dropped` training samples by reason."""
+    """One run's environment, wall times, `dropped` training samples by reason, and `trained` parameters of all."""
 
     cell: str
     device: str
@@ -54,6 +54,7 @@ class Machine:
     evaluate: str
     memory: str
     dropped: str
+    trained: str
 
 
 def machines(runs: Sequence[Run]) -> list[Machine]:
@@ -70,8 +71,14 @@ def _machine(run: Run) -> Machine:
     return Machine(
         run.cell.name, device, threads, commit[:10] + ("+" if commit.endswith("+") else ""),
         "–" if seconds is None else duration(seconds), duration(sum(r.seconds for r in run.results.values())),
-        "–" if memory is None else f"{memory:,} MiB", dropped or "none",
+        "–" if memory is None else f"{memory:,} MiB", dropped or "none", _trained(facts),
     )  # fmt: skip
+
+
+def _trained(facts: dict[str, Any]) -> str:
+    """'35,072 of 5,500,000': trained parameters, and those of the plain model."""
+    found = [facts.get(key) for key in ("trained_parameters", "parameters")]
+    return "–" if None in found else f"{found[0]:,} of {found[1]:,}"
 
 
 def duration(seconds: float) -> str:

@@ -212,3 +212,12 @@ def test_the_defaults_are_the_common_training_and_the_method_s_own():
     found = command.usual(params)(run)
     assert found["train"]["lr"] == 0.5
     assert found["method"]["gamma"] == 2.0
+
+
+def test_the_trained_parameters_are_shown(tmp_path):
+    """Of how many, for each run that says; a run made before they were counted shows a dash."""
+    runs, _ = collect(fake_runs.cells(), fake_runs.BENCHMARKS, fake_runs.make(tmp_path))
+    runs[-1].environment.update(trained_parameters=35072, parameters=5_500_000)
+    html = page.render(page.build(runs, fake_runs.BENCHMARKS, None, [], [], lambda _: DEFAULTS, 200))
+    assert html.count('<td class="num">35,072 of 5,500,000</td>') == 1
+    assert [m.trained for m in page.details.machines(runs)][:-1] == ["–"] * (len(runs) - 1)
