@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # A real one-node SLURM with accounting on this machine, for tests: slurm/local-cluster.sh up|down|status
-# Debian and its packages, as root. Everything listens on this machine alone; state and logs are in $STATE.
+# Debian and its packages, as root; state and logs are in $STATE. The database has a socket and no port; SLURM's daemons
+# listen on ports 6817-6819 of every address, as they do on clusters, and answer only who has this machine's munge key.
 # `up` installs what is missing, starts what is not running and changes nothing that is; `down` stops what `up` started.
 # NO_ACCOUNTING=1 starts one that keeps no accounts; MAX_ARRAY sets MaxArraySize.
 set -euo pipefail
@@ -47,6 +48,7 @@ AccountingStorageHost=$HOST"
 ClusterName=compclip
 SlurmctldHost=$HOST
 AuthType=auth/munge
+AuthInfo=cred_expire=5
 SlurmUser=root
 SlurmdUser=root
 StateSaveLocation=$STATE/ctld
@@ -72,7 +74,7 @@ KillWait=10
 MinJobAge=300
 InactiveLimit=0
 ReturnToService=2
-SchedulerParameters=sched_interval=1,batch_sched_delay=0,requeue_delay=1
+SchedulerParameters=sched_interval=1,batch_sched_delay=0
 MpiDefault=none
 NodeName=$HOST NodeAddr=127.0.0.1 CPUs=$cpus RealMemory=$memory State=UNKNOWN
 PartitionName=main Nodes=$HOST Default=YES MaxTime=INFINITE PriorityTier=1 State=UP
