@@ -82,8 +82,8 @@ def rows(before: Model, after: Model, image: str | Path, texts: list[str], capti
             maps = [patch_map(model, pixels_3HW, concept(model, text, caption), kind)
                     for model, pixels_3HW in zip((before, after), pixels, strict=True)]
             if maps[0].shape != maps[1].shape or before.preprocess_cfg != after.preprocess_cfg:
-                raise UserError(f"{after.source} and {before.source}: see pictures differently ({len(maps[1])}² and "
-                                f"{len(maps[0])}² patches); compare a model with one of its own architecture")
+                raise UserError(f"{after.source} and {before.source} differ in how they see pictures "
+                                f"({len(maps[1])}² and {len(maps[0])}² patches); compare models of one architecture")
             found.append(Row(text, *maps))
     return found
 

@@ -66,15 +66,15 @@ def make(root: Path, data: Path, methods: list[str], models: list[str], steps: i
     records = read_json(data / "sugarcrepe" / f"{SUBSET}.json")
     write_json(root / "sugarcrepe" / f"{SUBSET}.json",
                {k: v for k, v in records.items() if (data / "coco" / "val2017" / v["filename"]).is_file()})
-    _command(root, "compclip.data.prepare", "--data", "coco")
-    _command(root, "compclip.data.prepare", "--data", "coco", "--annotate")
+    command(root, "compclip.data.prepare", "--data", "coco")
+    command(root, "compclip.data.prepare", "--data", "coco", "--annotate")
 
 
 def measure(root: Path, method: str, model: str) -> Row:
     """Train and evaluate one cell, read its published files, and remove them: those of a ViT-L take gigabytes."""
     cell = f"{method}-{model}-coco-0"
-    _command(root, "compclip.train", "--cell", cell)
-    _command(root, "compclip.evaluate", "--cell", cell)
+    command(root, "compclip.train", "--cell", cell)
+    command(root, "compclip.evaluate", "--cell", cell)
     folder = root / "runs" / cell
     log = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
     result = read_json(folder / "results" / "sugarcrepe.json")
@@ -86,7 +86,8 @@ def measure(root: Path, method: str, model: str) -> Row:
                result["metrics"][METRIC.partition("/")[2]], result["counts"]["scored"], round(peak_gib, 1))
 
 
-def _command(root: Path, module: str, *args: str) -> None:
+def command(root: Path, module: str, *args: str) -> None:
+    """Run a module's command in the project, offline. Raises UserError with its last words where it fails."""
     code = Path(__file__).resolve().parent.parent
     env = {**os.environ, "PYTHONPATH": str(code), "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
     done = subprocess.run([sys.executable, "-m", module, *args], cwd=root, env=env, capture_output=True, text=True)
@@ -120,7 +121,7 @@ def main(argv: list[str]) -> int:
         root = Path(folder)
         make(root, args.data, args.methods, args.models, args.steps, args.batch_size)
         for model in args.models:
-            _command(root, "compclip.pretrain", "--backbone", model)
+            command(root, "compclip.pretrain", "--backbone", model)
             rows += [_shown(measure(root, method, model)) for method in args.methods]
             shutil.rmtree(root / "models" / model)
     print(table(rows))
