@@ -33,14 +33,15 @@ class Queue:
     _asked: float = field(default=float("-inf"), init=False)
     _states: dict[str, tuple[str, str]] = field(default_factory=dict, init=False)
 
-    def state(self, job_id: str) -> tuple[str, str] | None:
+    def state(self, job_id: str, sent: float = 0.0) -> tuple[str, str] | None:
         """SLURM's state and reason of a live job, by `id` or `array_index`; None for one that is not in the queue.
 
-        Raises Unreachable.
+        An answer older than `sent`, the time of the job's submission, says nothing of it. Raises Unreachable.
         """
-        if time.monotonic() - self._asked > self.max_age_s:
+        if time.time() - self._asked > self.max_age_s or self._asked <= sent:
+            asked = time.time()
             self._states = _queued()
-            self._asked = time.monotonic()
+            self._asked = asked
         return self._states.get(job_id)
 
 

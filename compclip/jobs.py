@@ -107,7 +107,7 @@ class SlurmJob:
     def state(self) -> str:
         """pending, running, done or failed; while SLURM does not answer, what it was before."""
         try:
-            found = cluster.queue().state(self.id)
+            found = cluster.queue().state(self.id, self.record.get("sent", 0.0))
         except cluster.Unreachable as error:
             print(f"warning: job {self.id}: SLURM does not answer ({error}); waiting", file=sys.stderr, flush=True)
             return self._last
@@ -118,8 +118,9 @@ class SlurmJob:
 
     def reason(self) -> str:
         """SLURM's account of its end, and the last line that it logged."""
-        log = self.root / self.record["log"]
-        return f"{cluster.why(self.id, _tail(log))}: {last_line(self.key, self.root)}"
+        logs = self.root.glob(self.record["log"].replace("_0_log", "_*_log")) if self.record["log"] else ()
+        said = "\n".join(_tail(path) for path in sorted(logs))
+        return f"{cluster.why(self.id, said)}: {last_line(self.key, self.root)}"
 
     def label(self) -> str:
         """The job."""
@@ -211,9 +212,17 @@ def scored(key: str, root: Path = Path(".")) -> bool:
 
 def last_line(key: str, root: Path = Path(".")) -> str:
     """The last line that a job logged, and where."""
-    path = root / ".work" / key / "job.log"
-    lines = _tail(path).splitlines()
-    return f"{next((line.strip() for line in reversed(lines) if line.strip()), 'nothing logged')} ({path})"
+    lines = last_lines(key, root, 1)
+    return f"{lines[0].strip() if lines else 'nothing logged'} ({_log(key, root)})"
+
+
+def last_lines(key: str, root: Path = Path("."), most: int = 10) -> list[str]:
+    """The last lines that a job logged, blank ones left out."""
+    return [line.rstrip() for line in _tail(_log(key, root)).splitlines() if line.strip()][-most:]
+
+
+def _log(key: str, root: Path) -> Path:
+    return root / ".work" / key / "job.log"
 
 
 def _tail(path: Path) -> str:

@@ -189,6 +189,7 @@ def _await_job(publisher: publish.Publisher, show: Callable[[], None]) -> None:
     elif isinstance(job, jobs.LocalJob):
         return
     if state == jobs.FAILED and not publisher.finished():
+        print("\n".join(f"    {line}" for line in jobs.last_lines(publisher.key, root)), file=sys.stderr)
         raise UserError(f"{name}: {job.label()} failed: {job.reason()}; launch it again to go on from its last "
                         "checkpoint, or `python -m compclip.launch PROFILE cancel` and it is trained here")
 

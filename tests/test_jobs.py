@@ -9,6 +9,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -148,7 +149,7 @@ def test_a_job_that_fails_says_why(here):
     assert str(made.work / "job.log") in job.reason()
 
 
-def test_a_cluster_job_that_is_gone_leaves_the_cell_stale(here, monkeypatch):
+def test_a_cluster_job_that_is_gone_leaves_the_cell_stale(here, monkeypatch, capsys):
     """Its end is told and nothing is trained here, until it is sent again or given up."""
     made = publisher("finetune")
     write_json(made.work / "job.json", {"kind": "slurm", "id": "7_1", "log": ""})
@@ -158,6 +159,7 @@ def test_a_cluster_job_that_is_gone_leaves_the_cell_stale(here, monkeypatch):
     cluster.queue.cache_clear()
     with pytest.raises(UserError, match="job 7_1 failed: time limit reached: RuntimeError: CUDA error"):
         train.main(["--cell", cell("finetune")])
+    assert capsys.readouterr().err == "    step 3/10\n    RuntimeError: CUDA error\n"
     assert not Path("runs").exists()
     jobs.forget(made.key)
     assert train.main(["--cell", cell("finetune")]) == 0
@@ -170,6 +172,26 @@ def test_a_job_whose_inputs_changed_refuses(here):
     done = subprocess.run([sys.executable, "-m", "compclip.job", "0123456789abcdef"], capture_output=True, text=True)
     assert done.returncode == 2
     assert f"code or data changed since it was submitted (its key is now {made.key})" in done.stderr
+
+
+def test_a_job_just_sent_is_not_taken_for_dead(monkeypatch):
+    """What this process knows of the queue is older than the job that another one sent: it asks again."""
+    asked, answers = cluster.Queue(max_age_s=1e9), [(0, "", ""), (0, "5|PENDING|None\n", "")]
+    monkeypatch.setattr(cluster, "run", lambda *c: subprocess.CompletedProcess(c, *answers.pop(0)))
+    monkeypatch.setattr(cluster, "queue", lambda: asked)
+    assert asked.state("4") is None
+    job = jobs.SlurmJob("k", {"kind": "slurm", "id": "5", "sent": time.time()})
+    assert job.state() == jobs.PENDING
+    assert not answers
+
+
+def test_the_end_of_a_log(tmp_path):
+    """Ten lines at most, none of them blank."""
+    (tmp_path / ".work" / "k").mkdir(parents=True)
+    assert jobs.last_lines("k", tmp_path) == []
+    (tmp_path / ".work" / "k" / "job.log").write_text("".join(f"line {n}\n\n" for n in range(30)))
+    assert jobs.last_lines("k", tmp_path) == [f"line {n}" for n in range(20, 30)]
+    assert jobs.last_line("k", tmp_path).startswith("line 29 (")
 
 
 def test_liveness_needs_more_than_a_process_id(tmp_path):

@@ -16,6 +16,7 @@ from compclip import cluster, config, evaluate, jobs, train
 from compclip.errors import UserError
 from compclip.launch import __main__ as command
 from compclip.launch import grid, profiles, slurm
+from compclip.publish import Publisher
 from tests import tiny_project
 from tests.conftest import ROOT
 from tests.tiny_project import cell, outcome, steps, wait_for
@@ -42,6 +43,12 @@ def here(project, tmp_path, monkeypatch):
 def launch(*args: str) -> subprocess.CompletedProcess[str]:
     """The command with the local profile."""
     return subprocess.run([*LAUNCH, *args], capture_output=True, text=True, env=tiny_project.environment())
+
+
+def stale(name: str) -> bool:
+    """Whether launch would send a cell."""
+    params = config.load("params.yaml")
+    return name in [p.run.cell.name for p in grid.stale(list(grid.runs(params, Path(".")).values()), params, Path("."))]
 
 
 def profile(text: str, tmp_path: Path) -> Path:
@@ -122,18 +129,46 @@ def test_cancel_stops_and_forgets(here, capsys):
 
 def test_what_is_stale(here, monkeypatch):
     """Finished in .work, or published with its results, is not; trained without results is."""
-    made = {p.run.cell.name: p for p in grid.runs(config.load("params.yaml"), Path(".")).values()}
-    run = made[CELLS[1]]
-    assert grid.stale(run, Path("."))
+    assert stale(CELLS[1])
     train.main(["--cell", CELLS[1]])
-    assert grid.stale(run, Path("."))
+    assert stale(CELLS[1])
     evaluate.main(["--cell", CELLS[1]])
-    assert not grid.stale(run, Path("."))
+    assert not stale(CELLS[1])
     shutil.rmtree(".work")
-    assert not grid.stale(run, Path("."))
+    assert not stale(CELLS[1])
     Path("params.yaml").write_text(Path("params.yaml").read_text().replace("finetune: {}", "finetune: {caption: first}"))
-    changed = {p.run.cell.name: p for p in grid.runs(config.load("params.yaml"), Path(".")).values()}
-    assert grid.stale(changed[CELLS[1]], Path("."))
+    assert stale(CELLS[1])
+
+
+def test_a_further_benchmark_makes_jobs_stale(here):
+    """A job's results on fewer benchmarks are sent again, for their evaluation alone."""
+    made = Publisher.of("params.yaml", [], CELLS[1])
+    assert jobs.wait(jobs.Local().submit(made.key, "params.yaml", made.run), lambda: None) == jobs.DONE
+    assert not stale(CELLS[1])
+    text = Path("params.yaml").read_text().replace("benchmarks: [sugarcrepe]", "benchmarks: [sugarcrepe, again]")
+    one = "sugarcrepe: {path: world/sugarcrepe, images: world/test}"
+    Path("params.yaml").write_text(text.replace(one, f"{one}, again: {{benchmark: sugarcrepe, path: world/sugarcrepe, "
+                                                     "images: world/test}"))
+    assert stale(CELLS[1])
+    trained = (made.work / "final" / "environment.json").read_bytes()
+    assert jobs.wait(jobs.Local().submit(made.key, "params.yaml", made.run), lambda: None) == jobs.DONE
+    assert not stale(CELLS[1])
+    assert (made.work / "final" / "environment.json").read_bytes() == trained
+
+
+@pytest.mark.parametrize("said", ["Unable to acquire lock. Most likely another DVC process is running",
+                                  "'data/x' is busy, it is being blocked by:"])
+def test_another_dvc_at_work_is_one_line(here, monkeypatch, capsys, said):
+    """What DVC says of its locks becomes one line, and nothing is sent."""
+    Path("dvc.yaml").touch()
+    for folder in (".dvc", "other/dvc"):
+        Path(folder).mkdir(parents=True)
+    Path("other/dvc/__init__.py").touch()
+    Path("other/dvc/__main__.py").write_text(f"import sys; sys.exit({'ERROR: ' + said!r})")
+    monkeypatch.setenv("PYTHONPATH", "other")
+    with pytest.raises(UserError, match="another dvc is at work in this project; wait for it or stop it"):
+        grid.prepare(config.load("params.yaml"), Path("."))
+    assert said in capsys.readouterr().err
 
 
 def test_inputs_that_are_missing(here):
@@ -150,7 +185,7 @@ def test_inputs_that_are_missing(here):
     ("time_min: soon", "time_min"),
     ("memory_gb: -1", "memory_gb=-1.0: must be >= 0"),
     ("{time_min: 2, signal_s: 120}", "signal_s=120: must be shorter than time_min=2"),
-    ("gpus: 2", "a run is trained by one process"),
+    ("{gpus: 2, tasks_per_node: 3}", "tasks_per_node=3: one process a GPU, gpus=2"),
     ("[1]", "must be a mapping"),
     ("a: b: c", "not a profile"),
 ])  # fmt: skip

@@ -4,22 +4,38 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
-from compclip import config, jobs
+from compclip import config, evaluate
 from compclip.errors import UserError
 from compclip.files import read_json
+from compclip.job import task
 from compclip.publish import Publisher
 from compclip.sections import Params
 
+# What DVC says where another one holds its lock, or writes what this one needs.
+LOCKED = ("Unable to acquire lock", "is busy, it is being blocked by")
+
 
 def prepare(params: Params, root: Path) -> None:
-    """Bring the stages before training up to date, where DVC has the project. Raises UserError where one fails."""
+    """Bring the stages that runs and their evaluation need up to date, where DVC has the project.
+
+    Raises UserError where one fails, or where another dvc is at work.
+    """
     if not (root / "dvc.yaml").is_file() or not (root / ".dvc").is_dir():
         return
-    targets = [*(f"annotate@{d}" for d in params.grid.data), *(f"backbone@{b}" for b in params.grid.backbones)]
-    done = subprocess.run([sys.executable, "-m", "dvc", "repro", "--quiet", *targets], cwd=root)
-    if done.returncode:
+    targets = [*(f"annotate@{d}" for d in params.grid.data), *(f"backbone@{b}" for b in params.grid.backbones),
+               "methods", *(f"benchmark@{b}" for b in params.evaluate.benchmarks)]  # fmt: skip
+    command, said = [sys.executable, "-m", "dvc", "repro", "--quiet", *targets], ""
+    with subprocess.Popen(command, cwd=root, stderr=subprocess.PIPE, text=True, errors="replace") as dvc:
+        for line in dvc.stderr:
+            sys.stderr.write(line)
+            said += line
+    if dvc.returncode and any(words in said for words in LOCKED):
+        raise UserError("another dvc is at work in this project; wait for it or stop it; nothing was sent")
+    if dvc.returncode:
         raise UserError(f"dvc repro {' '.join(targets)}: failed, see above; nothing was sent")
 
 
@@ -29,10 +45,23 @@ def runs(params: Params, root: Path) -> dict[str, Publisher]:
     return {publisher.key: publisher for publisher in made}
 
 
-def stale(publisher: Publisher, root: Path) -> bool:
-    """Whether a run lacks its training or results, both in .work and among the published files."""
-    if publisher.finished() and jobs.scored(publisher.key, root):
-        return False
+def stale(every: Sequence[Publisher], params: Params, root: Path) -> list[Publisher]:
+    """Those that lack their training or the results that an evaluation would give now."""
+    left = [p for p in every if not _published(p, params)]
+    if not any(p.finished() for p in left):
+        return left
+    asked = task(params, Path())  # one for all: it reads the benchmarks
+    return [p for p in left if not (p.finished() and _scored(p, asked))]
+
+
+def _scored(publisher: Publisher, asked: evaluate.Job) -> bool:
+    final = publisher.work / "final"
+    return evaluate.kept(replace(asked, checkpoint=str(final / "checkpoint")), final) is not None
+
+
+def _published(publisher: Publisher, params: Params) -> bool:
+    """Whether runs/ has this run, with a result for every benchmark."""
     facts = publisher.target / "environment.json"
-    published = facts.is_file() and read_json(facts).get("run_key") == publisher.key
-    return not (published and (publisher.target / "results" / "summary.json").is_file())
+    if not facts.is_file() or read_json(facts).get("run_key") != publisher.key:
+        return False
+    return all((publisher.target / "results" / f"{name}.json").is_file() for name in params.evaluate.benchmarks)

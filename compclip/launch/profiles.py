@@ -26,6 +26,7 @@ class Profile:
     constraint: str = ""
     nodes: int = 1
     gpus: int = 0  # a node; one process each
+    tasks_per_node: int = 0  # processes a node where there are no GPUs; 0: one a GPU, or one
     cpus: int = 0  # a process; 0: the run's threads and workers
     memory_gb: float = 0.0  # a node
     time_min: int = 60
@@ -36,9 +37,9 @@ class Profile:
     options: dict[str, str] = field(default_factory=dict)  # any other option of sbatch
 
     @property
-    def processes(self) -> int:
-        """How many train one run together."""
-        return self.nodes * max(1, self.gpus)
+    def tasks(self) -> int:
+        """Processes of one run on each node."""
+        return self.tasks_per_node or max(1, self.gpus)
 
 
 POSITIVE = ("jobs", "nodes", "time_min", "signal_s", "array_limit")
@@ -78,11 +79,11 @@ def _check(profile: Profile, path: str | Path) -> None:
     for name in POSITIVE:
         if getattr(profile, name) < 1:
             raise UserError(f"{path}: {name}={getattr(profile, name)}: must be >= 1")
-    for name in ("gpus", "cpus", "memory_gb", "requeues"):
+    for name in ("gpus", "tasks_per_node", "cpus", "memory_gb", "requeues"):
         if getattr(profile, name) < 0:
             raise UserError(f"{path}: {name}={getattr(profile, name)}: must be >= 0")
     if profile.executor == "slurm" and profile.signal_s >= 60 * profile.time_min:
         raise UserError(f"{path}: signal_s={profile.signal_s}: must be shorter than time_min={profile.time_min}")
-    if profile.processes > 1:
-        raise UserError(f"{path}: nodes={profile.nodes}, gpus={profile.gpus}: a run is trained by one process; "
-                        "set nodes: 1 and gpus: 0 or 1")
+    if profile.gpus and profile.tasks_per_node not in (0, profile.gpus):
+        raise UserError(f"{path}: tasks_per_node={profile.tasks_per_node}: one process a GPU, gpus={profile.gpus}; "
+                        "leave it out")

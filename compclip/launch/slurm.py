@@ -46,15 +46,16 @@ class Remote:
 
     def __call__(self) -> None:
         """Bring the run to its results. Raises RuntimeError where the child fails."""
-        work = Path(".work") / self.key
-        with open(work / "job.log", "ab") as log:
+        rank = int(os.environ.get("SLURM_PROCID", 0))
+        log_file = Path(".work") / self.key / (f"job.{rank}.log" if rank else "job.log")
+        with open(log_file, "ab") as log:
             child = subprocess.Popen([sys.executable, "-m", self.module, self.key], stdout=log, stderr=log)
         self._pid = child.pid
         signal.signal(signal.SIGTERM, self._stop)  # after submitit, which only notes it
         while (code := child.poll()) is None:
             time.sleep(POLL_S)
         if code:
-            raise RuntimeError(f"{self.key}: exit code {code}; see {work / 'job.log'}")
+            raise RuntimeError(f"{self.key}: exit code {code}; see {log_file}")
 
     def _stop(self, *_: Any) -> None:
         if self._pid:
@@ -62,7 +63,10 @@ class Remote:
                 os.kill(self._pid, signal.SIGTERM)
 
     def checkpoint(self) -> submitit.helpers.DelayedSubmission:
-        """Called by submitit at the cluster's warning: once the child has saved and left, the job is queued again."""
+        """Called by submitit in the first task at the cluster's warning: its child saves, then it is requeued.
+
+        Between two steps the other tasks' children leave with it.
+        """
         self._stop()
         while self._pid and jobs.started(self._pid):
             time.sleep(POLL_S)
@@ -129,7 +133,7 @@ def parameters(profile: Profile, runs: Sequence[tuple[str, Run]], code: Path, ro
     options = {"requeue": True, "chdir": str(root.resolve()), **profile.options}
     given = {
         "partition": profile.partition, "account": profile.account, "qos": profile.qos,
-        "constraint": profile.constraint, "nodes": profile.nodes, "ntasks_per_node": max(1, profile.gpus),
+        "constraint": profile.constraint, "nodes": profile.nodes, "ntasks_per_node": profile.tasks,
         "gpus_per_node": profile.gpus, "cpus_per_task": profile.cpus or threads, "time": profile.time_min,
         "mem": memory, "signal_delay_s": profile.signal_s, "array_parallelism": profile.array_limit,
         "stderr_to_stdout": True, "setup": setup, "additional_parameters": options,
@@ -215,7 +219,6 @@ def _ids_named(name: str) -> list[str]:
 
 
 def _record(root: Path, key: str, job_id: str) -> jobs.SlurmJob:
-    record = {"kind": "slurm", "id": job_id, "log": f".work/slurm/{job_id}_0_log.out"}
+    record = {"kind": "slurm", "id": job_id, "log": f".work/slurm/{job_id}_0_log.out", "sent": time.time()}
     write_json(root / ".work" / key / "job.json", record)
-    cluster.queue.cache_clear()  # what it knows is older than the job
     return jobs.SlurmJob(key, record, root)

@@ -1,0 +1,11 @@
+"""Says which task of a job a process is: `python -m tests.ranks KEY`."""
+
+from __future__ import annotations
+
+import sys
+
+from compclip import distributed
+
+if __name__ == "__main__":
+    here = distributed.place()
+    print(f"{sys.argv[1]}: rank {here.rank} of {here.world}, local {here.local_rank}")
