@@ -48,7 +48,7 @@ def launch(*args: str) -> subprocess.CompletedProcess[str]:
 def stale(name: str) -> bool:
     """Whether launch would send a cell."""
     params = config.load("params.yaml")
-    return name in [p.run.cell.name for p in grid.stale(list(grid.runs(params, Path(".")).values()), params, Path("."))]
+    return name in [p.run.cell.name for p in grid.stale(list(grid.runs(params, Path(".")).values()), params)]
 
 
 def profile(text: str, tmp_path: Path) -> Path:

@@ -57,7 +57,7 @@ def send(profile: Profile, params_path: str, dry: bool, workers: int, root: Path
     if profile.executor == "slurm" and not dry and (found := Slurm(profile, root).recover()):
         print(f"{found} jobs of an interrupted command found in the queue")
     every = grid.runs(params, root)
-    todo = grid.stale(list(every.values()), params, root)
+    todo = grid.stale(list(every.values()), params)
     live = {p.key: job for p in todo if (job := jobs.attach(p.key, root))}
     print(f"{len(every)} runs: {len(every) - len(todo)} finished, {len(live)} on their way, "
           f"{len(todo) - len(live)} to send", flush=True)

@@ -45,7 +45,7 @@ def runs(params: Params, root: Path) -> dict[str, Publisher]:
     return {publisher.key: publisher for publisher in made}
 
 
-def stale(every: Sequence[Publisher], params: Params, root: Path) -> list[Publisher]:
+def stale(every: Sequence[Publisher], params: Params) -> list[Publisher]:
     """Those that lack their training or the results that an evaluation would give now."""
     left = [p for p in every if not _published(p, params)]
     if not any(p.finished() for p in left):
