@@ -1,0 +1,29 @@
+"""A real architecture on real photographs, through the commands: a slice of perf/architectures.py, which runs all pairs."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from perf import architectures
+
+
+def test_two_methods_on_vit_b_32(shared_data, tmp_path):
+    """Each starts, takes two steps with finite losses, and is scored on the records whose photographs are there."""
+    model, methods = "ViT-B-32-quickgelu", ["finetune", "c2lip"]
+    architectures.make(tmp_path, shared_data, methods, [model], steps=2, batch_size=2)
+    architectures.command(tmp_path, "compclip.pretrain", "--backbone", model)
+    for method in methods:
+        row = architectures.measure(tmp_path, method, model)
+        assert math.isfinite(row.first_loss) and math.isfinite(row.last_loss) and row.first_loss != row.last_loss
+        assert row.scored == 12 and 0 <= row.metric <= 1 and row.peak_gib > 1
+        assert method in architectures.table([row])
+
+
+def test_without_photographs_it_says_why(tmp_path, capsys):
+    """The script skips with a reason."""
+    assert architectures.main(["--data", str(tmp_path)]) == 0
+    assert "skipped" in capsys.readouterr().out
+    with pytest.raises(SystemExit):
+        architectures.main(["--models", "ViT-B-23"])
