@@ -11,7 +11,6 @@ from torch import Tensor
 
 from compclip.files import write_atomic
 
-
 # What a logged step says of the clock: the only fields in which two runs of one key differ.
 CLOCK = ("time", "samples_per_second", "matrix_share", "data_wait")
 
