@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import sys
 from collections.abc import Callable, Iterable
 from difflib import get_close_matches
+
+# A disk that is full, or that its system made read-only: whoever wrote, the person is to mend it.
+UNWRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
 
 
 class UserError(Exception):
@@ -21,7 +25,10 @@ def unknown(kind: str, name: str, known: Iterable[str], where: str = "") -> User
 
 
 def entry(main: Callable[[list[str]], int]) -> int:
-    """Run a command's `main` on the process arguments; a UserError becomes one line on stderr and exit code 2."""
+    """Run a command's `main` on the process arguments.
+
+    A UserError, a full disk and a read-only one become one line on stderr and exit code 2.
+    """
     try:
         return main(sys.argv[1:])
     except UserError as error:
@@ -30,6 +37,12 @@ def entry(main: Callable[[list[str]], int]) -> int:
     except BrokenPipeError:
         sys.stderr.close()
         return 1
+    except OSError as error:
+        if error.errno not in UNWRITABLE:
+            raise
+        where = f"{error.filename}: " if error.filename else ""
+        print(f"error: {where}{error.strerror}; free space or make it writable, then run this again", file=sys.stderr)
+        return 2
 
 
 def one_line(text: str) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -25,6 +26,7 @@ from compclip.sections import Run
 
 MODULE = "compclip.job"
 TAIL_BYTES = 8192
+FULL_BYTES = 65536
 PENDING, RUNNING, DONE, FAILED = "pending", "running", "done", "failed"
 
 
@@ -141,7 +143,10 @@ class Local:
     module: str = MODULE
 
     def submit(self, key: str, params: str | Path, run: Run) -> LocalJob:
-        """Start a run. Its process leads a session of its own, so that Ctrl-C at the driver does not reach it."""
+        """Start a run. Its process leads a session of its own, so that Ctrl-C at the driver does not reach it.
+
+        Raises UserError where the run's folder cannot be written.
+        """
         work = write_inputs(key, params, run, self.root)
         with open(work / "job.log", "ab") as log:
             child = subprocess.Popen(
@@ -162,6 +167,7 @@ def write_inputs(key: str, params: str | Path, run: Run, root: Path = Path("."))
     work = root / ".work" / key
     write_atomic(work / "run.yaml", config.to_yaml(run))
     write_atomic(work / "params.yaml", Path(params).read_bytes())
+    _mark(key, root).unlink(missing_ok=True)  # results of an earlier evaluation are not those of this job
     return work
 
 
@@ -206,14 +212,19 @@ def started(pid: int) -> str:
 
 
 def scored(key: str, root: Path = Path(".")) -> bool:
-    """Whether the run's results are there, which a job writes last."""
-    return (root / ".work" / key / "final" / "results" / "summary.json").is_file()
+    """Whether the job that was sent last left its results: their mark is what it writes last."""
+    return _mark(key, root).is_file()
+
+
+def _mark(key: str, root: Path) -> Path:
+    return root / ".work" / key / "final" / "evaluated.json"
 
 
 def last_line(key: str, root: Path = Path(".")) -> str:
-    """The last line that a job logged, and where."""
-    lines = last_lines(key, root, 1)
-    return f"{lines[0].strip() if lines else 'nothing logged'} ({_log(key, root)})"
+    """The last line that a job logged, and where; a full disk, which takes no line, is named."""
+    lines, log = last_lines(key, root, 1), _log(key, root)
+    full = log.exists() and shutil.disk_usage(log).free < FULL_BYTES
+    return f"{lines[0].strip() if lines else 'nothing logged'} ({log}{'; no space left there' if full else ''})"
 
 
 def last_lines(key: str, root: Path = Path("."), most: int = 10) -> list[str]:

@@ -1,8 +1,9 @@
 """One row a run, of the grid and of sweeps: `python -m compclip.status [--watch]`.
 
 State, step, loss, samples/s, time left, job and last error, all read from files, processes and SLURM's queue; nothing
-is changed. States: stale (nothing made yet), pending, running, stopped (goes on from its last checkpoint when it is
-started again), failed, done (trained and scored), published (in runs/ as well).
+is changed. States: stale (nothing made yet), pending, running, scoring (trained, its benchmarks are under way), stopped
+(goes on from its last checkpoint when it is started again), failed, done (trained and scored), published (in runs/ as
+well). A window too short for all runs shows those first that live or failed.
 """
 
 from __future__ import annotations
@@ -21,6 +22,9 @@ from compclip.files import read_json
 from compclip.sections import Run
 
 REFRESH_S = 2.0
+FRAME = 5  # lines of the watch that are no row
+SCORING, STOPPED, STALE, PUBLISHED = "scoring", "stopped", "stale", "published"
+URGENT = (jobs.RUNNING, SCORING, jobs.FAILED, jobs.PENDING, STOPPED, STALE, jobs.DONE, PUBLISHED)
 HEADER = ("run", "state", "step", "loss", "samples/s", "left", "job", "last error")
 
 
@@ -95,29 +99,34 @@ def _run(work: Path) -> Run | None:
 def row(found: Entry, root: Path = Path(".")) -> Row:
     """Look at one run now."""
     if not found.key:
-        return Row(found.name, "stale", error=found.error)
+        return Row(found.name, STALE, error=found.error)
     work = root / ".work" / found.key
     log = next((p for p in (work / "metrics.jsonl", work / "final" / "metrics.jsonl") if p.is_file()), None)
     progress = watch.progress(log, found.run.train) if log and found.run else None
     job = jobs.find(found.key, root)
     state = job.state() if job else ""
     if state in (jobs.PENDING, jobs.RUNNING):
-        return Row(found.name, state, progress, job.label())
+        return Row(found.name, _stage(state, work), progress, job.label())
     pid = publish.holder(work)
     if pid is not None:
-        return Row(found.name, jobs.RUNNING, progress, f"process {pid or '?'}")
+        return Row(found.name, _stage(jobs.RUNNING, work), progress, f"process {pid or '?'}")
     if made := _made(found, root):
         return Row(found.name, made, progress)
     if job:
         return Row(found.name, jobs.FAILED, progress, job.label(), one_line(job.reason()))
-    return Row(found.name, "stopped" if progress else "stale", progress, error=found.error)
+    return Row(found.name, STOPPED if progress else STALE, progress, error=found.error)
+
+
+def _stage(state: str, work: Path) -> str:
+    """A live run whose training is finished is being scored."""
+    return SCORING if state == jobs.RUNNING and (work / "final" / "environment.json").is_file() else state
 
 
 def _made(found: Entry, root: Path) -> str:
     """published, done, or nothing."""
     facts = root / "runs" / found.name / "environment.json"
     if facts.is_file() and read_json(facts).get("run_key") == found.key:
-        return "published"
+        return PUBLISHED
     return jobs.DONE if jobs.scored(found.key, root) else ""
 
 
@@ -126,8 +135,14 @@ def table(rows: list[Row], width: int) -> str:
     lines = [HEADER, *(r.cells() for r in rows)]
     shown = [i for i in range(len(HEADER)) if i < 2 or any(line[i] for line in lines[1:])]
     sizes = {i: max(len(line[i]) for line in lines) for i in shown}
-    text = ("  ".join(line[i].ljust(sizes[i]) for i in shown) for line in lines)
-    return "\n".join(line.rstrip()[:width] for line in text)
+    text = ("  ".join(line[i].ljust(sizes[i]) for i in shown).rstrip() for line in lines)
+    return "\n".join(line if len(line) <= width else f"{line[: width - 1]}…" for line in text)
+
+
+def fitting(rows: list[Row], most: int) -> list[Row]:
+    """At most so many rows, in their order: what lives or failed before what waits or is over."""
+    ranked = sorted(range(len(rows)), key=lambda i: (URGENT.index(rows[i].state), i))
+    return [rows[i] for i in sorted(ranked[: max(1, most)])]
 
 
 def duration(seconds: float) -> str:
@@ -140,14 +155,25 @@ def duration(seconds: float) -> str:
     return f"{whole // 3600}h{whole % 3600 // 60:02d}m"
 
 
-def page(params_path: str, width: int, root: Path = Path(".")) -> str:
-    """All rows, and how many there are of each state."""
+def page(params_path: str, width: int, root: Path = Path("."), most: int = 0) -> str:
+    """All rows, or at most so many, and how many there are of each state."""
     found, older = entries(params_path, root)
     rows = [row(e, root) for e in found]
     counts = {state: sum(r.state == state for r in rows) for state in dict.fromkeys(r.state for r in rows)}
     summary = ", ".join(f"{n} {state}" for state, n in counts.items())
     left_out = f"; {older} older run folders in .work not shown" if older else ""
-    return f"{table(rows, width)}\n\n{len(rows)} runs: {summary}{left_out}"
+    shown = fitting(rows, most) if most else rows
+    cut = f" ({len(rows) - len(shown)} not shown: the window is short)" if len(shown) < len(rows) else ""
+    return f"{table(shown, width)}\n\n{len(rows)} runs: {summary}{cut}{left_out}"
+
+
+def _screen(params_path: str) -> str:
+    """The page as the window takes it; a params.yaml that is being edited is told and does not end the watch."""
+    size = shutil.get_terminal_size()
+    try:
+        return page(params_path, size.columns, most=size.lines - FRAME)
+    except UserError as error:
+        return f"error: {one_line(str(error))}"
 
 
 def main(argv: list[str]) -> int:
@@ -162,7 +188,7 @@ def main(argv: list[str]) -> int:
         return 0
     try:
         while True:
-            shown = page(args.params, shutil.get_terminal_size().columns)
+            shown = _screen(args.params)
             print(f"\033[H\033[J{shown}\n{time.strftime('%H:%M:%S')}, Ctrl-C ends", flush=True)
             time.sleep(REFRESH_S)
     except KeyboardInterrupt:

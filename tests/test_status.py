@@ -116,6 +116,32 @@ def test_the_table():
     assert [status.duration(s) for s in (0.4, 59, 200, 18420)] == ["0s", "59s", "3m20s", "5h07m"]
 
 
+def test_a_trained_run_is_being_scored(here):
+    """Someone holds the key of a run whose training is finished."""
+    made = Publisher.of("params.yaml", [], cell("pretrained"))
+    train.main(["--cell", cell("pretrained")])
+    shutil.rmtree("runs")
+    with made.lock():
+        assert rows()[cell("pretrained")].state == "scoring"
+
+
+def test_a_short_window():
+    """What lives or failed is shown, in the grid's order; the page says how many rows are not."""
+    states = ("done", "stale", "failed", "published", "running", "pending")
+    every = [status.Row(state[0], state) for state in states]
+    assert [r.state for r in status.fitting(every, 3)] == ["failed", "running", "pending"]
+    assert status.fitting(every, 6) == every
+    assert [r.state for r in status.fitting(every, 0)] == ["running"]
+
+
+def test_a_params_file_that_is_being_edited(here, monkeypatch):
+    """The watch says what is wrong with it and goes on; in a short window it says how many rows are missing."""
+    monkeypatch.setenv("LINES", "7")
+    assert "3 runs: 3 stale (1 not shown: the window is short)" in status._screen("params.yaml")
+    Path("params.yaml").write_text("grid: {methods: [")
+    assert status._screen("params.yaml").startswith("error: params.yaml")
+
+
 def test_watch_shows_it_again(here):
     """Until Ctrl-C, which is no error."""
     shown = subprocess.Popen([sys.executable, "-m", "compclip.status", "--watch"], stdout=subprocess.PIPE, text=True,

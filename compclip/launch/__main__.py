@@ -77,15 +77,27 @@ def _local(todo: Sequence[Publisher], params_path: str, workers: int, dry: bool,
 
 
 def _slurm(profile: Profile, todo: Sequence[Publisher], params_path: str, dry: bool, root: Path) -> int:
-    runs = [(p.key, p.run) for p in todo]
-    if dry and runs:
-        options = parameters(profile, runs, root / ".work" / "code", root)
+    if dry and todo:
+        options = parameters(profile, [(p.key, p.run) for p in todo], root / ".work" / "code", root)
         print("\n".join([*(f"{p.key}  {p.run.cell.name}" for p in todo), *(f"{k}: {v}" for k, v in options.items())]))
-    elif runs:
-        for job, publisher in zip(Slurm(profile, root).submit_all(runs, params_path), todo, strict=True):
-            print(f"{publisher.run.cell.name}: job {job.id}")
+    if dry:
+        return 0
+    ready = [p for p in todo if _writable(p, params_path, root)]
+    if ready:
+        sent = Slurm(profile, root).submit_all([(p.key, p.run) for p in ready], params_path)
+        print("\n".join(f"{p.run.cell.name}: job {job.id}" for p, job in zip(ready, sent, strict=True)))
         print("sent; `dvc repro` waits for them and publishes, `python -m compclip.status --watch` shows them")
-    return 0
+    return 0 if len(ready) == len(todo) else 1
+
+
+def _writable(publisher: Publisher, params_path: str, root: Path) -> bool:
+    """Whether a run's folder takes what its job reads; the others are sent without it."""
+    try:
+        jobs.write_inputs(publisher.key, params_path, publisher.run, root)
+    except UserError as error:
+        print(f"{publisher.run.cell.name}: not sent: {error}", file=sys.stderr)
+        return False
+    return True
 
 
 def cancel(params_path: str, root: Path = Path(".")) -> int:

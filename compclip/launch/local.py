@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from compclip import jobs
+from compclip.errors import UserError
 from compclip.publish import Publisher
 from compclip.watch import Follower
 
@@ -35,25 +36,40 @@ class Driver:
         while flying or waiting:
             while waiting and len(flying) < self.workers:
                 publisher = waiting.pop(0)
-                flying.append((publisher, sender.submit(publisher.key, self.params, publisher.run)))
-                self._say(f"{publisher.run.cell.name}: started as {flying[-1][1].label()}")
+                if job := self._started(sender, publisher):
+                    flying.append((publisher, job))
             flying = [flight for flight in flying if not self._landed(*flight)]
             for publisher, _ in flying:
                 followers[publisher.key]()
             time.sleep(self.poll_s if flying else 0)
         return self.failed
 
+    def _started(self, sender: jobs.Local, publisher: Publisher) -> jobs.Job | None:
+        """A run's job; nothing where its folder cannot be written, which leaves the other runs alone."""
+        name = publisher.run.cell.name
+        try:
+            job = sender.submit(publisher.key, self.params, publisher.run)
+        except UserError as error:
+            self._failed(name, str(error))
+            return None
+        self._say(f"{name}: started as {job.label()}")
+        return job
+
     def _landed(self, publisher: Publisher, job: jobs.Job) -> bool:
         state, name = job.state(), publisher.run.cell.name
         if state in (jobs.PENDING, jobs.RUNNING):
             return False
-        self._over += 1
         if state == jobs.DONE:
+            self._over += 1
             self._say(f"[{self._over}/{len(self.runs)}] {name}: done")
         else:
-            self.failed.append(f"{name}: {job.reason()}")
-            self._say(f"[{self._over}/{len(self.runs)}] failed: {self.failed[-1]}")
+            self._failed(name, job.reason())
         return True
+
+    def _failed(self, name: str, reason: str) -> None:
+        self._over += 1
+        self.failed.append(f"{name}: {reason}")
+        self._say(f"[{self._over}/{len(self.runs)}] failed: {self.failed[-1]}")
 
     def _say(self, line: str) -> None:
         print(line, flush=True)
