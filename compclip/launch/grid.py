@@ -17,6 +17,7 @@ from compclip.sections import Params
 
 # What DVC says where another one holds its lock, or writes what this one needs.
 LOCKED = ("Unable to acquire lock", "is busy, it is being blocked by")
+SKIPPED = "didn't change, skipping"
 
 
 def prepare(params: Params, root: Path) -> None:
@@ -28,10 +29,11 @@ def prepare(params: Params, root: Path) -> None:
         return
     targets = [*(f"annotate@{d}" for d in params.grid.data), *(f"backbone@{b}" for b in params.grid.backbones),
                "methods", *(f"benchmark@{b}" for b in params.evaluate.benchmarks)]  # fmt: skip
-    command, said = [sys.executable, "-m", "dvc", "repro", "--quiet", *targets], ""
-    with subprocess.Popen(command, cwd=root, stderr=subprocess.PIPE, text=True, errors="replace") as dvc:
-        for line in dvc.stderr:
-            sys.stderr.write(line)
+    command, said = [sys.executable, "-m", "dvc", "repro", *targets], ""  # --quiet would hide its errors too
+    both = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+    with subprocess.Popen(command, cwd=root, text=True, errors="replace", **both) as dvc:
+        for line in dvc.stdout:
+            sys.stderr.write("" if line.strip() == "" or SKIPPED in line else line)
             said += line
     if dvc.returncode and any(words in said for words in LOCKED):
         raise UserError("another dvc is at work in this project; wait for it or stop it; nothing was sent")

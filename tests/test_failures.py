@@ -1,0 +1,263 @@
+"""What a lab's machines do to runs: full and read-only disks, several drivers. SLURM's part is in test_slurm.py, a
+vanished MLflow server in test_track_server.py.
+
+Each time: a clear line, the other runs unaffected, and everything goes on when the cause is gone.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from compclip import errors, evaluate, jobs, train
+from compclip.errors import UserError
+from compclip.launch import __main__ as command
+from compclip.launch import grid
+from compclip.publish import Publisher
+from tests import tiny_project
+from tests.conftest import ROOT
+from tests.tiny_project import cell, outcome, wait_for
+
+NAME = cell("finetune")
+OTHER = cell("pretrained")
+PROFILE = str(ROOT / "slurm" / "local.yaml")
+NO_SPACE = "No space left on device; free space"
+# The stages that launch needs, and the cells.
+PIPELINE = f"""
+stages:
+  methods: {{cmd: touch data/methods, outs: [data/methods]}}
+  annotate: {{foreach: [scenes], do: {{cmd: "true"}}}}
+  backbone: {{foreach: [tiny], do: {{cmd: "true"}}}}
+  benchmark: {{foreach: [sugarcrepe], do: {{cmd: "true"}}}}
+  train:
+    foreach: [{OTHER}, {NAME}]
+    do:
+      cmd: python -m compclip.train --cell ${{item}}
+      deps: [data/methods, models/tiny]
+      outs: ["runs/${{item}}"]
+"""
+HOLD_DVC = """
+import sys, pathlib
+from dvc.repo import Repo
+with Repo().lock:
+    pathlib.Path("held").touch()
+    sys.stdin.read()
+"""
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory):
+    """All that train needs; two cells."""
+    root = tiny_project.make(tmp_path_factory.mktemp("failures") / "project")
+    params = (root / "params.yaml").read_text()
+    (root / "params.yaml").write_text(params.replace("[pretrained, finetune, fsc_clip]", "[pretrained, finetune]"))
+    return root
+
+
+@pytest.fixture(scope="module")
+def undisturbed(project, tmp_path_factory):
+    """The outcome of the cell on a disk that takes everything."""
+    root = tmp_path_factory.mktemp("undisturbed") / "p"
+    shutil.copytree(project, root)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(root)
+        collect(NAME)
+    return outcome(root, NAME)
+
+
+@pytest.fixture
+def here(project, tmp_path, monkeypatch):
+    """A fresh copy, and the current folder in it."""
+    shutil.copytree(project, tmp_path / "p")
+    monkeypatch.chdir(tmp_path / "p")
+    for name, value in tiny_project.environment().items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}:{os.environ['PATH']}")
+    return tmp_path / "p"
+
+
+@pytest.fixture
+def disk():
+    """Makes a folder a small disk of its own, `options` as mount(8) has them; unmounted at the end."""
+    made: list[Path] = []
+
+    def mounted(folder: Path, options: str) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        done = mount("-t", "tmpfs", "-o", options, "tmpfs", str(folder))
+        if done.returncode:
+            pytest.skip(f"no file system can be mounted here: {done.stderr.strip()}; run this as root")
+        made.append(folder.resolve())
+
+    yield mounted
+    for folder in made:
+        subprocess.run(["umount", "--lazy", str(folder)], check=True)
+
+
+def mount(*options: str) -> subprocess.CompletedProcess[str]:
+    """The command, or its absence as a failure."""
+    try:
+        return subprocess.run(["mount", *options], capture_output=True, text=True)
+    except FileNotFoundError as error:
+        return subprocess.CompletedProcess(options, 127, "", str(error))
+
+
+def remount(folder: Path, options: str) -> None:
+    """Give a disk other options: the cause is gone, or begins."""
+    done = mount("-o", f"remount,{options}", str(folder.resolve()))
+    assert done.returncode == 0, done.stderr
+
+
+def collect(name: str) -> None:
+    """What `dvc repro` does with a cell."""
+    assert train.main(["--cell", name]) == 0
+    assert evaluate.main(["--cell", name]) == 0
+
+
+def launch() -> int:
+    """All stale runs as processes of this machine."""
+    return command.main([PROFILE, "-j", "2"])
+
+
+def dvc(*args: str) -> subprocess.CompletedProcess[str]:
+    """A DVC command."""
+    return subprocess.run([sys.executable, "-m", "dvc", *args], capture_output=True, text=True)
+
+
+def other_is_done() -> bool:
+    """Whether the other run has its results."""
+    return jobs.scored(Publisher.of("params.yaml", [], OTHER).key)
+
+
+def test_a_full_disk(here, disk, undisturbed, capsys):
+    """One run has no room for its checkpoint: its line names the file; with room it goes on to the same bits."""
+    work = Publisher.of("params.yaml", [], NAME).work
+    disk(work, "size=1m")
+    assert launch() == 1
+    (line,) = (line for line in capsys.readouterr().out.splitlines() if "failed" in line)
+    assert f"failed: {NAME}: exit code 2: error: {work}/step_00000002.safetensors: cannot write: {NO_SPACE}" in line
+    assert other_is_done()
+    remount(work, "size=64m")
+    assert launch() == 0
+    assert "2 runs: 1 finished, 0 on their way, 1 to send" in capsys.readouterr().out
+    collect(NAME)
+    assert outcome(here, NAME) == undisturbed
+
+
+def test_a_disk_without_room_for_a_line(here, disk, undisturbed):
+    """Not even the log takes the error: the reason tells of the disk; with room again no step is missing or twice."""
+    made = Publisher.of("params.yaml", [], NAME)
+    disk(made.work, "size=64m")
+    job = jobs.Local(module="tests.held_job").submit(made.key, "params.yaml", made.run)
+    wait_for(lambda: Path("held").exists())
+    free = shutil.disk_usage(made.work).free
+    with open(made.work / "filler", "wb") as file:
+        os.posix_fallocate(file.fileno(), 0, free)
+    Path("go").touch()
+    assert jobs.wait(job, lambda: None) == jobs.FAILED
+    assert "no space left there" in job.reason()
+    (made.work / "filler").unlink()
+    again = jobs.Local().submit(made.key, "params.yaml", made.run)
+    assert jobs.wait(again, lambda: None) == jobs.DONE, again.reason()
+    collect(NAME)
+    assert outcome(here, NAME) == undisturbed
+
+
+def test_a_read_only_work_folder(here, disk, undisturbed, capsys):
+    """The run is not started, the other is; writable again, it runs."""
+    work = Publisher.of("params.yaml", [], NAME).work
+    disk(work, "ro")
+    assert launch() == 1
+    assert f"failed: {NAME}: {work}/run.yaml: cannot write: Read-only file system; free space" in capsys.readouterr().out
+    assert other_is_done()
+    remount(work, "rw,size=64m")
+    assert launch() == 0
+    collect(NAME)
+    assert outcome(here, NAME) == undisturbed
+
+
+def test_a_read_only_run_directory(here, disk, undisturbed, monkeypatch):
+    """Neither stage leaves anything behind; what was trained is published, not made again, when it can be written."""
+    runs = Path("runs", NAME)
+    disk(runs, "ro")
+    with pytest.raises(UserError, match=f"runs/{NAME}: cannot write: Read-only file system; free space or make it"):
+        train.main(["--cell", NAME])
+    collect(OTHER)
+    with monkeypatch.context() as patch:
+        patch.setattr(train, "train", None)
+        remount(runs, "rw,size=64m")
+        assert train.main(["--cell", NAME]) == 0
+        remount(runs, "ro")
+        with pytest.raises(UserError, match=f"runs/{NAME}/.*results.*: cannot write: Read-only file system"):
+            evaluate.main(["--cell", NAME])
+        remount(runs, "rw")
+        collect(NAME)
+    assert outcome(here, NAME) == undisturbed
+
+
+@pytest.mark.parametrize("error", [OSError(28, "No space left on device"), OSError(30, "Read-only file system", "a/b")])
+def test_any_write_that_fails_for_the_disk_is_one_line(monkeypatch, capsys, error):
+    """Also where the code did not foresee it; another error keeps its traceback."""
+    def main(_argv) -> int:
+        raise error
+
+    assert errors.entry(main) == 2
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1
+    assert said.startswith(f"error: {'a/b: ' if error.filename else ''}{error.strerror}; free space")
+    error = OSError(5, "Input/output error")
+    with pytest.raises(OSError, match="Input/output"):
+        errors.entry(main)
+
+
+def test_an_evaluation_that_fails_where_older_results_are(here):
+    """The results of an evaluation with other benchmarks do not make the job of this one look done."""
+    made = Publisher.of("params.yaml", [], NAME)
+    assert jobs.wait(jobs.Local().submit(made.key, "params.yaml", made.run), lambda: None) == jobs.DONE
+    text = Path("params.yaml").read_text()
+    Path("params.yaml").write_text(text.replace("path: world/sugarcrepe", "path: world/retrieval"))
+    failed = jobs.Local().submit(made.key, "params.yaml", made.run)
+    assert jobs.wait(failed, lambda: None) == jobs.FAILED
+    assert jobs.find(made.key).state() == jobs.FAILED  # nobody's child: told from its files alone, as SLURM's are
+    Path("params.yaml").write_text(text)
+    assert jobs.wait(jobs.Local().submit(made.key, "params.yaml", made.run), lambda: None) == jobs.DONE
+
+
+@pytest.fixture
+def dvc_here(here):
+    """The project as a DVC repository with the stages that launch brings up to date, and the cells."""
+    (here / "dvc.yaml").write_text(PIPELINE)
+    subprocess.run(["git", "init", "-q"], check=True)
+    done = dvc("init", "--quiet")
+    assert done.returncode == 0, done.stderr
+    return here
+
+
+def test_a_live_dvc_holds_its_lock(dvc_here, capsys):
+    """A line, and nothing is sent; when it has gone, the same command sends."""
+    with subprocess.Popen([sys.executable, "-c", HOLD_DVC], stdin=subprocess.PIPE) as other:
+        wait_for(lambda: Path("held").exists())
+        with pytest.raises(UserError, match="another dvc is at work in this project; wait for it or stop it"):
+            launch()
+        other.stdin.close()
+    assert not list(Path(".work").glob("*/run.yaml"))
+    assert launch() == 0
+    assert "2 to send" in capsys.readouterr().out
+
+
+def test_launch_and_dvc_started_at_once(dvc_here, undisturbed):
+    """Whoever comes second waits or says so; started again, both end well, and no step was made twice."""
+    commands = ([sys.executable, "-m", "dvc", "repro", "-k"], [sys.executable, "-m", "compclip.launch", PROFILE])
+    both = [subprocess.Popen(c, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) for c in commands]
+    for process in both:
+        said = process.communicate(timeout=300)[0]
+        assert process.returncode == 0 or any(words in said for words in (*grid.LOCKED, "another dvc is at work")), said
+    assert launch() == 0
+    again = dvc("repro")
+    assert again.returncode == 0, again.stderr
+    collect(NAME)
+    assert outcome(dvc_here, NAME) == undisturbed
