@@ -72,8 +72,8 @@ class LocalJob:
 
     def reason(self) -> str:
         """How it ended where that is known, and the last line that it logged."""
-        code = self.child.poll() if self.child else None
-        return f"{_ended(code)}: {last_line(self.key, self.root)}"
+        code, said = self.child.poll() if self.child else None, last_line(self.key, self.root)
+        return said if not code and said.startswith("error:") else f"{_ended(code)}: {said}"
 
     def label(self) -> str:
         """The process."""

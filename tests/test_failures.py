@@ -222,7 +222,9 @@ def test_an_evaluation_that_fails_where_older_results_are(here):
     Path("params.yaml").write_text(text.replace("path: world/sugarcrepe", "path: world/retrieval"))
     failed = jobs.Local().submit(made.key, "params.yaml", made.run)
     assert jobs.wait(failed, lambda: None) == jobs.FAILED
-    assert jobs.find(made.key).state() == jobs.FAILED  # nobody's child: told from its files alone, as SLURM's are
+    orphan = jobs.find(made.key)
+    assert orphan.state() == jobs.FAILED  # nobody's child: told from its files alone, as SLURM's are
+    assert orphan.reason().startswith("error: ")
     Path("params.yaml").write_text(text)
     assert jobs.wait(jobs.Local().submit(made.key, "params.yaml", made.run), lambda: None) == jobs.DONE
 
