@@ -122,6 +122,7 @@ def test_cancel_stops_and_forgets(here, capsys):
     Path("go").touch()
     assert command.main([LAUNCH[-1], "cancel"]) == 0
     assert "1 jobs stopped, 0 that were over forgotten" in capsys.readouterr().out
+    wait_for(lambda: job.state() != jobs.RUNNING)  # its parent may hear of the end a moment later
     assert job.state() == jobs.FAILED
     assert jobs.find(made.key) is None
     assert list(made.work.glob("step_*.safetensors"))
