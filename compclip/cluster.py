@@ -18,6 +18,7 @@ REASONS = {
     "NODE_FAIL": "its node failed", "OUT_OF_MEMORY": "out of memory; raise memory_gb in the profile",
     "PREEMPTED": "preempted", "TIMEOUT": "time limit reached; raise time_min in the profile",
 }  # fmt: skip
+OUT_OF_TURNS = re.compile(r"not requeued because: timed-out")
 STARVED = re.compile(r"exceeded (job )?memory limit|oom[-_ ]kill|out of memory", re.IGNORECASE)
 
 
@@ -62,11 +63,13 @@ def _queued() -> dict[str, tuple[str, str]]:
 def why(job_id: str, log: str = "") -> str:
     """Why a job left the queue, by the cluster's accounts or, as long as it remembers, by its controller.
 
-    A cluster that enforces memory without control groups accounts such an end as FAILED: only `log`, where SLURM
-    itself writes, tells it apart.
+    A cluster that enforces memory without control groups accounts such an end as FAILED, and so is the end of a job
+    that left in time but had no requeue left: only `log`, where SLURM and submitit write, tells them apart.
     """
     if STARVED.search(log):
         return REASONS["OUT_OF_MEMORY"]
+    if OUT_OF_TURNS.search(log):
+        return f"{REASONS['TIMEOUT']}, or requeues"
     done = run("sacct", "--noheader", "--parsable2", f"--jobs={job_id}", "--format=State,ExitCode,NodeList")
     rows = [line.split("|") for line in done.stdout.splitlines() if line.count("|") == 2]
     if done.returncode == 0 and rows:

@@ -1,11 +1,13 @@
 """A job that tests hold at a place: `python -m tests.held_job KEY` is compclip.job, but waits there for a file `go`.
 
 The place is step number $HELD_STEP: the file `held` appears when it is reached. A second start is not held again.
+With HELD_UNTIL=signal the job waits for a signal instead.
 """
 
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import time
 from pathlib import Path
@@ -20,7 +22,9 @@ if __name__ == "__main__":
         """The learning rate, after the wait."""
         if step == int(os.environ.get("HELD_STEP", "3")) and not Path("held").exists():
             Path("held").touch()
-            while not Path("go").exists():
+            if os.environ.get("HELD_UNTIL") == "signal":
+                signal.pause()
+            while not (os.environ.get("HELD_UNTIL") or Path("go").exists()):
                 time.sleep(0.02)
         return original(step, steps, cfg)
 

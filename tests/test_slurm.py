@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -156,6 +158,38 @@ def test_a_cancelled_job_says_so_and_goes_on_when_sent_again(here, serial):
     assert again.id != job.id
     collect(NAME)
     assert ran_twice(made)
+    assert outcome(here, NAME) == serial[NAME]
+
+
+def test_a_time_limit(here, serial, monkeypatch):
+    """With no requeue left the line names the limit; sent again with more time, the run ends with the same bits."""
+    monkeypatch.setenv("HELD_UNTIL", "signal")
+    made = Publisher.of("params.yaml", [], NAME)
+    limited = profiles.load(profile(time_min=1, signal_s=10, requeues=0))
+    job = slurm.Slurm(limited, module="tests.held_job").submit(made.key, "params.yaml", made.run)
+    with pytest.raises(UserError, match=f"job {job.id} failed: time limit reached; raise time_min in the profile, or requeues"):
+        train.main(["--cell", NAME])
+    collect(cell("pretrained"))
+    slurm.Slurm(profiles.load(profile())).submit(made.key, "params.yaml", made.run)
+    collect(NAME)
+    assert outcome(here, NAME) == serial[NAME]
+
+
+def test_the_node_s_daemon_is_killed(here, serial):
+    """The job runs on without it and counts as live; with the daemon back it ends, with the same bits."""
+    noted = re.search(r"SlurmdPidFile\s*=\s*(\S+)", cluster.run("scontrol", "show", "config").stdout)
+    if os.geteuid() or not noted or not Path(noted[1]).is_file():
+        pytest.skip("the node's daemon is not ours: not root, or no SlurmdPidFile on this machine")
+    made = Publisher.of("params.yaml", [], NAME)
+    job = send(made)
+    os.kill(int(Path(noted[1]).read_text()), signal.SIGKILL)
+    try:
+        cluster.queue.cache_clear()
+        assert job.state() == jobs.RUNNING
+    finally:
+        wait_for(lambda: subprocess.run(["slurmd"]).returncode == 0, 30)
+    assert jobs.wait(job, lambda: None) == jobs.DONE, job.reason()
+    collect(NAME)
     assert outcome(here, NAME) == serial[NAME]
 
 
