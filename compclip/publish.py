@@ -24,6 +24,8 @@ from compclip.views import TrainSet
 
 FILES = ("config.yaml", "checkpoint", "metrics.jsonl", "environment.json")
 DATA = ("samples.parquet", "annotations.parquet")
+# What a trainer that was killed inside a write leaves in its folder.
+HALF_WRITTEN = (".step_*.tmp", ".metrics.jsonl.*.tmp", "final/.*.tmp", "final/checkpoint/**/.*.tmp")
 POLL_S = 0.2
 
 
@@ -58,6 +60,8 @@ class Publisher:
         """Hold the run key; a second process waits here, calling `waiting` now and then, and finds the run finished."""
         with _opened(self.work / "lock") as file:
             _acquire(file, self.work, waiting)
+            for path in [p for pattern in HALF_WRITTEN for p in self.work.glob(pattern)]:
+                path.unlink()
             try:
                 yield
             finally:
