@@ -112,7 +112,7 @@ start_database() {
   mkdir -p "$STATE/mysql"; chown mysql: "$STATE/mysql"; touch "$STATE/mariadbd.log"; chown mysql: "$STATE/mariadbd.log"
   [ -d "$STATE/mysql/mysql" ] || mariadb-install-db --user=mysql --datadir="$STATE/mysql" --skip-test-db >/dev/null
   rm -f "$SOCKET"; chmod 777 "$STATE"
-  mariadbd --no-defaults --user=mysql --datadir="$STATE/mysql" --skip-networking --socket="$SOCKET" \
+  setsid mariadbd --no-defaults --user=mysql --datadir="$STATE/mysql" --skip-networking --socket="$SOCKET" \
     --pid-file="$STATE/mariadbd.pid" --innodb-buffer-pool-size=64M --innodb-lock-wait-timeout=900 \
     >>"$STATE/mariadbd.log" 2>&1 </dev/null &
   wait_for MariaDB mariadb-admin --socket="$SOCKET" ping
