@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import re
 import subprocess
+import sys
 import time
 from dataclasses import dataclass, field
 
@@ -33,6 +34,7 @@ class Queue:
     max_age_s: float = 2.0
     _asked: float = field(default=float("-inf"), init=False)
     _states: dict[str, tuple[str, str]] = field(default_factory=dict, init=False)
+    _fault: str = field(default="", init=False)
 
     def state(self, job_id: str, sent: float = 0.0) -> tuple[str, str] | None:
         """SLURM's state and reason of a live job, by `id` or `array_index`; None for one that is not in the queue.
@@ -40,10 +42,22 @@ class Queue:
         An answer older than `sent`, the time of the job's submission, says nothing of it. Raises Unreachable.
         """
         if time.time() - self._asked > self.max_age_s or self._asked <= sent:
-            asked = time.time()
-            self._states = _queued()
-            self._asked = asked
+            self._ask()
+        if self._fault:
+            raise Unreachable(self._fault)
         return self._states.get(job_id)
+
+    def _ask(self) -> None:
+        """Ask, and say once that nobody answers and once that somebody does again."""
+        asked, before, self._fault = time.time(), self._fault, ""
+        try:
+            self._states, self._asked = _queued(), asked
+        except Unreachable as error:
+            self._fault, self._asked = str(error), time.time()  # an answer that took long counts from its end
+        if self._fault and not before:
+            print(f"warning: SLURM does not answer ({self._fault}); waiting", file=sys.stderr, flush=True)
+        elif before and not self._fault:
+            print("SLURM answers again", file=sys.stderr, flush=True)
 
 
 @functools.cache

@@ -110,8 +110,7 @@ class SlurmJob:
         """pending, running, done or failed; while SLURM does not answer, what it was before."""
         try:
             found = cluster.queue().state(self.id, self.record.get("sent", 0.0))
-        except cluster.Unreachable as error:
-            print(f"warning: job {self.id}: SLURM does not answer ({error}); waiting", file=sys.stderr, flush=True)
+        except cluster.Unreachable:
             return self._last
         if found is None:
             return DONE if scored(self.key, self.root) else FAILED

@@ -251,13 +251,27 @@ def test_without_accounts_the_controller_is_asked(monkeypatch):
 
 def test_slurm_that_does_not_answer_leaves_the_state_as_it_was(monkeypatch, capsys):
     """A controller that restarts is no dead job."""
-    answers = [(0, "5|RUNNING|None\n", ""), (1, "", "Unable to contact slurm controller"), (0, "", "")]
+    away = (1, "", "Unable to contact slurm controller")
+    answers = [(0, "5|RUNNING|None\n", ""), away, away, (0, "", "")]
     monkeypatch.setattr(cluster, "run", lambda *c: subprocess.CompletedProcess(c, *answers.pop(0)))
     asked = cluster.Queue(max_age_s=-1)
     monkeypatch.setattr(cluster, "queue", lambda: asked)
     job = jobs.SlurmJob("k", {"kind": "slurm", "id": "5"})
-    assert [job.state() for _ in range(3)] == [jobs.RUNNING, jobs.RUNNING, jobs.FAILED]
-    assert "SLURM does not answer (Unable to contact slurm controller)" in capsys.readouterr().err
+    assert [job.state() for _ in range(4)] == [jobs.RUNNING] * 3 + [jobs.FAILED]
+    said = capsys.readouterr().err.splitlines()
+    assert said == ["warning: SLURM does not answer (Unable to contact slurm controller); waiting",
+                    "SLURM answers again"]
+
+
+def test_a_slurm_that_is_away_is_asked_once_for_all_jobs(monkeypatch):
+    """Each question may take a minute then: an answer that failed counts as one."""
+    asked = []
+    monkeypatch.setattr(cluster, "run", lambda *c: asked.append(c) or subprocess.CompletedProcess(c, 1, "", "away"))
+    queue = cluster.Queue(max_age_s=1e9)
+    monkeypatch.setattr(cluster, "queue", lambda: queue)
+    every = [jobs.SlurmJob("k", {"kind": "slurm", "id": str(i)}) for i in range(3)]
+    assert [job.state() for job in every] == [jobs.PENDING] * 3
+    assert len(asked) == 1
 
 
 def test_a_read_only_run_directory_is_one_line(here, monkeypatch):
