@@ -95,10 +95,11 @@ class Job:
     cancelled: bool = False
 
     def state(self) -> str:
-        """done when its last file is there."""
+        """done when its last file is there; the process, which writes it before it ends, is asked first."""
+        running = alive(self.pid)
         if (work(self.key) / "final" / "results" / "retrieval.json").is_file():
             return "done"
-        return "running" if alive(self.pid) else "failed"
+        return "running" if running else "failed"
 
     def reason(self) -> str:
         """Nothing is known of it."""

@@ -34,7 +34,7 @@ def test_shipped_studies_fit_the_grid(name, monkeypatch):
     params = config.load("params.yaml")
     declared.check(study, params)
     for values in (declared.corner(study), *study.paper):
-        tried = config.load("params.yaml", declared.overrides(study, values))
+        tried = config.load("params.yaml", declared.overrides(study, values, params.methods))
         made = declared.run(study, tried)
         for key, value in values.items():
             part, key = (made.train, key.removeprefix("train.")) if key.startswith("train.") else (made.method, key)
@@ -98,8 +98,18 @@ def test_what_params_do_not_have(tmp_path, changes, message):
 def test_values_go_into_the_variants_section():
     """A method with a variant is overlaid there; texts survive YAML."""
     study = parse(method="fsc_clip.mine", overrides=["train.epochs=2"])
-    assert declared.overrides(study, {"gamma": 1e-7, "attention": "no"}) == [
+    assert declared.overrides(study, {"gamma": 1e-7, "attention": "no"}, {}) == [
         "train.epochs=2", "methods.fsc_clip.variants.mine.gamma=1e-07", 'methods.fsc_clip.variants.mine.attention="no"']
+
+
+def test_a_trial_stands_over_what_holds_on_its_data(tmp_path):
+    """per_data would hide the trial's value otherwise; what it says of other parameters holds in the sweep."""
+    (tmp_path / "params.yaml").write_text(PARAMS)
+    base = ["methods.fsc_clip.per_data.scenes={gamma: 4.0, lambda_local: 0.7}"]
+    methods = config.load(tmp_path / "params.yaml", base).methods
+    trial = declared.overrides(parse(), {"gamma": 0.5}, methods)
+    made = declared.run(parse(), config.load(tmp_path / "params.yaml", base + trial))
+    assert (made.method.gamma, made.method.lambda_local) == (0.5, 0.7)
 
 
 def trial(number: int, *values: float, state: str = "complete") -> dict:

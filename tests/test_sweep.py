@@ -222,7 +222,7 @@ PRUNING = {"pruner": "median", "startup_trials": 1, "space": {"gamma": {"float":
 def rungs(gamma: float, *values: float) -> str:
     """Write a trial's scores at the rungs, and half a line behind them; gives its key."""
     made = study(**PRUNING)
-    key = fake_sweep.key_of(declared.run(made, config.load("params.yaml", declared.overrides(made, {"gamma": gamma}))))
+    key = fake_sweep.key_of(declared.run(made, config.load("params.yaml", declared.overrides(made, {"gamma": gamma}, {}))))
     lines = [json.dumps({"step": i + 1, "metrics": {"sugarcrepe/swap": v}}) + "\n" for i, v in enumerate(values)]
     fake_sweep.work(key).mkdir(parents=True, exist_ok=True)
     (fake_sweep.work(key) / "intermediate.jsonl").write_text("".join(lines) + '{"step": 9')

@@ -66,7 +66,8 @@ def fixed_params(study: Study, source: Path, overrides: Sequence[str], root: Pat
 
 def base_key(study: Study, params: Path) -> str:
     """What all trials have in common: code, data and fixed parameters, of the training and of the evaluation."""
-    loaded = config.load(params, studies.overrides(study, studies.corner(study)))
+    corner = studies.overrides(study, studies.corner(study), config.load(params).methods)
+    loaded = config.load(params, corner)
     base = Publisher.of_run(studies.run(study, loaded))
     return f"{base.key} {evaluate.identity(job.task(loaded, base.backbone_folder))}"
 

@@ -248,10 +248,16 @@ def _sequence(raw: Any, where: str) -> list:
     return raw
 
 
-def overrides(study: Study, values: Mapping[str, Value]) -> list[str]:
-    """A trial as `key=value` on params.yaml: the study's own, then the values in the method's section."""
+def overrides(study: Study, values: Mapping[str, Value], methods: Mapping[str, Any]) -> list[str]:
+    """A trial as `key=value` on params.yaml: the study's own, then the values in the method's section.
+
+    `methods` is params.yaml's: where a method has values for the study's data alone, the trial's go there, since they
+    would stand over its own otherwise.
+    """
     base, dot, variant = study.method.partition(".")
     section = f"methods.{base}" + (f".variants.{variant}" if dot else "")
+    if not dot and study.data in ((methods.get(base) or {}).get(config.PER_DATA) or {}):
+        section += f".{config.PER_DATA}.{study.data}"
     return [*study.overrides, *(f"{section}.{name}={json.dumps(value)}" for name, value in values.items())]
 
 
@@ -262,7 +268,7 @@ def run(study: Study, params: Params, method: str = "") -> Run:
                               ("backbone", cell.backbone, params.backbones), ("data", cell.data, params.data)):
         if name not in table:
             raise unknown(kind, name, table, f"study {study.name}")
-    made, train = config.method_config(params, cell.method)
+    made, train = config.method_config(params, cell.method, cell.data)
     return Run(cell, made, train, params.backbones[cell.backbone], params.data[cell.data])
 
 

@@ -184,7 +184,8 @@ class Driver:
         """Draw what is not drawn yet, note the run key, then submit. A trial with impossible values fails here."""
         values = draw(trial, self.study)
         try:
-            loaded = config.load(self.params, studies.overrides(self.study, values))
+            methods = config.load(self.params).methods
+            loaded = config.load(self.params, studies.overrides(self.study, values, methods))
             publisher = Publisher.of_run(studies.run(self.study, loaded), self.root)
         except UserError as error:
             self._fail(trial, str(error))

@@ -88,7 +88,7 @@ def front(study: Study, trials: list[dict]) -> list[int]:
 def best_yaml(study: Study, params_path: Path, trial: dict) -> str:
     """A whole params.yaml with the trial's values in the method's section and the method in the grid."""
     merged = OmegaConf.load(params_path)
-    for override in overrides(study, trial["params"]):
+    for override in overrides(study, trial["params"], merged.methods):
         merged = OmegaConf.merge(merged, OmegaConf.from_dotlist([override]))
     if study.method not in merged.grid.methods:
         merged.grid.methods.append(study.method)
