@@ -110,6 +110,14 @@ def test_scores_are_the_report_s_whole_benchmark_numbers(tmp_path, runs, uri):
     assert (run.data.metrics["score/i2t"], run.data.metrics["score/t2i"]) == (0.8, 1.0)
 
 
+def test_means_that_only_the_report_makes_are_metrics(tmp_path, runs, uri):
+    """A column of params.yaml that no result file has is logged under its own name, and no other one is."""
+    update(tmp_path, uri, columns=["retrieval/mean_recall_at_1", "sugarcrepe/swap", "other/average"])
+    run = tracked(uri)[1]["clic-vit-scenes-0"]
+    assert run.data.metrics["retrieval/mean_recall_at_1"] == pytest.approx(0.9)
+    assert "other/average" not in run.data.metrics
+
+
 def test_data_sets_are_logged_with_their_fingerprints(tmp_path, runs, uri):
     update(tmp_path, uri)
     inputs = tracked(uri)[1]["clic-vit-scenes-0"].inputs.dataset_inputs

@@ -53,6 +53,7 @@ class Result:
     means: dict[str, list[str]] = field(default_factory=dict)
     fingerprint: str = ""
     seconds: float = 0.0
+    tokenizer: str = ""  # the stand-in that read the texts; none: the model's own
 
 
 @dataclass(frozen=True)
@@ -168,6 +169,7 @@ def read_result(path: Path) -> Result:
         result = Result(
             raw["benchmark"], raw.get("module", raw["benchmark"]), dict(raw["metrics"]), dict(raw.get("counts", {})),
             items, dict(raw.get("means", {})), raw.get("fingerprint", ""), float(raw.get("seconds", 0.0)),
+            raw.get("checkpoint", {}).get("tokenizer", ""),
         )  # fmt: skip
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise UserError(f"{path}: not a results file ({error!r}); evaluate the run again") from error

@@ -42,6 +42,15 @@ def _cells(cells: Sequence[str], total: int) -> str:
     return "all runs" if len(cells) == total else ", ".join(cells)
 
 
+def stand_ins(runs: Sequence[Run]) -> list[tuple[str, str]]:
+    """(tokenizer, cells) for the runs whose texts were read by a stand-in: their scores do not compare with others."""
+    cells: dict[str, list[str]] = {}
+    for run in runs:
+        for name in dict.fromkeys(r.tokenizer for r in run.results.values() if r.tokenizer):
+            cells.setdefault(name, []).append(run.cell.name)
+    return [(name, _cells(found, len(runs))) for name, found in cells.items()]
+
+
 @dataclass(frozen=True)
 class Machine:
     """One run's environment, wall times, `dropped` training samples by reason, and `trained` parameters of all."""

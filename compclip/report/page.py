@@ -90,7 +90,8 @@ def facts(report: Report) -> list[tuple[str, str]]:
         "seeds": [str(c.seed) for c in cells if c.method != PRETRAINED] or [str(c.seed) for c in cells],
         "benchmarks": list(report.benchmarks),
     }  # fmt: skip
-    return [(name, ", ".join(dict.fromkeys(values))) for name, values in pairs.items()]
+    pairs["stand-in tokenizer"] = [f"{name} ({where})" for name, where in details.stand_ins(report.runs)]
+    return [(name, ", ".join(dict.fromkeys(values))) for name, values in pairs.items() if values]
 
 
 def formulas(report: Report) -> list[tuple[str, str]]:

@@ -106,11 +106,16 @@ def columns(runs: Sequence[Run], wanted: Sequence[str] | None, benchmarks: Seque
     known = {c.name: c for c in every_column(runs, benchmarks)}
     if not wanted:
         return tuple(c for c in known.values() if not is_detail(c, runs))
-    found = {name: known.get(name) or _mean_column(name, known) for name in wanted}
+    found = {name: resolve(name, known) for name in wanted}
     for name, column in found.items():
         if column is None:
             raise unknown("column", name, known, "params.yaml: report.columns")
     return tuple(found.values())
+
+
+def resolve(name: str, known: dict[str, Column]) -> Column | None:
+    """The column of that name, or the mean that it stands for; None where no run has it."""
+    return known.get(name) or _mean_column(name, known)
 
 
 def _mean_column(name: str, known: dict[str, Column]) -> Column | None:

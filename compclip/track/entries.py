@@ -148,6 +148,8 @@ def _values(record: Record, columns: Sequence[Column]) -> Iterator[Value]:
         for metric, value in result.metrics.items():
             name = f"{result.benchmark}/{metric}".replace("@", "_at_")  # MLflow refuses @
             yield Value(name, value, record.end, 0, result.benchmark)
+    for name, value in overall.means(record.run, columns).items():
+        yield Value(name, value, record.end)
     for name, value in overall.numbers(record.run, columns).items():
         yield Value(f"score/{name}", value, record.end)
     for name, value in _system(record.run).items():

@@ -13,8 +13,8 @@ ONE_NUMBER = {"classification": ("top_1",), "retrieval": ("i2t_recall_at_1", "t2
 
 def columns(runs: Sequence[Run], wanted: Sequence[str]) -> tuple[Column, ...]:
     """The report's columns that some run has; without `wanted`, every metric that is no detail of another."""
-    known = [c.name for c in tables.every_column(runs, dict.fromkeys(b for run in runs for b in run.results))]
-    there = [name for name in wanted if name in known]
+    known = {c.name: c for c in tables.every_column(runs, dict.fromkeys(b for run in runs for b in run.results))}
+    there = [name for name in wanted if tables.resolve(name, known)]
     return tables.columns(runs, there, [b for run in runs for b in run.results])
 
 
@@ -23,6 +23,12 @@ def numbers(run: Run, shown: Sequence[Column]) -> dict[str, float]:
     parts = tables.summary_columns(shown, [run])
     found = {c.metric.lower(): tables.value(run, c) for c in parts}
     found |= {name: tables.value(run, _column(name, run, parts)) for name in run.results}
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def means(run: Run, shown: Sequence[Column]) -> dict[str, float]:
+    """The shown columns that no result file has, since they are means of others, by <benchmark>/<metric>."""
+    found = {c.name: tables.value(run, c) for c in shown if c.parts}
     return {name: value for name, value in found.items() if value is not None}
 
 

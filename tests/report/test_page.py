@@ -214,6 +214,16 @@ def test_the_defaults_are_the_common_training_and_the_method_s_own():
     assert found["method"]["gamma"] == 2.0
 
 
+def test_a_stand_in_tokenizer_is_said_at_the_head(tmp_path, report):
+    """With the runs whose texts it read; a report without one has no such line."""
+    made = fake_runs.make(tmp_path / "other")
+    path = made / "negclip-vit-scenes-1" / "results" / "sugarcrepe.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"checkpoint": {"tokenizer": "clip"}}))
+    runs, _ = collect(fake_runs.cells(), fake_runs.BENCHMARKS, made)
+    assert page.facts(build(runs))[-1] == ("stand-in tokenizer", "clip (negclip-vit-scenes-1)")
+    assert "stand-in tokenizer" not in dict(page.facts(report))
+
+
 def test_the_trained_parameters_are_shown(tmp_path):
     """Of how many, for each run that says; a run made before they were counted shows a dash."""
     runs, _ = collect(fake_runs.cells(), fake_runs.BENCHMARKS, fake_runs.make(tmp_path))
