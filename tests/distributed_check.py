@@ -16,8 +16,9 @@ import open_clip
 import torch
 from torch import Tensor, nn
 
-from compclip import accumulate, distributed, modules
+from compclip import accumulate, distributed, lora, modules
 from compclip.batch import Batch, Views
+from compclip.sections import Lora
 
 B, L, END = 6, 12, 59
 SHAPE = {"embed_dim": 16, "vision_cfg": {"image_size": 32, "patch_size": 16, "width": 32, "layers": 1, "head_width": 16},
@@ -26,7 +27,8 @@ CASES = [("finetune", {}, 0), ("negclip", {}, 0), ("clic", {}, 0), ("clic", {}, 
          ("fsc_clip", {"lambda_global": 0.0, "attention": "softmax"}, 0), ("c2lip", {}, 0),
          ("c2lip", {"concepts": "encoded"}, 0), ("hard_positives", {}, 0),
          ("hard_positives", {"negatives_in_contrastive": False, "hard_positives": "swap"}, 0)]  # fmt: skip
-FROZEN = (frozenset(), frozenset({"image"}), frozenset({"text"}))
+LORA = "lora"  # both towers but for their adapters
+FROZEN = (frozenset(), frozenset({"image"}), frozenset({"text"}), frozenset({LORA}))
 
 
 def model(bias: bool) -> nn.Module:
@@ -36,6 +38,23 @@ def model(bias: bool) -> nn.Module:
     if bias:
         clip.logit_bias = nn.Parameter(torch.tensor(-5.0, dtype=torch.float64))
     return clip
+
+
+def freeze(clip: nn.Module, frozen: frozenset) -> None:
+    """Towers without gradients; the scale and the bias keep theirs."""
+    for name, value in clip.named_parameters():
+        tower = "image" if name.startswith("visual.") else "text"
+        value.requires_grad_(tower not in frozen or name.startswith("logit"))
+
+
+def adapt(clip: nn.Module) -> None:
+    """Adapters in both towers, with updates other than zero, as the only trained numbers."""
+    lora.inject(clip, Lora(rank=2, alpha=1), ("image", "text"))
+    clip.double().requires_grad_(False)
+    g = torch.Generator().manual_seed(2)
+    for factor in lora.adapter(clip).values():
+        factor.requires_grad_(True)
+        factor.data.copy_(torch.randn(factor.shape, generator=g, dtype=torch.float64) / 4)
 
 
 def batch(views: Views) -> Batch:
@@ -70,10 +89,8 @@ def run(case: tuple, rows: tuple[int, int] | None, frozen: frozenset, micro: int
     cfg = method.Config(**changes)
     views = method.views(cfg, number)
     clip, whole = model(bias=name == "c2lip"), batch(views)
-    for parameter, value in clip.named_parameters():
-        value.requires_grad_(("image" if parameter.startswith("visual.") else "text") not in frozen
-                             or parameter.startswith("logit"))  # fmt: skip
-    step = accumulate.Step(clip, frozen, contextlib.nullcontext, micro)
+    adapt(clip) if LORA in frozen else freeze(clip, frozen)
+    step = accumulate.Step(clip, frozen - {LORA}, contextlib.nullcontext, micro)
     loss = functools.partial(method.loss, cfg=cfg, step=number)
     terms = step.gradients(whole.rows(*rows) if rows else whole, views, loss)
     return terms, {n: p.grad for n, p in clip.named_parameters()}

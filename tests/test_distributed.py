@@ -56,7 +56,7 @@ def test_two_processes_equal_one(compared, case):
             assert f["compared"] > 10 or f["frozen"]
 
 
-@pytest.mark.parametrize("frozen", FROZEN, ids=["none", "image", "text"])
+@pytest.mark.parametrize("frozen", FROZEN, ids=["none", "image", "text", "lora"])
 @pytest.mark.parametrize("case", CASES, ids=NAMES)
 def test_gradient_caching_equals_the_plain_batch(case, frozen):
     """One, two or four images at a time: the same terms and gradients to 1e-10 in float64."""
