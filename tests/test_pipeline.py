@@ -36,10 +36,8 @@ TINY = {
 }
 
 
-@pytest.fixture(scope="module")
-def checkout(tmp_path_factory):
-    """A repository with the project's files and a small grid."""
-    root = tmp_path_factory.mktemp("checkout")
+def project(root: Path, params: str) -> Path:
+    """A repository with the project's files and a grid on a tiny model."""
     for name in TREE:
         source, target = ROOT / name, root / name
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -47,10 +45,16 @@ def checkout(tmp_path_factory):
             shutil.copytree(source, target, ignore=shutil.ignore_patterns("__pycache__"))
         else:
             shutil.copy(source, target)
-    (root / "params.yaml").write_text(SMALL)
+    (root / "params.yaml").write_text(params)
     (root / "tiny.json").write_text(json.dumps(TINY))
     subprocess.run(["git", "init", "-q"], cwd=root, check=True)
     return root
+
+
+@pytest.fixture(scope="module")
+def checkout(tmp_path_factory):
+    """The small grid."""
+    return project(tmp_path_factory.mktemp("checkout"), SMALL)
 
 
 def dvc(root: Path, *args: str) -> str:

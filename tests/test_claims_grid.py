@@ -1,0 +1,56 @@
+"""A slice of the claims' grid through DVC: three seeds of what one claim speaks of, and its verdict."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+from statistics import mean
+
+from omegaconf import OmegaConf
+
+from compclip.report.claims import ABSENT, HOLDS, REFUTED, UNDECIDED
+from tests.conftest import ROOT
+from tests.test_pipeline import dvc, project
+
+METHODS = ("pretrained", "negclip.clic_swap")
+SMALL = """
+train: {max_steps: 4, batch_size: 8, warmup_steps: 1}
+backbones: {scenes: {model: tiny.json, weights: ''}}
+evaluate: {benchmarks: [sugarcrepe, sugarcrepe_pp]}
+report: {bootstrap_samples: 200, columns: [sugarcrepe/replace, sugarcrepe/swap, sugarcrepe_pp/replace_itt]}
+scenes: {train: 40, retrieval: 4, records: 12, per_class: 1, processes: 1}
+"""
+
+
+def params() -> str:
+    """experiments/grids/claims.yaml with two of its methods, a tiny model, and little of everything."""
+    grid = OmegaConf.load(ROOT / "experiments" / "grids" / "claims.yaml")
+    assert set(METHODS) < set(grid.grid.methods)
+    grid.grid.methods = list(METHODS)
+    return OmegaConf.to_yaml(OmegaConf.merge(grid, OmegaConf.create(SMALL)))
+
+
+def metric(root: Path, method: str, seed: int, column: str) -> float:
+    """A run's number from its own result file."""
+    benchmark, _, name = column.partition("/")
+    path = root / "runs" / f"{method}-scenes-scenes-{seed}" / "results" / f"{benchmark}.json"
+    return json.loads(path.read_text())["metrics"][name]
+
+
+def test_a_claim_is_judged_from_three_seeds(tmp_path):
+    """The differences in claims.csv are those of the result files; a claim about other methods is not judged."""
+    root = project(tmp_path, params())
+    dvc(root, "repro", "report")
+    rows = list(csv.DictReader((root / "reports" / "claims.csv").read_text().splitlines()))
+    judged = [r for r in rows if r["claim"] == "hard_negatives_fool_sugarcrepe"]
+    assert [r["column"] for r in judged] == ["sugarcrepe/replace", "sugarcrepe/swap", "sugarcrepe_pp/replace_itt"]
+    for row in judged:
+        gains = [metric(root, METHODS[1], s, row["column"]) - metric(root, METHODS[0], s, row["column"])
+                 for s in (0, 1, 2)]  # fmt: skip
+        assert row["seeds"] == "3"
+        assert row["verdict"] in (HOLDS, REFUTED, UNDECIDED)
+        assert abs(float(row["difference"]) - mean(gains)) < 1e-6
+        assert float(row["seed_low"]) <= float(row["difference"]) <= float(row["seed_high"])
+    other = [r for r in rows if r["claim"] == "clic_raises_both_benchmarks"]
+    assert {r["claim_verdict"] for r in other} == {ABSENT}
