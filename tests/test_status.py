@@ -144,10 +144,15 @@ def test_a_params_file_that_is_being_edited(here, monkeypatch):
 
 def test_watch_shows_it_again(here):
     """Until Ctrl-C, which is no error."""
+    # a shell's background job, which these tests may be, hands down that SIGINT is ignored
     shown = subprocess.Popen([sys.executable, "-m", "compclip.status", "--watch"], stdout=subprocess.PIPE, text=True,
-                             env=tiny_project.environment())
-    for _ in range(2):
-        while "Ctrl-C ends" not in shown.stdout.readline():
-            pass
-    shown.send_signal(signal.SIGINT)
-    assert shown.wait(timeout=30) == 0
+                             env=tiny_project.environment(),
+                             preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))
+    try:
+        for _ in range(2):
+            while "Ctrl-C ends" not in shown.stdout.readline():
+                pass
+        shown.send_signal(signal.SIGINT)
+        assert shown.wait(timeout=30) == 0
+    finally:
+        shown.kill()
