@@ -12,7 +12,7 @@ import pytest
 from compclip.errors import UserError
 from compclip.files import write_json
 from compclip.track import __main__ as command
-from compclip.track import entries, log, records, store, sync
+from compclip.track import log, records, store, sync
 from tests import fake_runs
 
 HOME = "compclip: vit on scenes"
@@ -283,35 +283,6 @@ def test_the_view_shows_every_score_the_best_first(tmp_path, runs, uri):
     assert "metrics.`score/retrieval`" in state["selectedColumns"]
 
 
-def test_long_parameters_are_cut():
-    found = entries.params({"method": {"text": "x" * 900}, "train": {"betas": [0.9, 0.98]}})
-    assert len(found["method.text"]) == 500
-    assert found["method.text"].endswith("…")
-    assert found["train.betas"] == "[0.9, 0.98]"
-
-
-def test_the_cell_s_own_parameters_stand_bare():
-    found = entries.params({"cell": {"method": "clic"}, "method": {"gamma": 2.0}})
-    assert found == {"method": "clic", "method.gamma": "2.0"}
-
-
-def test_a_method_without_parameters_keeps_its_name():
-    """The empty parameters of `pretrained` do not hide the cell's method."""
-    assert entries.params({"cell": {"method": "pretrained"}, "method": {}}) == {"method": "pretrained"}
-
-
-@pytest.mark.parametrize("uri", ["mlruns", "file:///tmp/mlruns"])
-def test_a_file_store_is_refused(uri):
-    with pytest.raises(UserError, match="keeps no file store; give sqlite:///"):
-        store.store_uri(uri)
-
-
-def test_the_address_comes_from_the_environment(monkeypatch):
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://tracker:5000")
-    assert store.store_uri(None) == "http://tracker:5000"
-    assert store.store_uri("sqlite:///x.db") == "sqlite:///x.db"
-
-
 def test_no_runs_is_an_error(tmp_path):
     with pytest.raises(UserError, match="holds no run"):
         source(tmp_path)
@@ -337,10 +308,6 @@ def test_a_full_disk_is_one_line_and_the_next_call_goes_on(tmp_path, runs, uri, 
     monkeypatch.undo()
     assert update(tmp_path, uri)["added"] == 3
     assert len(tracked(uri)[1]) == 4
-
-
-def test_a_password_is_never_shown():
-    assert store.shown("postgresql://me:secret@db/mlflow") == "postgresql://me:***@db/mlflow"
 
 
 STUDY = {

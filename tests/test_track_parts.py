@@ -1,0 +1,41 @@
+"""Parameters and addresses as MLflow gets them; no store is opened."""
+
+from __future__ import annotations
+
+import pytest
+
+from compclip.errors import UserError
+from compclip.track import entries, store
+
+
+def test_long_parameters_are_cut():
+    found = entries.params({"method": {"text": "x" * 900}, "train": {"betas": [0.9, 0.98]}})
+    assert len(found["method.text"]) == 500
+    assert found["method.text"].endswith("…")
+    assert found["train.betas"] == "[0.9, 0.98]"
+
+
+def test_the_cell_s_own_parameters_stand_bare():
+    found = entries.params({"cell": {"method": "clic"}, "method": {"gamma": 2.0}})
+    assert found == {"method": "clic", "method.gamma": "2.0"}
+
+
+def test_a_method_without_parameters_keeps_its_name():
+    """The empty parameters of `pretrained` do not hide the cell's method."""
+    assert entries.params({"cell": {"method": "pretrained"}, "method": {}}) == {"method": "pretrained"}
+
+
+@pytest.mark.parametrize("uri", ["mlruns", "file:///tmp/mlruns"])
+def test_a_file_store_is_refused(uri):
+    with pytest.raises(UserError, match="keeps no file store; give sqlite:///"):
+        store.store_uri(uri)
+
+
+def test_the_address_comes_from_the_environment(monkeypatch):
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://tracker:5000")
+    assert store.store_uri(None) == "http://tracker:5000"
+    assert store.store_uri("sqlite:///x.db") == "sqlite:///x.db"
+
+
+def test_a_password_is_never_shown():
+    assert store.shown("postgresql://me:secret@db/mlflow") == "postgresql://me:***@db/mlflow"
