@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import hashlib
 import json
 import os
@@ -86,3 +87,22 @@ def _file_hash(path: Path) -> bytes:
             return hashlib.file_digest(handle, "sha256").digest()
     except OSError as error:
         raise UserError(f"{path}: {error.strerror or error}; give the path of an existing file") from error
+
+
+@contextlib.contextmanager
+def sole(path: Path, busy: str) -> Iterator[None]:
+    """Be the only process in a place; the system frees it when that one dies.
+
+    Raises UserError with `busy`, the other one's number in place of its braces.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with open(path, "a+", encoding="utf-8") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            file.seek(0)
+            raise UserError(busy.format(file.read().strip() or "?")) from None
+        file.truncate(0)
+        file.write(str(os.getpid()))
+        file.flush()
+        yield

@@ -48,8 +48,8 @@ from compclip.launch.slurm import Slurm  # noqa: E402
 from compclip.progress import CLOCK  # noqa: E402
 from compclip.publish import Publisher, holder  # noqa: E402
 from compclip.watch import progress  # noqa: E402
+from perf.checkout import copy  # noqa: E402
 
-TREE = ("compclip", "experiments", "dvc.yaml", ".dvc/config", ".dvc/.gitignore", ".dvcignore", ".gitignore")
 PARAMS = """
 grid: {{methods: [fsc_clip], backbones: [tiny], data: [scenes], seeds: {seeds}}}
 train: {{max_steps: {steps}, batch_size: 8, lr: 1.0e-3, warmup_steps: 2, threads: 1, log_every_steps: 1, checkpoint_every_steps: 3}}
@@ -74,16 +74,8 @@ PATIENCE_S = 300
 
 def checkout(root: Path, seeds: int, steps: int) -> Path:
     """A copy of the project with a tiny grid, all stages before training done."""
-    for name in TREE:
-        source, target = ROOT / name, root / name
-        target.parent.mkdir(parents=True, exist_ok=True)
-        if source.is_dir():
-            shutil.copytree(source, target, ignore=shutil.ignore_patterns("__pycache__"))
-        else:
-            shutil.copy(source, target)
-    (root / "params.yaml").write_text(PARAMS.format(seeds=list(range(seeds)), steps=steps))
+    copy(root, PARAMS.format(seeds=list(range(seeds)), steps=steps))
     (root / "tiny.json").write_text(json.dumps(TINY))
-    subprocess.run(["git", "init", "-q"], cwd=root, check=True)
     repro(root, "annotate@scenes", "backbone@tiny", "methods")
     return root
 

@@ -32,29 +32,20 @@ from compclip import config, jobs  # noqa: E402
 from compclip.files import fingerprint, read_json  # noqa: E402
 from compclip.launch import grid  # noqa: E402
 from compclip.publish import Publisher  # noqa: E402
+from perf.checkout import copy  # noqa: E402
 
-TREE = ("compclip", "experiments", "slurm", "dvc.yaml", ".dvc/config", ".dvc/.gitignore", ".dvcignore", ".gitignore")
 WORKERS, LIMIT = 2, 1.15
 
 
 def checkout(root: Path, asked: argparse.Namespace) -> Path:
     """A copy of the project with the grid that is measured."""
-    for name in TREE:
-        source, target = ROOT / name, root / name
-        target.parent.mkdir(parents=True, exist_ok=True)
-        if source.is_dir():
-            shutil.copytree(source, target, ignore=shutil.ignore_patterns("__pycache__"))
-        else:
-            shutil.copy(source, target)
     params = OmegaConf.load(ROOT / "params.yaml")
     params.grid.methods = asked.methods or params.grid.methods
     params.train.threads = params.evaluate.threads = 1
     params.train.max_steps = asked.max_steps
     params.scenes.train = asked.pictures or params.scenes.train
     params.wise_ft.methods, params.wise_ft.seeds = [], []
-    OmegaConf.save(params, root / "params.yaml")
-    subprocess.run(["git", "init", "-q"], cwd=root, check=True)
-    return root
+    return copy(root, OmegaConf.to_yaml(params))
 
 
 def wall(root: Path, *command: str) -> float:

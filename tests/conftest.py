@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -29,6 +30,23 @@ def shared_data() -> Path:
     if not path.is_dir():
         pytest.skip(f"no real data at {path}; set COMPCLIP_SHARED_DATA to run this test")
     return path
+
+
+@pytest.fixture(scope="session")
+def project(tmp_path_factory) -> Path:
+    """All that the train stage needs, for a tiny grid; a test file may have another one of that name."""
+    from tests import tiny_project
+
+    return tiny_project.make(tmp_path_factory.mktemp("project") / "project")
+
+
+@pytest.fixture
+def here(project, tmp_path, monkeypatch) -> Path:
+    """A fresh copy of the project, and the current folder in it."""
+    shutil.copytree(project, tmp_path / "p")
+    monkeypatch.chdir(tmp_path / "p")
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    return tmp_path / "p"
 
 
 @pytest.fixture

@@ -80,14 +80,6 @@ def project(tmp_path_factory):
     return tiny_project.make(tmp_path_factory.mktemp("distributed") / "project", 24)
 
 
-@pytest.fixture
-def here(project, tmp_path, monkeypatch):
-    """A fresh copy, the current folder in it."""
-    shutil.copytree(project, tmp_path / "p")
-    monkeypatch.chdir(tmp_path / "p")
-    return tmp_path / "p"
-
-
 def close(mine: list[dict], others: list[dict]) -> None:
     """Two logs of runs that differ in rounding alone."""
     assert len(mine) == len(others)

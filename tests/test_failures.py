@@ -71,14 +71,12 @@ def undisturbed(project, tmp_path_factory):
 
 
 @pytest.fixture
-def here(project, tmp_path, monkeypatch):
-    """A fresh copy, and the current folder in it."""
-    shutil.copytree(project, tmp_path / "p")
-    monkeypatch.chdir(tmp_path / "p")
+def here(here, monkeypatch):
+    """The copy's commands are those of this environment."""
     for name, value in tiny_project.environment().items():
         monkeypatch.setenv(name, value)
     monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}:{os.environ['PATH']}")
-    return tmp_path / "p"
+    return here
 
 
 @pytest.fixture

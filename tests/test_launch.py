@@ -25,21 +25,6 @@ CELLS = [cell(m) for m in ("pretrained", "finetune", "fsc_clip")]
 LAUNCH = [sys.executable, "-m", "compclip.launch", str(ROOT / "slurm" / "local.yaml")]
 
 
-@pytest.fixture(scope="module")
-def project(tmp_path_factory):
-    """All that train needs."""
-    return tiny_project.make(tmp_path_factory.mktemp("launch") / "project")
-
-
-@pytest.fixture
-def here(project, tmp_path, monkeypatch):
-    """A fresh copy, and the current folder in it."""
-    shutil.copytree(project, tmp_path / "p")
-    monkeypatch.chdir(tmp_path / "p")
-    monkeypatch.setenv("PYTHONPATH", str(ROOT))
-    return tmp_path / "p"
-
-
 def launch(*args: str) -> subprocess.CompletedProcess[str]:
     """The command with the local profile."""
     return subprocess.run([*LAUNCH, *args], capture_output=True, text=True, env=tiny_project.environment())

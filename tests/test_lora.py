@@ -274,14 +274,6 @@ def project(tmp_path_factory):
     return tiny_project.make(tmp_path_factory.mktemp("lora"), steps=6)
 
 
-@pytest.fixture
-def here(project, tmp_path, monkeypatch):
-    """A fresh copy of the project, and the current folder in it."""
-    shutil.copytree(project, tmp_path / "p")
-    monkeypatch.chdir(tmp_path / "p")
-    return tmp_path / "p"
-
-
 def test_a_run_publishes_adapter_and_merged_weights(here):
     """Adapter and merged checkpoint agree, what has no adapter keeps the backbone's bits, the count is reported."""
     assert train.main(ARGS) == 0

@@ -10,7 +10,7 @@ from compclip import evaluate, train
 from compclip.data import prepare
 from compclip.files import write_json
 from compclip.pretrain import main as pretrain
-from tests.test_train import TINY
+from tests.tiny_project import TINY
 
 PARAMS = """
 grid: {{methods: [finetune, clic, fsc_clip, c2lip], backbones: [tiny], data: [coco, flickr8k], seeds: [0]}}

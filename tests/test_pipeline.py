@@ -5,16 +5,15 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from tests.conftest import ROOT
+from perf.checkout import copy
+from tests.tiny_project import TINY
 
-TREE = ("compclip", "experiments", "dvc.yaml", ".dvc/config", ".dvc/.gitignore", ".dvcignore", ".gitignore")
 SMALL = """
 grid: {methods: [pretrained, finetune, negclip.words], backbones: [tiny], data: [scenes], seeds: [0]}
 train: {max_steps: 2, batch_size: 8, lr: 1.0e-3, warmup_steps: 1, threads: 1, log_every_steps: 1}
@@ -29,25 +28,12 @@ wise_ft: {methods: [finetune], seeds: [0], benchmarks: [], alphas: [0, 0.5, 1]}
 report: {bootstrap_samples: 200}
 scenes: {seed: 0, train: 24, retrieval: 8, records: 2, per_class: 1, processes: 1}
 """
-TINY = {
-    "embed_dim": 16,
-    "vision_cfg": {"image_size": 64, "patch_size": 16, "width": 32, "layers": 1, "head_width": 16},
-    "text_cfg": {"context_length": 77, "vocab_size": 49408, "width": 16, "heads": 1, "layers": 1},
-}
 
 
 def project(root: Path, params: str) -> Path:
     """A repository with the project's files and a grid on a tiny model."""
-    for name in TREE:
-        source, target = ROOT / name, root / name
-        target.parent.mkdir(parents=True, exist_ok=True)
-        if source.is_dir():
-            shutil.copytree(source, target, ignore=shutil.ignore_patterns("__pycache__"))
-        else:
-            shutil.copy(source, target)
-    (root / "params.yaml").write_text(params)
+    copy(root, params)
     (root / "tiny.json").write_text(json.dumps(TINY))
-    subprocess.run(["git", "init", "-q"], cwd=root, check=True)
     return root
 
 

@@ -19,7 +19,6 @@ from compclip.launch import __main__ as command
 from compclip.launch import grid, profiles, slurm
 from compclip.publish import Publisher
 from tests import tiny_project
-from tests.conftest import ROOT
 from tests.tiny_project import cell, outcome, steps, wait_for
 
 NAME = cell("fsc_clip")
@@ -56,14 +55,11 @@ def serial(project, tmp_path_factory):
 
 
 @pytest.fixture
-def here(project, tmp_path, monkeypatch):
-    """A fresh copy, the current folder in it, its jobs cancelled at the end."""
-    shutil.copytree(project, tmp_path / "p")
-    monkeypatch.chdir(tmp_path / "p")
-    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+def here(here, monkeypatch):
+    """The copy's jobs are cancelled at the end."""
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     cluster.queue.cache_clear()
-    yield tmp_path / "p"
+    yield here
     for path in Path(".work").glob("*/job.json"):
         cluster.run("scancel", json.loads(path.read_text())["id"])
 

@@ -14,23 +14,7 @@ from compclip import config, jobs, status, train, watch
 from compclip.files import write_json
 from compclip.publish import Publisher
 from tests import tiny_project
-from tests.conftest import ROOT
 from tests.tiny_project import cell, wait_for
-
-
-@pytest.fixture(scope="module")
-def project(tmp_path_factory):
-    """All that train needs."""
-    return tiny_project.make(tmp_path_factory.mktemp("status") / "project")
-
-
-@pytest.fixture
-def here(project, tmp_path, monkeypatch):
-    """A fresh copy, and the current folder in it."""
-    shutil.copytree(project, tmp_path / "p")
-    monkeypatch.chdir(tmp_path / "p")
-    monkeypatch.setenv("PYTHONPATH", str(ROOT))
-    return tmp_path / "p"
 
 
 def rows() -> dict[str, status.Row]:

@@ -18,7 +18,6 @@ from compclip.files import fingerprint, write_json
 from compclip.publish import Publisher
 from compclip.sweep import declared
 from tests import tiny_project
-from tests.conftest import ROOT
 from tests.tiny_project import cell, wait_for
 
 NAME = cell("fsc_clip")
@@ -58,14 +57,11 @@ def project(tmp_path_factory):
 
 
 @pytest.fixture
-def here(project, tmp_path, monkeypatch):
-    """A copy of it as the current folder."""
-    shutil.copytree(project, tmp_path / "p")
-    monkeypatch.chdir(tmp_path / "p")
-    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+def here(here, monkeypatch):
+    """The copy's processes have one thread and a store of their own."""
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
-    return tmp_path / "p"
+    return here
 
 
 def sweep(*args: str) -> subprocess.Popen:

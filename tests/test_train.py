@@ -15,20 +15,12 @@ import pytest
 
 from compclip import config, evaluate, modules, publish, train, views
 from compclip.backbone import WEIGHTS
-from compclip.data import prepare
-from compclip.data.scenes import generate
-from compclip.data.scenes.config import World
 from compclip.errors import UserError
-from compclip.files import fingerprint, write_json
-from compclip.pretrain import main as pretrain
+from compclip.files import fingerprint
 from compclip.progress import CLOCK
+from tests import tiny_project
 from tests.conftest import ROOT
 
-TINY = {
-    "embed_dim": 16,
-    "vision_cfg": {"image_size": 64, "patch_size": 16, "width": 32, "layers": 1, "head_width": 16},
-    "text_cfg": {"context_length": 77, "vocab_size": 49408, "width": 16, "heads": 1, "layers": 1},
-}
 PARAMS = """
 grid: {methods: [pretrained, finetune, negclip, clic, fsc_clip, c2lip, hard_positives], backbones: [tiny], data: [scenes], seeds: [0]}
 train: {epochs: 2, batch_size: 8, lr: 1.0e-3, warmup_steps: 2, threads: 1, log_every_steps: 1, checkpoint_every_steps: 2}
@@ -43,25 +35,8 @@ scenes: {train: 40, retrieval: 2, records: 2, per_class: 1, processes: 1}
 
 @pytest.fixture(scope="module")
 def project(tmp_path_factory):
-    """A folder with a tiny world, annotated, and a tiny random backbone: all that train needs."""
-    root = tmp_path_factory.mktemp("project")
-    (root / "params.yaml").write_text(PARAMS)
-    write_json(root / "tiny.json", TINY)
-    generate.generate(World(train=40, retrieval=2, records=2, per_class=1, processes=1), root / "world")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(root)
-        assert prepare.main(["--data", "scenes"]) == 0
-        assert prepare.main(["--data", "scenes", "--annotate"]) == 0
-        assert pretrain(["--backbone", "tiny"]) == 0
-    return root
-
-
-@pytest.fixture
-def here(project, tmp_path, monkeypatch):
-    """A fresh copy of the project, and the current folder in it."""
-    shutil.copytree(project, tmp_path / "p")
-    monkeypatch.chdir(tmp_path / "p")
-    return tmp_path / "p"
+    """All that train needs, for a grid of every method."""
+    return tiny_project.make(tmp_path_factory.mktemp("every") / "project", params=PARAMS)
 
 
 def weights(root: Path, cell: str) -> str:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
-
 import open_clip
 import pytest
 import torch
@@ -34,14 +32,6 @@ def project(tmp_path_factory):
         for cell in (tiny_project.cell("pretrained"), *CELLS.values()):
             assert evaluate.main(["--cell", cell, GRID, LORA]) == 0
     return root
-
-
-@pytest.fixture
-def here(project, tmp_path, monkeypatch):
-    """A fresh copy of the project, and the current folder in it."""
-    shutil.copytree(project, tmp_path / "p")
-    monkeypatch.chdir(tmp_path / "p")
-    return tmp_path / "p"
 
 
 @pytest.fixture

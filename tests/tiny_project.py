@@ -17,8 +17,12 @@ from compclip.data.scenes.config import World
 from compclip.files import fingerprint, write_json
 from compclip.pretrain import main as pretrain
 from compclip.progress import CLOCK
-from tests.test_train import TINY
 
+TINY = {
+    "embed_dim": 16,
+    "vision_cfg": {"image_size": 64, "patch_size": 16, "width": 32, "layers": 1, "head_width": 16},
+    "text_cfg": {"context_length": 77, "vocab_size": 49408, "width": 16, "heads": 1, "layers": 1},
+}
 PARAMS = """
 grid: {methods: [pretrained, finetune, fsc_clip], backbones: [tiny], data: [scenes], seeds: [0]}
 train: {max_steps: STEPS, batch_size: 8, lr: 1.0e-3, warmup_steps: 2, threads: 1, log_every_steps: 1, checkpoint_every_steps: 2}
@@ -31,10 +35,10 @@ scenes: {train: 40, retrieval: 2, records: 2, per_class: 1, processes: 1}
 """
 
 
-def make(root: Path, steps: int = 10) -> Path:
+def make(root: Path, steps: int = 10, params: str = PARAMS) -> Path:
     """Everything before the train stage."""
     root.mkdir(parents=True, exist_ok=True)
-    (root / "params.yaml").write_text(PARAMS.replace("STEPS", str(steps)))
+    (root / "params.yaml").write_text(params.replace("STEPS", str(steps)))
     write_json(root / "tiny.json", TINY)
     generate.generate(World(train=40, retrieval=2, records=2, per_class=1, processes=1), root / "world")
     with pytest.MonkeyPatch.context() as patch:

@@ -13,15 +13,14 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import fcntl
-import os
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from compclip import config, jobs
 from compclip.errors import UserError, entry
+from compclip.files import sole
 from compclip.launch import grid, profiles
 from compclip.launch.local import Driver
 from compclip.launch.profiles import Profile
@@ -29,24 +28,8 @@ from compclip.launch.slurm import Slurm, parameters
 from compclip.publish import Publisher
 
 CANCEL_S = 120
-
-
-@contextlib.contextmanager
-def sole(root: Path) -> Iterator[None]:
-    """Be the only command that sends. Raises UserError naming the other one's process."""
-    path = root / ".work" / "launch.lock"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with open(path, "a+", encoding="utf-8") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            file.seek(0)
-            other = file.read().strip() or "?"
-            raise UserError(f"{path}: process {other} is sending runs already; wait for it or stop it") from None
-        file.truncate(0)
-        file.write(str(os.getpid()))
-        file.flush()
-        yield
+LOCK = Path(".work/launch.lock")
+BUSY = f"{LOCK}: process {{}} is sending runs already; wait for it or stop it"
 
 
 def send(profile: Profile, params_path: str, dry: bool, workers: int, root: Path = Path(".")) -> int:
@@ -130,7 +113,7 @@ def main(argv: list[str]) -> int:
     profile = profiles.load(args.profile)
     if args.jobs < 0:
         raise UserError(f"-j {args.jobs}: must be >= 1")
-    with contextlib.nullcontext() if args.dry_run else sole(Path(".")):
+    with contextlib.nullcontext() if args.dry_run else sole(LOCK, BUSY):
         try:
             if args.action == "cancel":
                 return cancel(args.params)

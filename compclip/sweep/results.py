@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
-import fcntl
-import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
 from omegaconf import OmegaConf
 
-from compclip.errors import UserError
-from compclip.files import write_atomic, write_json
+from compclip.files import sole, write_atomic, write_json
 from compclip.sweep import page
 from compclip.sweep.declared import Study, overrides
 
@@ -97,19 +94,7 @@ def best_yaml(study: Study, params_path: Path, trial: dict) -> str:
             f"# `python -m compclip.config use FILE` makes it the current grid.\n{OmegaConf.to_yaml(merged)}")
 
 
-@contextlib.contextmanager
-def sole_driver(name: str, root: Path) -> Iterator[None]:
-    """Hold the study. Raises UserError where another process drives it; the system frees it when that one dies."""
-    path = root / ".work" / "studies" / f"{name}.lock"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with open(path, "a+", encoding="utf-8") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            file.seek(0)
-            raise UserError(f"study {name}: process {file.read().strip() or '?'} drives it already; "
-                            "wait for it, or stop it and start again") from None
-        file.truncate(0)
-        file.write(str(os.getpid()))
-        file.flush()
-        yield
+def sole_driver(name: str, root: Path) -> AbstractContextManager[None]:
+    """Hold the study. Raises UserError where another process drives it."""
+    busy = f"study {name}: process {{}} drives it already; wait for it, or stop it and start again"
+    return sole(root / ".work" / "studies" / f"{name}.lock", busy)
