@@ -107,11 +107,11 @@ class SlurmJob:
         return self.record["id"]
 
     def state(self) -> str:
-        """pending, running, done or failed; while SLURM does not answer, what it was before."""
+        """pending, running, done or failed; while SLURM does not answer, done by its files or what it was before."""
         try:
             found = cluster.queue().state(self.id, self.record.get("sent", 0.0))
         except cluster.Unreachable:
-            return self._last
+            return DONE if scored(self.key, self.root) else self._last
         if found is None:
             return DONE if scored(self.key, self.root) else FAILED
         self._last = PENDING if found[0] in cluster.PENDING else RUNNING

@@ -19,14 +19,7 @@ from compclip.errors import UserError
 from compclip.files import write_json
 from compclip.publish import Publisher, holder
 from tests import tiny_project
-from tests.conftest import ROOT
 from tests.tiny_project import cell, outcome, wait_for
-
-
-@pytest.fixture(scope="module")
-def project(tmp_path_factory):
-    """All that train needs."""
-    return tiny_project.make(tmp_path_factory.mktemp("jobs") / "project")
 
 
 @pytest.fixture(scope="module")
@@ -40,15 +33,6 @@ def serial(project, tmp_path_factory):
             assert train.main(["--cell", name]) == 0
             assert evaluate.main(["--cell", name]) == 0
     return {name: outcome(root, name) for name in map(cell, ("finetune", "fsc_clip"))}
-
-
-@pytest.fixture
-def here(project, tmp_path, monkeypatch):
-    """A fresh copy, and the current folder in it."""
-    shutil.copytree(project, tmp_path / "p")
-    monkeypatch.chdir(tmp_path / "p")
-    monkeypatch.setenv("PYTHONPATH", str(ROOT))
-    return tmp_path / "p"
 
 
 def publisher(method: str, *overrides: str) -> Publisher:
@@ -261,6 +245,16 @@ def test_slurm_that_does_not_answer_leaves_the_state_as_it_was(monkeypatch, caps
     said = capsys.readouterr().err.splitlines()
     assert said == ["warning: SLURM does not answer (Unable to contact slurm controller); waiting",
                     "SLURM answers again"]
+
+
+def test_a_job_that_left_its_results_needs_no_slurm(tmp_path, monkeypatch):
+    """A cluster that is gone for good keeps nobody from publishing what it made."""
+    monkeypatch.setattr(cluster, "run", lambda *c: subprocess.CompletedProcess(c, 1, "", "away"))
+    monkeypatch.setattr(cluster, "queue", cluster.Queue)
+    job = jobs.SlurmJob("k", {"kind": "slurm", "id": "5"}, tmp_path)
+    assert job.state() == jobs.PENDING
+    write_json(tmp_path / ".work" / "k" / "final" / "evaluated.json", {})
+    assert job.state() == jobs.DONE
 
 
 def test_a_slurm_that_is_away_is_asked_once_for_all_jobs(monkeypatch):
