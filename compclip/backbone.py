@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import open_clip
 import torch
 from torch import Tensor, nn
 
@@ -18,6 +17,7 @@ from compclip import tokenizers
 from compclip import weights as weights_files
 from compclip.errors import UserError, one_line, unknown
 from compclip.files import fingerprint, read_json, write_json
+from compclip.lazy import open_clip
 from compclip.weights import CONFIG
 
 WEIGHTS = weights_files.NAMES[0]

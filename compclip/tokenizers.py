@@ -10,13 +10,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import open_clip
 import torch
-from open_clip.tokenizer import HFTokenizer
 from torch import Tensor
 
 from compclip import hub
 from compclip.errors import UserError, one_line
+from compclip.lazy import open_clip
 
 STAND_IN = "clip"
 FILES = ("tokenizer.json", "spiece.model", "vocab.txt", "vocab.json")
@@ -92,8 +91,9 @@ class Hub:
     record = ""
 
     def __init__(self, source: str, text_cfg: dict) -> None:
-        self._hf = HFTokenizer(source, text_cfg.get("context_length", 77), **(text_cfg.get("tokenizer_kwargs") or {}),
-                               tokenizer_mode=text_cfg.get("tokenizer_mode"))
+        self._hf = open_clip.tokenizer.HFTokenizer(
+            source, text_cfg.get("context_length", 77), **(text_cfg.get("tokenizer_kwargs") or {}),
+            tokenizer_mode=text_cfg.get("tokenizer_mode"))  # fmt: skip
         self.layout = self._probed()
 
     def _probed(self) -> Layout:

@@ -8,9 +8,7 @@ from __future__ import annotations
 import zipfile
 from pathlib import Path
 
-import open_clip
 import torch
-from open_clip.pretrained import download_pretrained, download_pretrained_from_hf, get_pretrained_cfg
 from safetensors import safe_open
 from safetensors.torch import load_file, save
 from torch import Tensor
@@ -18,6 +16,7 @@ from torch import Tensor
 from compclip import hub
 from compclip.errors import UserError, unknown
 from compclip.files import read_json, write_atomic
+from compclip.lazy import open_clip
 
 CONFIG = "open_clip_config.json"
 # What a folder in open_clip's format calls its weights, best first.
@@ -114,12 +113,12 @@ def fetch_tag(name: str, tag: str, model_cfg: dict) -> dict:
     tags = open_clip.list_pretrained_tags_by_model(name)
     if tag not in tags:
         raise unknown("weights", tag, tags, f"model {name}")
-    cfg = get_pretrained_cfg(name, tag)
+    cfg = open_clip.pretrained.get_pretrained_cfg(name, tag)
     if cfg.get("quick_gelu", False) and activation(model_cfg) != QUICK:
         raise UserError(f"model {name} with weights {tag!r}: trained with QuickGELU; use {name}-quickgelu")
     try:
         with hub.asked():
-            download_pretrained(cfg)
+            open_clip.pretrained.download_pretrained(cfg)
     except (OSError, RuntimeError) as error:
         why = type(error).__name__
         raise UserError(f"{name}::{tag}: cannot fetch the weights ({why}); {_download(cfg)}") from error
@@ -137,15 +136,15 @@ def usual_preprocessing(name: str) -> dict:
     Random weights and files by path say nothing of it: SigLIP squashes to the square and scales to [-1, 1].
     """
     tags = open_clip.list_pretrained_tags_by_model(name)
-    return preprocessing(get_pretrained_cfg(name, tags[0])) if tags else {}
+    return preprocessing(open_clip.pretrained.get_pretrained_cfg(name, tags[0])) if tags else {}
 
 
 def fetch_repository(repository: str) -> Path:
     """The folder of a hub's repository in open_clip's format, from the cache or fetched."""
     try:
         with hub.asked():
-            config = Path(download_pretrained_from_hf(repository, filename=CONFIG))
-            download_pretrained_from_hf(repository)
+            config = Path(open_clip.pretrained.download_pretrained_from_hf(repository, filename=CONFIG))
+            open_clip.pretrained.download_pretrained_from_hf(repository)
     except (OSError, ValueError, RuntimeError) as error:
         raise UserError(f"hf-hub:{repository}: cannot fetch it ({type(error).__name__}); "
                         f"{_download({'hf_hub': repository + '/'})}") from error

@@ -14,7 +14,7 @@ PACKAGE = ROOT / "compclip"
 
 # From left to right; a folder stands for all its modules, which may import each other.
 ORDER = (
-    "errors", "files", "modules", "images", "chat", "text.annotation", "text", "features", "distributed", "batch", "losses", "methods",
+    "errors", "files", "lazy", "modules", "images", "chat", "text.annotation", "text", "features", "distributed", "batch", "losses", "methods",
     "data.sample", "data.scenes.config", "sections", "config", "run_key", "data.scenes", "data.sources", "data.store", "recaption",
     "data.rewrite", "data.prepare", "hub", "tokenizers", "weights", "backbone", "towers", "composite", "views", "collate", "loader", "encode", "accumulate", "throughput", "lora", "optimiser", "checkpoint",
     "progress", "environment", "publish", "cluster", "jobs", "watch", "pretrain", "train", "metrics", "embed", "benchmark",
@@ -85,11 +85,20 @@ def test_heavy_packages_have_one_importer(package):
 
 def test_training_core_needs_no_heavy_package():
     """Importing the trainer loads none of them; open_clip loads transformers where there is one, so that it is hidden."""
-    code = ("import sys; sys.modules['transformers'] = None; import compclip.train; from compclip import modules;"
+    code = ("import sys; sys.modules['transformers'] = None; import compclip.train; from compclip import lazy, modules; lazy.open_clip.CLIP;"
             "[modules.find('compclip.methods', n) for n in modules.names('compclip.methods')];"
             f"print(sorted({{n for n, m in sys.modules.items() if m}} & {set(HEAVY) | {'matplotlib', 'pandas', 'jinja2'}}))")
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
     assert out.stdout.strip() == "[]"
+
+
+def test_commands_that_only_look_do_not_import_open_clip():
+    """Collecting, sending and watching runs would pay seconds a command for it."""
+    code = ("import sys; import compclip.train, compclip.evaluate, compclip.launch.__main__, compclip.status;"
+            "print('open_clip.model' in sys.modules); compclip.backbone.open_clip.CLIP;"
+            "print('open_clip.model' in sys.modules)")
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
+    assert out.stdout.split() == ["False", "True"]
 
 
 def test_no_file_is_long():
@@ -113,7 +122,7 @@ def test_the_run_key_covers_the_training_code():
     """Whatever views, collate, encode and the methods import of our own is part of the run key or of its inputs."""
     from compclip.run_key import TRAIN_CODE
 
-    known, aside = modules(), {"errors", "files", "modules", "sections", "config", "backbone", "data.sample"}
+    known, aside = modules(), {"errors", "files", "lazy", "modules", "sections", "config", "backbone", "data.sample"}
     covered = {".".join(Path(name).with_suffix("").parts) for name in TRAIN_CODE}
     for name in covered:
         for imported in imports(known[name]):
