@@ -66,7 +66,7 @@ def render(report: Report) -> str:
         facts=facts(report), missing=report.missing, missing_cells=len({m.cell for m in report.missing}),
         formulas=formulas(report), main=[section(g) for g in report.main], parts=[section(g) for g in report.parts],
         rest=[section(g) for g in report.rest], intervals=[differences(g) for g in report.main],
-        tradeoffs=[(g.name, f) for g in report.main if (f := tradeoff_figures(g))],
+        tradeoffs=[(g.name, f, tradeoff_key(g)) for g in report.main if (f := tradeoff_figures(g))],
         lines=[(g.name, f) for g in report.main if (f := line_figures(g, report.lines))],
         losses=[(g.name, f) for g in report.main if (f := loss_figures(g))],
         published=comparisons(report), claims=claims_table.sections(report.findings), claims_rule=claims_table.RULE,
@@ -173,8 +173,13 @@ def tradeoff_figures(group: Group) -> list[Markup]:
     places = [i for i, c in enumerate(group.columns) if c.benchmark == SUMMARY]
     names = [group.columns[i].metric for i in places]
     entries = [[row.entries[i] for i in places] for row in group.rows]
-    found = plots.tradeoffs(group, entries, names)
-    return [Markup(plots.tradeoff_svg(points, name)) for name, points in found.items()]
+    found, short = plots.tradeoffs(group, entries, names), plots.numbers([row.method for row in group.rows])
+    return [Markup(plots.tradeoff_svg(points, name, short)) for name, points in found.items()]
+
+
+def tradeoff_key(group: Group) -> list[tuple[str, str]]:
+    """Number and method, where the figures have numbers."""
+    return [(number, method) for method, number in plots.numbers([row.method for row in group.rows]).items()]
 
 
 def line_figures(group: Group, lines: Sequence[wise_ft.Line]) -> list[Markup]:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from html import escape
 from itertools import pairwise
 from math import ceil, floor, log10
+from types import MappingProxyType
 
 import numpy as np
 
@@ -21,6 +22,7 @@ NOT_TERMS = {
 }  # fmt: skip
 POINTS = 160  # a curve is drawn as at most so many means over neighbouring steps
 COLOURS = 8
+CROWD = 12  # a plot of more points has numbers in place of names
 
 
 @dataclass(frozen=True)
@@ -140,14 +142,24 @@ def _point(method: str, x: Entry, y: Entry) -> Point:
     return Point(method, 100 * x.mean, 100 * y.mean, 100 * (x.std or 0.0), 100 * (y.std or 0.0))
 
 
-def tradeoff_svg(points: Sequence[Point], x_label: str, size: tuple[int, int] = (405, 350)) -> str:
-    """One point a method with its deviation over seeds; dashed lines through the pretrained model."""
+def numbers(methods: Sequence[str]) -> dict[str, str]:
+    """What stands for each method in a plot that has no room for their names; empty where it has."""
+    return {m: str(i) for i, m in enumerate(methods, 1)} if len(methods) > CROWD else {}
+
+
+def tradeoff_svg(
+    points: Sequence[Point], x_label: str, short: Mapping[str, str] | None = None, size: tuple[int, int] = (405, 350)
+) -> str:
+    """One point a method with its deviation over seeds; dashed lines through the pretrained model.
+
+    `short` has what to write at a point in place of its method's name.
+    """
     width, height = size
     x = axis([v for p in points for v in (p.x - p.dx, p.x + p.dx)], 58, width - 20)
     y = axis([v for p in points for v in (p.y - p.dy, p.y + p.dy)], height - 44, 18)
     base = [p for p in points if p.name == PRETRAINED]
     body = _frame(x, y, f"{x_label}, %", "Comp, %") + "".join(_cross(p, x, y) for p in base)
-    body += "".join(_dot(p, x, y, i) for i, p in enumerate(points)) + _labels(points, x, y, width)
+    body += "".join(_dot(p, x, y, i) for i, p in enumerate(points)) + _labels(points, x, y, width, short=short or {})
     return _svg(body, width, height, f"Compositionality against {x_label}")
 
 
@@ -197,24 +209,39 @@ def _dot(p: Point, x: Axis, y: Axis, colour: int) -> str:
     return f'{bars}<circle class="f{colour % COLOURS}" cx="{x(p.x)}" cy="{y(p.y)}" r="5.5">{title}</circle>'
 
 
-def _labels(points: Sequence[Point], x: Axis, y: Axis, width: int, lines: Sequence[Sequence[Point]] = ()) -> str:
-    """Names beside their points, moved to the first of a few places that overlaps no other name, point or line."""
+def _labels(
+    points: Sequence[Point], x: Axis, y: Axis, width: int, lines: Sequence[Sequence[Point]] = (),
+    short: Mapping[str, str] = MappingProxyType({}),
+) -> str:  # fmt: skip
+    """Names beside their points, moved to the first of a few places that overlaps least of names, points and lines."""
     taken = [(x(p.x) - 6, y(p.y) - 6, x(p.x) + 6, y(p.y) + 6) for p in points]
     for a, b in (pair for line in lines for pair in pairwise(line)):
         ways = [(x(a.x + s * (b.x - a.x)), y(a.y + s * (b.y - a.y))) for s in np.linspace(0, 1, 8)]
         taken += [(left - 1, top - 1, left + 1, top + 1) for left, top in ways]
     out = []
     for p in points:
-        long = 6.6 * len(p.name)
-        left, top = x(p.x), y(p.y)
-        rows = (0, -12, 12, -24, 24, -36, 36)
-        places = [(at, top + 4 + d) for d in rows for at in (left + 9, left - 9 - long, left - long / 2)]
-        boxes = [(a, b - 10, a + long, b + 2) for a, b in places]
-        free = [b for b in boxes if b[0] > x.start and b[2] < width and not any(_overlap(b, t) for t in taken)]
-        box = (free or boxes)[0]
+        name = short.get(p.name, p.name)
+        boxes = _places(x(p.x), y(p.y), 6.6 * len(name))
+        inside = [b for b in boxes if b[0] > x.start and b[2] < width and b[1] > 0]
+        box = min(inside or boxes, key=lambda b: sum(_overlap(b, t) for t in taken))
         taken.append(box)
-        out.append(_text(box[0], box[3] - 2, p.name, "name"))
+        out.append(_leader(x(p.x), y(p.y), box) + _text(box[0], box[3] - 2, name, "name"))
     return "".join(out)
+
+
+def _places(left: float, top: float, long: float) -> list[tuple[float, ...]]:
+    """Boxes for a name of that length around a point, the nearest first."""
+    found = [(at, top + 4 + d) for d in (0, -12, 12, -24, 24, -36, 36)
+             for at in (left + 9, left - 9 - long, left - long / 2)]  # fmt: skip
+    found += [(at, top + 4 + d) for gap in (24, 40, 56, 72) for d in (0, -18, 18, -36, 36, -54, 54)
+              for at in (left + gap, left - gap - long)]  # fmt: skip
+    return [(a, b - 10, a + long, b + 2) for a, b in found]
+
+
+def _leader(left: float, top: float, box: tuple[float, ...]) -> str:
+    """A line from a point to a name that does not stand beside it."""
+    near = (min(max(left, box[0]), box[2]), (box[1] + box[3]) / 2)
+    return _line(left, top, *near, "bar") if abs(near[0] - left) > 12 or abs(near[1] - top) > 14 else ""
 
 
 def _overlap(a: tuple[float, ...], b: tuple[float, ...]) -> bool:

@@ -85,6 +85,23 @@ def test_labels_of_close_points_do_not_overlap():
     assert not any(plots._overlap(a, b) for i, a in enumerate(boxes) for b in boxes[:i])
 
 
+def test_a_crowd_has_numbers_that_do_not_overlap():
+    """More rows than there is room for names: every point keeps a label of its own, inside the figure."""
+    points = [plots.Point(f"method.variant_{i}", 60 + 0.7 * (i % 6), 60 + 0.9 * (i // 6)) for i in range(27)]
+    points.append(plots.Point("pretrained", 20, 40))
+    short = plots.numbers([p.name for p in points])
+    svg = plots.tradeoff_svg(points, "ZS", short)
+    places = re.findall(r'class="name" x="([\d.]+)" y="([\d.]+)">([^<]+)<', svg)
+    assert [name for *_, name in places] == [str(i) for i in range(1, 29)]
+    assert all(float(x) > 58 and float(x) + 6.6 * len(name) < 405 for x, _, name in places)
+    boxes = [(float(x), float(y) - 8, float(x) + 6.6 * len(name), float(y) + 2) for x, y, name in places]
+    assert not any(plots._overlap(a, b) for i, a in enumerate(boxes) for b in boxes[:i])
+
+
+def test_a_dozen_rows_keep_their_names():
+    assert plots.numbers([f"m{i}" for i in range(12)]) == {}
+
+
 def test_the_small_interval_puts_zero_in_the_middle():
     svg = plots.interval_svg(0.1, 0.3, 0.2, 0.4, 1)
     assert 'class="zero" x1="48.0"' in svg
