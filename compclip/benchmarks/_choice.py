@@ -1,0 +1,56 @@
+"""Benchmarks that are a choice: one query, its match and wrong candidates of the other kind.
+
+N records, K candidates.
+
+A record's first candidate is the match. Right where the query is nearer to it than to every other one; a tie is wrong.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from compclip.benchmark import Items, Record, by_subset, ids, readable
+from compclip.embed import Embeddings
+
+Scores = Callable[[Embeddings, list[Record]], list[np.ndarray]]
+
+
+def of_texts(records: Sequence[Record], embeddings: Embeddings) -> dict[str, Items]:
+    """A metric a subset: the record's image chooses among its texts."""
+    return _by_subset(records, embeddings, _text_scores)
+
+
+def of_images(records: Sequence[Record], embeddings: Embeddings) -> dict[str, Items]:
+    """A metric a subset: the record's text chooses among its images."""
+    return _by_subset(records, embeddings, _image_scores)
+
+
+def first_wins(scores_K: np.ndarray) -> bool:
+    """Whether the first score is above all others."""
+    return bool((scores_K[0] > scores_K[1:]).all())
+
+
+def _by_subset(records: Sequence[Record], embeddings: Embeddings, scores: Scores) -> dict[str, Items]:
+    found = {}
+    for subset, part in by_subset(readable(records, embeddings)).items():
+        right_N = np.array([first_wins(scores_K) for scores_K in scores(embeddings, part)], dtype=np.float64)
+        found[subset] = Items(subset, ids(part), right_N)
+    return found
+
+
+def _text_scores(embeddings: Embeddings, part: list[Record]) -> list[np.ndarray]:
+    pairs = [(record.images[0], text) for record in part for text in record.texts]
+    return _split(embeddings, pairs, [len(record.texts) for record in part])
+
+
+def _image_scores(embeddings: Embeddings, part: list[Record]) -> list[np.ndarray]:
+    pairs = [(image, record.texts[0]) for record in part for image in record.images]
+    return _split(embeddings, pairs, [len(record.images) for record in part])
+
+
+def _split(embeddings: Embeddings, pairs: list[tuple[str, str]], lengths: list[int]) -> list[np.ndarray]:
+    """Cosines of all pairs in one go, cut into the candidates of each record."""
+    images, texts = zip(*pairs, strict=True)
+    return np.split(embeddings.matches(images, texts), np.cumsum(lengths)[:-1])

@@ -1,0 +1,49 @@
+"""VALSE (Parcalabescu et al., ACL 2022, arXiv:2112.07566): the caption against its foil, eleven pieces.
+
+Only the records count that at least two of three annotators found valid (`mturk.caption` >= 2), as in the paper. Right
+where the image is nearer to the caption than to the foil; a tie is wrong. `average` weighs every piece the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from compclip.benchmark import Benchmark, Record
+from compclip.benchmarks import _choice
+from compclip.benchmarks._files import images_folder, rows, subsets, value
+
+PIECES = ("existence", "plurals", "counting-hard", "counting-small-quant", "counting-adversarial", "relations",
+          "action-replacement", "actant-swap", "coreference-standard", "coreference-hard", "foil-it")
+VALID = 2
+
+
+def load(path: str | Path, images: str | Path | None = None, split: str = "") -> Benchmark:
+    """The folder of `<piece>.json`; `split` names some of the pieces, all without it.
+
+    A picture is `<image_file>` in `images`, or in the folder `<dataset>` there. Raises UserError for a missing file, or
+    a record without a field.
+    """
+    folder, pictures = Path(path), images_folder(Path(path), images)
+    files = subsets(folder, PIECES, split)
+    found = {piece: _records(piece, file, pictures) for piece, file in files.items()}
+    records = tuple(record for part in found.values() for record, valid in part if valid)
+    dropped = {"invalid": sum(not valid for part in found.values() for _, valid in part)}
+    return Benchmark(records, tuple(files.values()), _choice.of_texts, {"average": PIECES}, dropped=dropped)
+
+
+def _records(piece: str, file: Path, pictures: Path) -> list[tuple[Record, bool]]:
+    """Each record, and whether the annotators found it valid."""
+    return [(_record(piece, file, key, row, pictures), _valid(file, key, row)) for key, row in rows(file, dict).items()]
+
+
+def _record(piece: str, file: Path, key: str, row: Any, pictures: Path) -> Record:
+    name, source = value(file, key, row, "image_file"), value(file, key, row, "dataset")
+    flat = pictures / name
+    image = flat if flat.is_file() else pictures / source / name
+    return Record(piece, key, (str(image),), (value(file, key, row, "caption"), value(file, key, row, "foil")))
+
+
+def _valid(file: Path, key: str, row: Mapping[str, Any]) -> bool:
+    return value(file, key, value(file, key, row, "mturk", Mapping), "caption", int) >= VALID

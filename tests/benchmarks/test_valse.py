@@ -1,0 +1,71 @@
+"""VALSE: official files, valid records only, pieces that weigh the same."""
+
+from __future__ import annotations
+
+import pytest
+
+from compclip.benchmarks import valse
+from compclip.errors import UserError
+
+TEXTS = {"good": [0.9, 0.1], "bad": [0.1, 0.9]}
+RIGHT, WRONG, TIE = ("good", "bad"), ("bad", "good"), ("good", "good")
+
+
+def row(texts: tuple[str, str] = RIGHT, votes: int = 3, image: str = "a.png") -> dict:
+    return {"dataset": "coco2017", "image_file": image, "caption": texts[0], "foil": texts[1],
+            "mturk": {"foil": 0, "caption": votes, "other": 3 - votes}}  # fmt: skip
+
+
+@pytest.fixture
+def folder(dump, picture):
+    picture("v/images/a.png")
+    for piece in valse.PIECES:
+        path = dump(f"v/{piece}.json", {f"{piece}_0": row(), f"{piece}_1": row(WRONG, 2), f"{piece}_2": row(votes=1)})
+    return path.parent
+
+
+def test_pieces_and_their_mean(folder, dump, embeddings):
+    dump("v/plurals.json", {"0": row(), "1": row(TIE), "2": row(WRONG), "3": row(WRONG)})
+    result = valse.load(folder).score(embeddings({folder / "images" / "a.png": [1, 0]}, TEXTS))
+    assert result.metrics["existence"] == 0.5 and result.metrics["plurals"] == 0.25
+    assert result.items["plurals"].values.tolist() == [1, 0, 0, 0]
+    assert result.metrics["average"] == pytest.approx((10 * 0.5 + 0.25) / 11)
+
+
+def test_records_that_the_annotators_doubt_are_counted_and_left_out(folder, embeddings):
+    result = valse.load(folder).score(embeddings({folder / "images" / "a.png": [1, 0]}, TEXTS))
+    assert result.items["existence"].ids == ("existence_0", "existence_1")
+    assert (result.counts["records"], result.counts["scored"], result.counts["invalid"]) == (22, 22, 11)
+
+
+def test_pictures_by_source(folder, picture, embeddings):
+    (folder / "images" / "a.png").unlink()
+    at = picture("v/images/coco2017/a.png")
+    assert valse.load(folder, split="relations").images == [str(at)]
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ({"5": {"dataset": "x", "image_file": "a", "caption": "y"}}, r"plurals.json: record 5: no field 'foil'"),
+        ({"5": {k: v for k, v in row().items() if k != "mturk"}}, r"record 5: no field 'mturk'"),
+        ({"5": {**row(), "mturk": {"caption": "3"}}}, r"record 5: field 'caption' is '3'"),
+        ([row()], r"plurals.json: expected an object of records, not list"),
+    ],
+)
+def test_damaged_files(folder, dump, content, message):
+    dump("v/plurals.json", content)
+    with pytest.raises(UserError, match=message):
+        valse.load(folder)
+
+
+def test_the_official_files(shared_data):
+    """Valid records as the paper's Table 1 counts them."""
+    benchmark = valse.load(shared_data / "valse", images="pictures")
+    sizes = {piece: sum(record.subset == piece for record in benchmark.records) for piece in valse.PIECES}
+    assert sizes == {
+        "existence": 505, "plurals": 851, "counting-hard": 868, "counting-small-quant": 900,
+        "counting-adversarial": 691, "relations": 535, "action-replacement": 648, "actant-swap": 949,
+        "coreference-standard": 708, "coreference-hard": 104, "foil-it": 943,
+    }  # fmt: skip
+    assert benchmark.dropped == {"invalid": 8782 - sum(sizes.values())}
