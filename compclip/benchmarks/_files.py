@@ -57,13 +57,23 @@ def subsets(folder: Path, names: Sequence[str], split: str) -> dict[str, Path]:
 
     Raises UserError for an unknown subset and for a file that is not there.
     """
-    chosen = [name.strip() for name in split.split(",") if name.strip()] or list(names)
-    for name in chosen:
+    return {name: existing(folder / f"{name}.json") for name in chosen(folder, names, split)}
+
+
+def chosen(where: Path, names: Sequence[str], split: str) -> list[str]:
+    """All names, or those that `split` lists with commas between. Raises UserError for an unknown one."""
+    wanted = [name.strip() for name in split.split(",") if name.strip()] or list(names)
+    for name in wanted:
         if name not in names:
-            raise unknown("subset", name, names, str(folder))
-        if not (folder / f"{name}.json").is_file():
-            raise UserError(f"{folder / name}.json: no such file; fetch it, or name the subsets to read in split")
-    return {name: folder / f"{name}.json" for name in chosen}
+            raise unknown("subset", name, names, str(where))
+    return wanted
+
+
+def existing(file: Path) -> Path:
+    """The file of a subset. Raises UserError where it is not there."""
+    if not file.is_file():
+        raise UserError(f"{file}: no such file; fetch it, or name the subsets to read in split")
+    return file
 
 
 def groups(folder: Path, records: Sequence[Record]) -> tuple[Groups, tuple[Path, ...]]:

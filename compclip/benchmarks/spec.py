@@ -1,0 +1,68 @@
+"""SPEC (Peng et al., CVPR 2024, arXiv:2312.00081): a query and candidates that differ in one property, six subsets.
+
+An image chooses among texts (`<subset>_i2t`) and a text among images (`<subset>_t2i`); a tie is wrong. `<subset>` is
+the mean of both ways, `i2t` and `t2i` are the authors' means over the subsets, `average` is the mean of all twelve.
+The `spatial` subsets are those that the paper calls position.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from compclip.benchmark import Benchmark, Items, Record
+from compclip.benchmarks import _choice
+from compclip.benchmarks._files import chosen, existing, rows, value
+from compclip.embed import Embeddings
+from compclip.errors import UserError
+
+SUBSETS = ("absolute_size", "absolute_spatial", "count", "existence", "relative_size", "relative_spatial")
+FILES = {"i2t": "image2text.json", "t2i": "text2image.json"}
+MEANS = {
+    **{subset: tuple(f"{subset}_{way}" for way in FILES) for subset in SUBSETS},
+    **{way: tuple(f"{subset}_{way}" for subset in SUBSETS) for way in FILES},
+    "average": tuple(f"{subset}_{way}" for subset in SUBSETS for way in FILES),
+}
+
+
+def load(path: str | Path, images: str | Path | None = None, split: str = "") -> Benchmark:
+    """The folder of `<subset>/image2text.json` and `<subset>/text2image.json`; `split` names some subsets.
+
+    Pictures lie where the files say, seen from `<subset>` in the same folder, or in `images` where it is given. Raises
+    UserError for a missing file, a record without a field, or a label that is none of the candidates.
+    """
+    folder = Path(path)
+    files = {f"{subset}_{way}": existing(folder / subset / name)
+             for subset in chosen(folder, SUBSETS, split) for way, name in FILES.items()}  # fmt: skip
+    pictures = Path(images) if images else folder
+    records = tuple(r for part, file in files.items() for r in _records(part, file, pictures / file.parent.name))
+    return Benchmark(records, tuple(files.values()), evaluate, MEANS)
+
+
+def _records(part: str, file: Path, pictures: Path) -> list[Record]:
+    """The files have no ids: a record's place is its id."""
+    return [_record(part, file, str(index), row, pictures) for index, row in enumerate(rows(file, list))]
+
+
+def _record(part: str, file: Path, key: str, row: Any, pictures: Path) -> Record:
+    query, candidates = value(file, key, row, "query"), _match_first(file, key, row)
+    if part.endswith("i2t"):
+        return Record(part, key, (str(pictures / query),), candidates)
+    return Record(part, key, tuple(str(pictures / name) for name in candidates), (query,))
+
+
+def _match_first(file: Path, key: str, row: Any) -> tuple[str, ...]:
+    """The candidates, the match in front. Raises UserError where there is no choice."""
+    candidates, label = value(file, key, row, "keys", list), value(file, key, row, "label", int)
+    if len(candidates) < 2 or not all(isinstance(candidate, str) for candidate in candidates):
+        raise UserError(f"{file}: record {key}: 'keys' is {candidates!r}, not two texts or more; fetch the file again")
+    if not 0 <= label < len(candidates):
+        raise UserError(f"{file}: record {key}: label {label} of {len(candidates)} candidates; fetch the file again")
+    return (candidates[label], *candidates[:label], *candidates[label + 1 :])
+
+
+def evaluate(records: Sequence[Record], embeddings: Embeddings) -> dict[str, Items]:
+    """A metric for each subset and way."""
+    ways = {way: [record for record in records if record.subset.endswith(way)] for way in FILES}
+    return _choice.of_texts(ways["i2t"], embeddings) | _choice.of_images(ways["t2i"], embeddings)
