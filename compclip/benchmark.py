@@ -150,6 +150,12 @@ def ids(records: Sequence[Record]) -> tuple[str, ...]:
     return tuple(record.id for record in records)
 
 
+def pooled(subset: str, parts: Sequence[Items]) -> Items:
+    """The items of several subsets as one, each id behind the name of its own."""
+    keys = tuple(f"{part.subset}/{key}" for part in parts for key in part.ids)
+    return Items(subset, keys, np.concatenate([part.values for part in parts]))
+
+
 def _reason(record: Record, embeddings: Embeddings) -> str:
     return next((embeddings.failed[image] for image in record.images if image in embeddings.failed), "scored")
 

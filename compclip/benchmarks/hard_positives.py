@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from compclip import metrics
-from compclip.benchmark import Benchmark, Items, Record, by_subset, column, ids, readable
+from compclip.benchmark import Benchmark, Items, Record, by_subset, column, ids, pooled, readable
 from compclip.benchmarks._files import groups, images_folder, rows, value
 from compclip.embed import Embeddings, boxed
 from compclip.errors import UserError, unknown
@@ -117,6 +117,5 @@ def _pooled(items: Mapping[str, Items]) -> dict[str, Items]:
     for name in ("original", "augmented", "brittleness", "mean_score", "gap"):
         parts = [items[f"{kind}_{name}"] for kind in POOLED if f"{kind}_{name}" in items]
         if len(parts) == len(POOLED):
-            keys = tuple(f"{part.subset}/{key}" for part in parts for key in part.ids)
-            found[f"replace_{name}"] = Items("replace", keys, np.concatenate([part.values for part in parts]))
+            found[f"replace_{name}"] = pooled("replace", parts)
     return found

@@ -1,0 +1,74 @@
+"""ImageCoDe (Krojer et al., ACL 2022, arXiv:2203.15867): a description chooses its picture among ten similar ones.
+
+`static` sets are pictures of Open Images, `video` sets are frames of one video; a tie is wrong. `average` is over all
+descriptions, so that the video sets, four in five, weigh by their size: the authors report it so, and the numbers
+FSC-CLIP prints are this one, though its text speaks of an average of sub-tasks. That one is `macro_average`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from compclip.benchmark import Benchmark, Items, Record, pooled
+from compclip.benchmarks import _choice
+from compclip.benchmarks._files import images_folder, rows, value
+from compclip.embed import Embeddings
+from compclip.errors import UserError, unknown
+
+SPLITS = ("train", "valid", "test")
+KINDS = ("static", "video")
+STATIC = "open-images"  # in the names of static sets
+PICTURES = 10  # in a set
+
+
+def load(path: str | Path, images: str | Path | None = None, split: str = "") -> Benchmark:
+    """The folder of `<split>_data.json`, valid unless told: the labels of the test split are held back.
+
+    Picture i of a set is `<set>/img<i>.jpg` in `images`, or in `image-sets` beside the descriptions. Raises UserError
+    for an unknown split, a missing file, or a description of another picture than 0 to 9.
+    """
+    folder = Path(path)
+    if split and split not in SPLITS:
+        raise unknown("split", split, SPLITS, str(folder))
+    file = folder / f"{split or 'valid'}_data.json"
+    pictures = _pictures(folder, images)
+    content = rows(file, dict)
+    records = tuple(r for name in content for r in _records(file, name, content, pictures))
+    return Benchmark(records, (file,), evaluate, {"macro_average": KINDS})
+
+
+def _pictures(folder: Path, images: str | Path | None) -> Path:
+    official = folder / "image-sets"
+    return official if not images and official.is_dir() else images_folder(folder, images)
+
+
+def _records(file: Path, name: str, content: Mapping[str, Any], pictures: Path) -> list[Record]:
+    """The descriptions of one set, the described picture in front of the others."""
+    row = value(file, name, content, name, dict)
+    kind = "static" if STATIC in name else "video"
+    places = [str(pictures / name / f"img{i}.jpg") for i in range(PICTURES)]
+    return [
+        Record(kind, f"{name}/{key}", tuple(_match_first(places, _index(file, name, key))),
+               (value(file, name, row, key).strip(),))
+        for key in row
+    ]  # fmt: skip
+
+
+def _index(file: Path, name: str, key: str) -> int:
+    if key not in map(str, range(PICTURES)):
+        raise UserError(f"{file}: record {name}: picture {key!r} is none of 0 to {PICTURES - 1}; fetch the file again")
+    return int(key)
+
+
+def _match_first(places: list[str], match: int) -> list[str]:
+    return [places[match], *places[:match], *places[match + 1 :]]
+
+
+def evaluate(records: Sequence[Record], embeddings: Embeddings) -> dict[str, Items]:
+    """Top-1 of each kind of set, and over all descriptions where both kinds were scored."""
+    found = _choice.of_images(records, embeddings)
+    if all(kind in found for kind in KINDS):
+        found["average"] = pooled("all", [found[kind] for kind in KINDS])
+    return found

@@ -1,0 +1,85 @@
+"""ImageCoDe: official files, ten pictures a set, the average over descriptions."""
+
+from __future__ import annotations
+
+import pytest
+
+from compclip.benchmarks import imagecode
+from compclip.errors import UserError
+
+STATIC, VIDEO = "open-images-1815_f91d6f546e63f20d", "MSR-VTT-videoTestVideo_video7047-shot1_0"
+TEXTS = {"third": [0.6, 0.8], "first": [1.0, 0.0], "nowhere": [-1.0, 0.0]}
+ANNOTATIONS = {STATIC: {"3": "third "}, VIDEO: {"0": "first", "7": "third", "3": "first"}}
+
+
+def shown(number: int) -> list[float]:
+    return {0: [1.0, 0.0], 3: [0.6, 0.8]}.get(number, [0.0, -1.0])
+
+
+@pytest.fixture
+def folder(dump, picture):
+    picture(f"i/image-sets/{STATIC}/img0.jpg")
+    return dump("i/valid_data.json", ANNOTATIONS).parent
+
+
+@pytest.fixture
+def scored(folder, embeddings):
+    def score(failed=()):
+        places = {(name, i): folder / "image-sets" / name / f"img{i}.jpg" for name in (STATIC, VIDEO) for i in range(10)}
+        images = {at: shown(i) for (name, i), at in places.items() if (name, i) not in failed}
+        missing = {places[key]: "missing" for key in failed}
+        return imagecode.load(folder).score(embeddings(images, TEXTS, missing))
+
+    return score
+
+
+def test_the_described_picture_comes_first_among_ten(folder):
+    record = imagecode.load(folder).records[0]
+    assert (record.subset, record.id, record.texts) == ("static", f"{STATIC}/3", ("third",))
+    assert [image.rpartition("/img")[2] for image in record.images] == [f"{i}.jpg" for i in (3, 0, 1, 2, 4, 5, 6, 7, 8, 9)]
+    assert record.images[0] == str(folder / "image-sets" / STATIC / "img3.jpg")
+
+
+def test_kinds_and_the_average_over_descriptions(scored):
+    result = scored()
+    assert result.items["static"].values.tolist() == [1]
+    assert result.items["video"].values.tolist() == [1, 0, 0]
+    assert result.metrics["average"] == pytest.approx(2 / 4)
+    assert result.metrics["macro_average"] == pytest.approx((1 + 1 / 3) / 2)
+
+
+def test_equal_pictures_are_a_tie_and_wrong(dump, scored):
+    dump("i/valid_data.json", {STATIC: {"8": "nowhere"}, VIDEO: {"3": "third"}})
+    result = scored()  # pictures 1, 2 and 4 to 9 are equal, and the nearest to no text
+    assert result.items["static"].values.tolist() == [0] and result.items["video"].values.tolist() == [1]
+
+
+def test_a_set_needs_all_its_pictures(scored):
+    result = scored(failed=[(VIDEO, 9)])
+    assert result.metrics == {"static": 1.0}
+    assert (result.counts["records"], result.counts["scored"], result.counts["missing_image"]) == (4, 1, 3)
+
+
+def test_splits_and_pictures_elsewhere(folder, dump):
+    dump("i/train_data.json", {VIDEO: {"1": "first"}})
+    assert imagecode.load(folder, images="there", split="train").images[0] == f"there/{VIDEO}/img1.jpg"
+    with pytest.raises(UserError, match=r"unknown split 'val'; did you mean 'valid'"):
+        imagecode.load(folder, split="val")
+    with pytest.raises(UserError, match=r"test_data.json: No such file"):
+        imagecode.load(folder, split="test")
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ({STATIC: {"10": "x"}}, rf"valid_data.json: record {STATIC}: picture '10' is none of 0 to 9"),
+        ({STATIC: {"-1": "x"}}, r"picture '-1' is none of 0 to 9"),
+        ({STATIC: {"1": None}}, rf"record {STATIC}: field '1' is None"),
+        ({STATIC: ["x", "y"]}, rf"record {STATIC}: field '{STATIC}' is \['x', 'y'\]"),
+        ([ANNOTATIONS], r"valid_data.json: expected an object of records, not list"),
+    ],
+)
+def test_damaged_files(folder, dump, content, message):
+    dump("i/valid_data.json", content)
+    with pytest.raises(UserError, match=message):
+        imagecode.load(folder)
