@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from compclip.benchmark import Groups, Record
 from compclip.errors import UserError, unknown
 from compclip.files import read_json
 
 GROUPS = "groups.json"
+T = TypeVar("T")
 
 
 def value(file: Path, record: str, row: Any, name: str, kind: type | tuple[type, ...] = str) -> Any:
@@ -74,6 +75,22 @@ def existing(file: Path) -> Path:
     if not file.is_file():
         raise UserError(f"{file}: no such file; fetch it, or name the subsets to read in split")
     return file
+
+
+def one_file(path: Path, *patterns: str) -> Path:
+    """The file itself, or the only one of a folder that fits a pattern, GROUPS aside. Raises UserError for others."""
+    if not path.is_dir():
+        return path
+    found = sorted(p for pattern in patterns for p in path.glob(pattern) if p.name != GROUPS)
+    if len(found) != 1:
+        names = ", ".join(p.name for p in found) or "none"
+        raise UserError(f"{path}: expected one file ({' or '.join(patterns)}), found {names}; give the file")
+    return found[0]
+
+
+def spread(values: Sequence[T], count: int) -> list[T]:
+    """`count` of the values, evenly spread over them in their order; all where there are no more."""
+    return [values[i * len(values) // count] for i in range(count)] if count < len(values) else list(values)
 
 
 def groups(folder: Path, records: Sequence[Record]) -> tuple[Groups, tuple[Path, ...]]:

@@ -18,7 +18,7 @@ import numpy as np
 
 from compclip import metrics
 from compclip.benchmark import Benchmark, Items, Record, ids, readable
-from compclip.benchmarks._files import GROUPS, groups, images_folder, rows, unique, value
+from compclip.benchmarks._files import groups, images_folder, one_file, rows, unique, value
 from compclip.embed import Embeddings
 from compclip.errors import UserError, unknown
 from compclip.files import read_text
@@ -35,7 +35,7 @@ def load(path: str | Path, images: str | Path | None = None, split: str = "") ->
     a file beside it that lists image names). Empty captions are dropped and counted, and so are images without any.
     Raises UserError for another format, an unknown split, or a record without a field.
     """
-    file = _file(Path(path))
+    file = one_file(Path(path), "*.json", "captions.txt")
     pictures = images_folder(file.parent, images)
     entries = list(_entries(file, pictures, split))
     records = tuple(_record(entry) for entry in entries)
@@ -44,16 +44,6 @@ def load(path: str | Path, images: str | Path | None = None, split: str = "") ->
                    image_without_caption=len(records) - len(kept))  # fmt: skip
     chosen, sidecar = groups(file.parent, kept)
     return Benchmark(kept, (file, *sidecar), evaluate, groups=chosen, dropped=dict(lost))
-
-
-def _file(path: Path) -> Path:
-    if not path.is_dir():
-        return path
-    found = sorted(p for p in (*path.glob("*.json"), *path.glob("captions.txt")) if p.name != GROUPS)
-    if len(found) != 1:
-        names = ", ".join(p.name for p in found) or "none"
-        raise UserError(f"{path}: expected one caption file (*.json or captions.txt), found {names}; give the file")
-    return found[0]
 
 
 def _record(entry: Entry) -> Record:

@@ -63,9 +63,14 @@ def evaluate(records: Sequence[Record], embeddings: Embeddings) -> dict[str, Ite
     part = readable(records, embeddings)
     if not part:
         return {}
+    return {name: Items(SUBSET, ids(part), outcome_N) for name, outcome_N in outcomes(part, embeddings).items()}
+
+
+def outcomes(part: Sequence[Record], embeddings: Embeddings) -> dict[str, np.ndarray]:
+    """`text`, `image` and `group` of records of two images and their two texts, all of which have embeddings."""
     scores_N22 = np.empty((len(part), 2, 2))
     for caption in (0, 1):
         for image in (0, 1):
             pictures = [record.images[image] for record in part]
             scores_N22[:, caption, image] = embeddings.matches(pictures, column(part, caption))
-    return {name: Items(SUBSET, ids(part), o_N) for name, o_N in metrics.winoground_outcomes(scores_N22).items()}
+    return metrics.winoground_outcomes(scores_N22)

@@ -107,7 +107,7 @@ def test_damaged_files(dump, name, content, message):
 def test_a_folder_must_hold_one_caption_file(dump):
     folder = dump("r/a.json", COCO).parent
     dump("r/captions.txt", FLICKR)
-    with pytest.raises(UserError, match=r"expected one caption file .* found a.json, captions.txt"):
+    with pytest.raises(UserError, match=r"expected one file .* found a.json, captions.txt"):
         retrieval.load(folder)
 
 

@@ -1,0 +1,124 @@
+"""EqBen: both official formats, Winoground's scores, Kubric as one data set, the cap, arrays made into pictures."""
+
+from __future__ import annotations
+
+import pytest
+
+from compclip.benchmarks import eqben
+from compclip.errors import UserError
+
+SUBSET, FULL = "e/eqben_subset_10percent_final.json", "e/ann_json_finegrained_random.json"
+TEXTS = {"x": [1.0, 0.0], "y": [0.0, 1.0], "z": [0.6, 0.8]}
+VECTORS = {"x.png": [1.0, 0.0], "y.png": [0.0, 1.0], "z.png": [0.6, 0.8]}
+
+
+def pair(subset: str, one: str = "y.png", caption: str = "y") -> dict:
+    """A sample that is all right, unless the second image or caption is another."""
+    return {"image0": f"{subset}/x.png", "image1": f"{subset}/{one}", "caption0": "x", "caption1": caption}
+
+
+def crossed(subset: str, number: int, image: int, caption: int, one: str = "y") -> dict:
+    return {"image": f"{subset}/{('x', one)[image]}.png", "caption": ("x", one)[caption],
+            "private_info": {"dataset": subset, "sample_cnt": number, "name": f"c{caption}i{image}"}}  # fmt: skip
+
+
+@pytest.fixture
+def scored(embeddings):
+    def score(file, failed=(), **options):
+        places = {file.parent / subset / name: vector for subset in eqben.SUBTASKS for name, vector in VECTORS.items()}
+        images = {at: vector for at, vector in places.items() if at not in failed}
+        return eqben.load(file, **options).score(embeddings(images, TEXTS, dict.fromkeys(failed, "missing")))
+
+    return score
+
+
+def test_three_scores_and_their_means_over_five_data_sets(dump, scored):
+    samples = [pair(subset) for subset in eqben.SUBTASKS] + [
+        pair("eqbensd", one="z.png"),  # y is the nearer caption of z.png, and z.png the nearer image of y
+        pair("eqbenkubric_cnt", one="x.png"), pair("eqbenkubric_cnt", caption="x"),
+    ]  # fmt: skip
+    result = scored(dump(SUBSET, samples))
+    assert result.metrics["eqbensd_group"] == 1.0
+    assert result.items["eqbenkubric_cnt_text"].values.tolist() == [1, 0, 0]
+    assert result.items["eqbenkubric_group"].values.tolist() == [1, 1, 0, 0, 1]
+    assert result.items["eqbenkubric_group"].ids[0] == "eqbenkubric_attr/2"
+    assert result.metrics["group"] == pytest.approx((4 + 3 / 5) / 5)
+
+
+def test_text_and_image_score_differ(dump, scored):
+    sample = {"image0": "eqbensd/y.png", "image1": "eqbensd/z.png", "caption0": "y", "caption1": "x"}
+    result = scored(dump(SUBSET, [sample, {**sample, "image1": "eqbensd/x.png", "caption1": "z"}]))
+    assert result.items["eqbensd_text"].values.tolist() == [0, 1]  # z.png is nearer to y (0.8) than to its own x (0.6)
+    assert result.items["eqbensd_image"].values.tolist() == [1, 0]  # z is nearer to y.png (0.8) than to its own x.png (0.6)
+    assert result.items["eqbensd_group"].values.tolist() == [0, 0]
+
+
+def test_the_shuffled_file_gives_whole_samples_in_their_order(dump, scored):
+    records = [crossed("eqbensd", n, i, c, one) for n, one in ((9, "z"), (4, "y")) for i in (1, 0) for c in (1, 0)]
+    file = dump(FULL, records)
+    assert [record.id for record in eqben.load(file.parent).records] == ["4", "9"]
+    first = eqben.load(file).records[0]
+    assert first.images == (str(file.parent / "eqbensd/x.png"), str(file.parent / "eqbensd/y.png"))
+    assert first.texts == ("x", "y")
+    assert scored(file).items["eqbensd_group"].values.tolist() == [1, 1]
+
+
+def test_sub_tasks_by_name_have_no_mean(dump, scored):
+    file = dump(SUBSET, [pair(subset) for subset in eqben.SUBTASKS])
+    result = scored(file, split="eqbenag, eqbenkubric_cnt")
+    assert set(result.metrics) == {f"{s}_{score}" for s in ("eqbenag", "eqbenkubric_cnt") for score in eqben.SCORES}
+    with pytest.raises(UserError, match=r"unknown subset 'eqbenkubric'; did you mean 'eqbenkubric_"):
+        eqben.load(file, split="eqbenkubric")
+
+
+def test_the_cap_takes_samples_evenly_and_counts_the_rest(dump, scored, monkeypatch):
+    monkeypatch.setattr(eqben, "MOST", 3)
+    file = dump(SUBSET, [pair("eqbenag")] * 7 + [pair("eqbensd")] * 2)
+    result = scored(file)
+    assert result.items["eqbenag_group"].ids == ("0", "2", "4") and result.items["eqbensd_group"].ids == ("7", "8")
+    assert (result.counts["records"], result.counts["over_the_cap"]) == (5, 4)
+
+
+def test_a_sample_needs_both_images(dump, scored):
+    file = dump(SUBSET, [pair("eqbenag"), pair("eqbenag", one="z.png")])
+    result = scored(file, failed=[file.parent / "eqbenag/z.png"])
+    assert result.items["eqbenag_group"].ids == ("0",) and result.counts["missing_image"] == 1
+
+
+def test_arrays_are_read_as_the_pictures_made_of_them(dump, picture):
+    file = dump(SUBSET, [{**pair("eqbenyoucook2"), "image0": "eqbenyoucook2/a.npy", "image1": "eqbenyoucook2/b.npy"}])
+    made = picture("e/eqbenyoucook2/a.jpg")
+    assert eqben.load(file).images == [str(made), str(file.parent / "eqbenyoucook2/b.png")]
+    picture("e/eqbenyoucook2/a.png")
+    assert eqben.load(file).images[0] == str(made.with_suffix(".png"))
+
+
+WHOLE = [crossed("eqbensd", 4, 0, 0), crossed("eqbensd", 4, 1, 1)]
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ([{k: v for k, v in pair("eqbensd").items() if k != "caption1"}], r"record 0: no field 'caption1'"),
+        ([pair("eqbensd"), {**pair("eqbensd"), "caption0": ["x"]}], r"record 1: field 'caption0' is \['x'\]"),
+        ([pair("eqbensdx")], r"record 0: unknown sub-task 'eqbensdx'; did you mean 'eqbensd'"),
+        (WHOLE[:1], r"sample 4 of eqbensd: no image1"),
+        ([*WHOLE, {**crossed("eqbensd", 4, 0, 1), "caption": "z"}], r"record 2: caption 'z' differs from its sample's"),
+        ([*WHOLE, {**WHOLE[0], "private_info": {}}], r"record 2: no field 'sample_cnt'"),
+        ([{**WHOLE[0], "private_info": {"dataset": "eqbensd", "sample_cnt": 4, "name": "c2i0"}}],
+         r"record 0: field 'name' is 'c2i0', not c0i0"),
+        (["x"], r"record 0: expected an object, not str"),
+        ({"0": pair("eqbensd")}, r"expected a list of records, not dict"),
+    ],
+)  # fmt: skip
+def test_damaged_files(dump, content, message):
+    with pytest.raises(UserError, match=message):
+        eqben.load(dump(SUBSET, content))
+
+
+def test_a_folder_must_hold_one_annotation_file(dump):
+    folder = dump(SUBSET, [pair("eqbensd")]).parent
+    assert len(eqben.load(folder)) == 1
+    dump(FULL, WHOLE)
+    with pytest.raises(UserError, match=r"expected one file \(\*.json\), found ann_json_finegrained_random.json, eqben_"):
+        eqben.load(folder)
