@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
 from compclip.benchmark import Groups, Record
 from compclip.errors import UserError, unknown
-from compclip.files import read_json
+from compclip.files import read_json, read_text
 
 GROUPS = "groups.json"
 T = TypeVar("T")
@@ -34,6 +35,22 @@ def rows(file: Path, kind: type) -> Any:
     if not content:
         raise UserError(f"{file}: holds no records; fetch the official file")
     return content
+
+
+def lines(file: Path) -> list[tuple[int, Any]]:
+    """Line numbers and values of a file of JSON lines. Raises UserError for a line that is not JSON, or no line."""
+    numbered = enumerate(read_text(file).split("\n"), 1)  # splitlines also ends lines inside of JSON strings, at U+2028
+    found = [(number, _parsed(file, number, line)) for number, line in numbered if line.strip()]
+    if not found:
+        raise UserError(f"{file}: holds no records; fetch the official file")
+    return found
+
+
+def _parsed(file: Path, number: int, line: str) -> Any:
+    try:
+        return json.loads(line)
+    except json.JSONDecodeError as error:
+        raise UserError(f"{file}: not JSON at line {number}: {error.msg}; fetch the official file") from error
 
 
 def unique(file: Path, records: Sequence[Record]) -> tuple[Record, ...]:

@@ -6,7 +6,6 @@ wrong.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -15,10 +14,9 @@ import numpy as np
 
 from compclip import metrics
 from compclip.benchmark import Benchmark, Items, Record, column, ids, readable
-from compclip.benchmarks._files import groups, images_folder, unique, value
+from compclip.benchmarks._files import groups, images_folder, lines, unique, value
 from compclip.embed import Embeddings
 from compclip.errors import UserError
-from compclip.files import read_text
 
 FILE = "examples.jsonl"
 SUBSET = "all"
@@ -33,19 +31,9 @@ def load(path: str | Path, images: str | Path | None = None, split: str = "") ->
         raise UserError(f"benchmark winoground: split={split!r}: it has no splits; leave split out")
     folder, pictures = Path(path), images_folder(Path(path), images)
     file = folder / FILE
-    lines = [(number, line) for number, line in enumerate(read_text(file).splitlines(), 1) if line.strip()]
-    if not lines:
-        raise UserError(f"{file}: holds no records; fetch the official file")
-    records = unique(file, [_record(file, number, _row(file, number, line), pictures) for number, line in lines])
+    records = unique(file, [_record(file, number, row, pictures) for number, row in lines(file)])
     chosen, sidecar = groups(folder, records)
     return Benchmark(records, (file, *sidecar), evaluate, groups=chosen)
-
-
-def _row(file: Path, number: int, line: str) -> Any:
-    try:
-        return json.loads(line)
-    except json.JSONDecodeError as error:
-        raise UserError(f"{file}: not JSON at line {number}: {error.msg}; fetch the official file") from error
 
 
 def _record(file: Path, number: int, row: Any, pictures: Path) -> Record:

@@ -1,0 +1,53 @@
+"""COCO-Counterfactuals (Le et al., NeurIPS 2023, arXiv:2309.14356): retrieval among pictures made to differ in a noun.
+
+Each pair is two pictures, each with its caption. All pictures and captions are one pool, scored as `retrieval` does:
+Recall@1, 5, 10 both ways, ties wrong, so that no picture finds a caption that stands twice.
+FSC-CLIP draws 5,223 of the 17,410 pairs at random and does not publish which: `split: 5223` takes as many, evenly
+spread over the file. All pairs are 34,820 pictures and as many captions: every copy of their scores takes 4.9 GB.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from compclip.benchmark import Benchmark, Record
+from compclip.benchmarks import retrieval
+from compclip.benchmarks._files import images_folder, lines, spread, unique, value
+from compclip.errors import UserError
+
+FILE = "examples.jsonl"
+
+
+def load(path: str | Path, images: str | Path | None = None, split: str = "") -> Benchmark:
+    """The folder of `examples.jsonl`; pictures are `<image_0>.jpg` in `images`. `split`: how many pairs, else all.
+
+    Raises UserError for a missing file, a line that is not JSON, a record without a field, or a `split` that is no
+    number of pairs.
+    """
+    file, pictures = Path(path) / FILE, images_folder(Path(path), images)
+    pairs = [_pair(file, number, row, pictures) for number, row in lines(file)]
+    kept = unique(file, [record for pair in spread(pairs, _wanted(file, split, len(pairs))) for record in pair])
+    return Benchmark(kept, (file,), retrieval.evaluate, dropped={"not_drawn": 2 * len(pairs) - len(kept)})
+
+
+def _wanted(file: Path, split: str, pairs: int) -> int:
+    if not split:
+        return pairs
+    if not (split.isdecimal() and 1 <= int(split) <= pairs):
+        raise UserError(f"{file}: split={split!r}: must be a number of pairs, 1 to {pairs}; without it all are scored")
+    return int(split)
+
+
+def _pair(file: Path, number: int, row: Any, pictures: Path) -> list[Record]:
+    """The original and its counterfactual, each a picture with one caption."""
+    key = value(file, f"at line {number}", row, "id")
+    return [
+        Record(retrieval.SUBSET, f"{key}_{i}", (_picture(pictures, value(file, key, row, f"image_{i}")),),
+               (value(file, key, row, f"caption_{i}"),))
+        for i in (0, 1)
+    ]  # fmt: skip
+
+
+def _picture(pictures: Path, name: str) -> str:
+    return str(pictures / (name if Path(name).suffix else f"{name}.jpg"))

@@ -1,0 +1,93 @@
+"""COCO-Counterfactuals: the official JSON lines, one pool of both halves, a part of the pairs."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from compclip.benchmarks import coco_counterfactuals
+from compclip.errors import UserError
+
+FILE = "c/examples.jsonl"
+
+
+def line(key: str, zero: str = "a dog", one: str = "a cat") -> dict:
+    return {"id": key, "image_0": f"{key}_img_0", "image_1": f"{key}_img_1", "caption_0": zero, "caption_1": one}
+
+
+@pytest.fixture
+def dump_lines(dump):
+    return lambda *rows: dump(FILE, "\n".join(map(json.dumps, rows)) + "\n").parent
+
+
+def test_each_half_is_a_picture_with_its_caption(dump_lines, picture):
+    picture("c/images/7_2_img_0.jpg")
+    folder = dump_lines(line("7_2"))
+    first, second = coco_counterfactuals.load(folder).records
+    assert (first.id, first.images, first.texts) == ("7_2_0", (str(folder / "images/7_2_img_0.jpg"),), ("a dog",))
+    assert (second.id, second.images, second.texts) == ("7_2_1", (str(folder / "images/7_2_img_1.jpg"),), ("a cat",))
+    assert coco_counterfactuals.load(folder, images="there").images[0] == "there/7_2_img_0.jpg"
+
+
+def test_all_pictures_and_captions_are_one_pool(dump_lines, embeddings):
+    folder = dump_lines(line("1_0", "w", "x"), line("2_0", "y", "z"))
+    at = {name: folder / f"{name}.jpg" for name in ("1_0_img_0", "1_0_img_1", "2_0_img_0", "2_0_img_1")}
+    # the first pair is right among its own two; a caption of the other pair is nearer to its second picture
+    images = dict(zip(at.values(), ([1, 0, 0], [0, 1, 0], [0, 0.8, 0.6], [0, 0, 1]), strict=True))
+    texts = {"w": [1, 0, 0], "x": [0, 0.9, 0], "y": [0, 1, 0.1], "z": [0, 0, 1]}
+    result = coco_counterfactuals.load(folder).score(embeddings(images, texts))
+    assert result.items["i2t_recall_at_1"].ids == ("1_0_0", "1_0_1", "2_0_0", "2_0_1")
+    assert result.items["i2t_recall_at_1"].values.tolist() == [1, 0, 1, 1]
+    assert result.items["t2i_recall_at_1"].values.tolist() == [1, 1, 0, 1]
+    assert result.metrics["i2t_recall_at_5"] == 1.0 and result.metrics["t2i_recall_at_1"] == 0.75
+
+
+def test_a_line_separator_in_a_caption_ends_no_line(dump):
+    folder = dump(FILE, json.dumps(line("1_0", one="a\u2028cat"), ensure_ascii=False)).parent
+    assert coco_counterfactuals.load(folder).texts == ["a dog", "a\u2028cat"]
+
+
+def test_a_caption_that_stands_twice_is_a_tie_and_wrong(dump_lines, embeddings):
+    folder = dump_lines(line("1_0", "same", "same"))
+    images = {folder / "1_0_img_0.jpg": [1, 0], folder / "1_0_img_1.jpg": [0, 1]}
+    result = coco_counterfactuals.load(folder).score(embeddings(images, {"same": [0.9, 0.1]}))
+    assert result.items["i2t_recall_at_1"].values.tolist() == [0, 0]
+    assert result.metrics["t2i_recall_at_1"] == 0.5  # both captions find the first picture
+
+
+def test_half_a_pair_stays_where_the_other_picture_is_missing(dump_lines, embeddings):
+    folder = dump_lines(line("1_0"))
+    failed = {folder / "1_0_img_1.jpg": "missing"}
+    texts = {"a dog": [1, 0], "a cat": [2, 0]}
+    result = coco_counterfactuals.load(folder).score(embeddings({folder / "1_0_img_0.jpg": [1, 0]}, texts, failed))
+    assert result.items["i2t_recall_at_1"].ids == ("1_0_0",) and result.metrics["i2t_recall_at_1"] == 1.0
+    assert (result.counts["scored"], result.counts["missing_image"]) == (1, 1)
+
+
+def test_a_part_of_the_pairs_is_spread_over_the_file_and_the_rest_counted(dump_lines):
+    folder = dump_lines(*(line(f"{key}_0") for key in range(7)))
+    part = coco_counterfactuals.load(folder, split="3")
+    assert [record.id for record in part.records] == ["0_0_0", "0_0_1", "2_0_0", "2_0_1", "4_0_0", "4_0_1"]
+    assert part.dropped == {"not_drawn": 8}
+    assert coco_counterfactuals.load(folder).dropped == {"not_drawn": 0} and len(coco_counterfactuals.load(folder)) == 14
+    for wrong in ("0", "8", "-1", "test", "1.5"):
+        with pytest.raises(UserError, match=rf"split='{wrong}': must be a number of pairs, 1 to 7"):
+            coco_counterfactuals.load(folder, split=wrong)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (json.dumps(line("1_0")) + "\n{\n", r"examples.jsonl: not JSON at line 2"),
+        (json.dumps({k: v for k, v in line("1_0").items() if k != "caption_1"}), r"record 1_0: no field 'caption_1'"),
+        (json.dumps({**line("1_0"), "image_0": {"path": "x"}}), r"record 1_0: field 'image_0' is \{'path': 'x'\}"),
+        (json.dumps({"image_0": "x"}), r"record at line 1: no field 'id'"),
+        (json.dumps(line("1_0")) + "\n" + json.dumps(line("1_0")), r"id '1_0_0' stands twice"),
+        ("[1]", r"record at line 1: expected an object, not list"),
+        ("\n", r"holds no records"),
+    ],
+)
+def test_damaged_files(dump, content, message):
+    with pytest.raises(UserError, match=message):
+        coco_counterfactuals.load(dump(FILE, content).parent)
