@@ -8,6 +8,7 @@ A record's first candidate is the match. Right where the query is nearer to it t
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -25,6 +26,27 @@ def of_texts(records: Sequence[Record], embeddings: Embeddings) -> dict[str, Ite
 def of_images(records: Sequence[Record], embeddings: Embeddings) -> dict[str, Items]:
     """A metric a subset: the record's text chooses among its images."""
     return _by_subset(records, embeddings, _image_scores)
+
+
+def with_foils(records: Sequence[Record]) -> tuple[tuple[Record, ...], dict[str, int]]:
+    """The records without the wrong texts that read like the caption but for case and spaces; and counts of what goes.
+
+    A shuffle or a swap may give the caption back: a tie that says nothing of the model. So does a record of such alone.
+    """
+    pruned = [_pruned(record) for record in records]
+    repeats = sum(len(a.texts) - len(b.texts) for a, b in zip(records, pruned, strict=True))
+    kept = tuple(record for record in pruned if len(record.texts) > 1)
+    return kept, {"foil_is_caption": repeats, "without_foil": len(pruned) - len(kept)}
+
+
+def _pruned(record: Record) -> Record:
+    caption, *foils = record.texts
+    return replace(record, texts=(caption, *(foil for foil in foils if _letters(foil) != _letters(caption))))
+
+
+def _letters(text: str) -> str:
+    """Without case and spaces: splitting into words makes "man's" into "man 's", which is one text to CLIP."""
+    return "".join(text.lower().split())
 
 
 def first_wins(scores_K: np.ndarray) -> bool:

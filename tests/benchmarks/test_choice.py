@@ -31,3 +31,11 @@ def test_a_text_chooses_among_images(embeddings):
     ([0.5, 0.4, 0.3], True), ([0.5, 0.5], False), ([0.5, np.nan], False), ([np.nan, 0.1], False), ([0.5], True)])  # fmt: skip
 def test_ties_and_nan_are_wrong(scores, wins):
     assert _choice.first_wins(np.array(scores)) is wins
+
+
+def test_wrong_texts_that_repeat_the_caption_are_left_out():
+    records = [Record("a", "0", ("i",), ("A man's hat.", "a man 's hat.", "a hat's man.")),
+               Record("a", "1", ("i",), ("t0", "T0", "t0 ")), Record("a", "2", ("i",), ("t0", "t1", "t1", ""))]  # fmt: skip
+    kept, counts = _choice.with_foils(records)
+    assert [record.texts for record in kept] == [("A man's hat.", "a hat's man."), ("t0", "t1", "t1", "")]
+    assert counts == {"foil_is_caption": 3, "without_foil": 1}

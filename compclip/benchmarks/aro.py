@@ -1,0 +1,130 @@
+"""ARO (Yuksekgonul et al., ICLR 2023, arXiv:2210.01936): the caption against its words in another order, four tasks.
+
+N cases.
+
+Right where the picture is nearer to the caption than to every wrong one; a tie is wrong. The two tasks on Visual
+Genome are macro accuracies, as the authors' notebook computes them: every relation, and every pair of attributes,
+weighs the same; relations that hold both ways and pairs with fewer than 25 cases are left out. (The paper also lacks
+`leaning against`, `pulled by` and `pulling`; the notebook has them, and so have we.) The two order tasks are plain
+accuracies. `average` weighs every task the same.
+
+The pictures of Visual Genome are cropped to the case's box. The wrong captions of the order tasks are shuffled anew by
+the authors' code at every start and are in no published file. Write them down once, after seeding `random` and `numpy`:
+`json.dump(COCO_Order(root_dir=...).test_cases, file)` as coco_order.json, Flickr30k_Order as flickr30k_order.json. A
+shuffle that gives the caption back is left out and counted; the authors count such a tie as right.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from compclip.benchmark import Benchmark, Items, Record
+from compclip.benchmarks import _choice
+from compclip.benchmarks._files import images_folder, rows, subsets, value
+from compclip.embed import Embeddings, boxed
+from compclip.errors import UserError
+
+RELATION, ATTRIBUTION = "visual_genome_relation", "visual_genome_attribution"
+TASKS = (RELATION, ATTRIBUTION, "flickr30k_order", "coco_order")
+BOX = ("bbox_x", "bbox_y", "bbox_w", "bbox_h")
+MIN_CASES = 25  # of a pair of attributes
+# `relation_name`s that the authors' notebook leaves out: those that hold both ways, and rare ones.
+_LISTED = """
+    adjusting, around, attached to, beside, between, bigger than, biting, boarding, brushing, by, chewing, cleaning,
+    climbing, close to, coming from, coming out of, contain, crossing, dragging, draped over, drinking, drinking
+    from, driving, driving down, driving on, eating from, eating in, enclosing, exiting, facing, filled with,
+    floating in, floating on, flying, flying above, flying in, flying over, flying through, full of, going down,
+    going into, going through, grazing in, growing in, growing on, guiding, hanging from, hanging in, hanging off,
+    hanging over, higher than, holding onto, hugging, in between, jumping off, jumping on, jumping over, kept in,
+    larger than, leading, leaning over, leaving, licking, longer than, looking in, looking into, looking out,
+    looking over, looking through, lying next to, lying on top of, making, mixed with, mounted on, moving, near,
+    next to, of, on the back of, on the edge of, on the front of, on the other side of, on the side of, opening,
+    painted on, parked at, parked beside, parked by, parked in, parked in front of, parked near, parked next to,
+    perched on, petting, piled on, playing, playing in, playing on, playing with, pouring, reaching for, reading,
+    reflected on, riding on, running in, running on, running through, seen through, sitting behind, sitting beside,
+    sitting by, sitting in front of, sitting near, sitting next to, sitting under, skiing down, skiing on, sleeping
+    in, sleeping on, smiling at, sniffing, splashing, sprinkled on, stacked on, standing against, standing around,
+    standing behind, standing beside, standing in front of, standing near, standing next to, staring at, stuck in,
+    surrounding, swimming in, swinging, talking to, topped with, touching, traveling down, traveling on, tying,
+    typing on, underneath, wading in, waiting for, walking across, walking by, walking down, walking next to,
+    walking through, with, working in, working on, worn on, wrapped around, wrapped in
+"""
+UNCOUNTED = frozenset(" ".join(name.split()) for name in _LISTED.split(","))
+Case = tuple[Record, str]  # with its relation or pair of attributes; "" in the order tasks
+
+
+def load(path: str | Path, images: str | Path | None = None, split: str = "") -> Benchmark:
+    """The folder of `<task>.json`; `split` names some of the tasks, all without it.
+
+    A picture is `<image_path>` (Visual Genome) or `<image>` (order) in `images`, with its folders (`val2014`,
+    `flickr30k-images`) or without. Raises UserError for a missing file, or a case without a field.
+    """
+    folder, pictures = Path(path), images_folder(Path(path), images)
+    files = subsets(folder, TASKS, split)
+    cases = {task: _cases(task, file, pictures) for task, file in files.items()}
+    kept = {task: _counted(task, own) for task, own in cases.items()}
+    kinds = {task: {record.id: kind for record, kind in own} for task, own in kept.items()}
+    records, dropped = _choice.with_foils([record for own in kept.values() for record, _ in own])
+    dropped["uncounted_kind"] = sum(len(cases[task]) - len(kept[task]) for task in files)
+    return Benchmark(records, tuple(files.values()), partial(evaluate, kinds), {"average": TASKS}, dropped=dropped)
+
+
+def _cases(task: str, file: Path, pictures: Path) -> list[Case]:
+    read = _genome if task in (RELATION, ATTRIBUTION) else _order
+    return [read(task, file, str(index), row, pictures) for index, row in enumerate(rows(file, list))]
+
+
+def _genome(task: str, file: Path, key: str, row: Any, pictures: Path) -> Case:
+    box = [value(file, key, row, name, (int, float)) for name in BOX]
+    image = boxed(_image(pictures, value(file, key, row, "image_path")), box)
+    texts = value(file, key, row, "true_caption"), value(file, key, row, "false_caption")
+    if task == RELATION:
+        return Record(task, key, (image,), texts), value(file, key, row, "relation_name")
+    return Record(task, key, (image,), texts), "_".join(_texts(file, key, row, "attributes"))
+
+
+def _order(task: str, file: Path, key: str, row: Any, pictures: Path) -> Case:
+    """The first of the options is the caption."""
+    image, options = value(file, key, row, "image"), _texts(file, key, row, "caption_options")
+    return Record(task, key, (_image(pictures, image),), options), ""
+
+
+def _texts(file: Path, key: str, row: Any, name: str) -> tuple[str, ...]:
+    found = value(file, key, row, name, list)
+    if len(found) < 2 or not all(isinstance(text, str) for text in found):
+        raise UserError(f"{file}: record {key}: field {name!r} is {found!r}: not two texts or more; write it again")
+    return tuple(found)
+
+
+def _image(pictures: Path, name: str) -> str:
+    flat = pictures / Path(name).name
+    return str(flat if flat.is_file() else pictures / name)
+
+
+def _counted(task: str, cases: Sequence[Case]) -> list[Case]:
+    """The cases of the relations and pairs of attributes that the authors count."""
+    size = Counter(kind for _, kind in cases)
+    rare = {kind for kind in size if size[kind] < MIN_CASES} if task == ATTRIBUTION else set()
+    uncounted = rare | (UNCOUNTED if task == RELATION else set())
+    return [(record, kind) for record, kind in cases if kind not in uncounted]
+
+
+def evaluate(
+    kinds: Mapping[str, Mapping[str, str]], records: Sequence[Record], embeddings: Embeddings
+) -> dict[str, Items]:
+    """Whether each caption wins, times its weight: 1 in the order tasks."""
+    return {task: _balanced(items, kinds[task]) for task, items in _choice.of_texts(records, embeddings).items()}
+
+
+def _balanced(items: Items, kinds: Mapping[str, str]) -> Items:
+    """Weighted so that the mean over the cases is the mean over their kinds of the accuracy of each."""
+    own = [kinds[key] for key in items.ids]
+    size = Counter(own)
+    weight_N = np.array([len(own) / (len(size) * size[kind]) for kind in own])
+    return Items(items.subset, items.ids, items.values * weight_N)
