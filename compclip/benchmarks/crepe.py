@@ -1,0 +1,115 @@
+"""CREPE, productivity (Ma et al., CVPR 2023, arXiv:2212.07796): the caption against five wrong ones, three ways of it.
+
+atom: an object, an attribute or a relation is replaced; swap: it changes places with another; negate: it is denied.
+Right where the picture, cropped to the record's box, is nearer to the caption than to every wrong one (Recall@1); a tie
+is wrong.
+
+The paper shows one value a complexity (4 to 12 objects, attributes and relations): here `<type>/complexity_<n>`. The
+value of a type is over the records of all complexities together, of which each has its own number. So are the values
+published with FSC-CLIP's evaluation package: multiples of 1/17698 (atom), 1/7405 (swap) and 1/17303 (negate). `average`
+weighs the three types the same. A wrong caption that repeats the right one is left out and counted: swap has such.
+"""
+
+from __future__ import annotations
+
+import ast
+import csv
+import io
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from compclip.benchmark import Benchmark, Groups, Record, by_subset
+from compclip.benchmarks import _choice
+from compclip.benchmarks._files import images_folder, value
+from compclip.embed import boxed
+from compclip.errors import UserError, unknown
+from compclip.files import read_text
+
+TYPES = ("atom", "swap", "negate")
+COMPLEXITIES = range(4, 13)
+BOX = ("x", "y", "width", "height")
+COLUMNS = ("image_id", "caption", "hard_negs", *BOX)
+FOLDERS = ("VG_100K", "VG_100K_2")  # of Visual Genome's pictures
+
+
+def load(path: str | Path, images: str | Path | None = None, split: str = "") -> Benchmark:
+    """The folder `prod_hard_negatives` of `<type>/prod_vg_hard_negs_<type>_complexity_<n>.csv`; `split` names types.
+
+    A picture is `<image_id>.jpg` in `images`, or in VG_100K or VG_100K_2 there. Raises UserError for an unknown type, a
+    missing file, or a row without a value.
+    """
+    folder, pictures = Path(path), images_folder(Path(path), images)
+    files = _files(folder, split)
+    found = [_record(kind, n, file, i, row, pictures) for (kind, n), file in files.items() for i, row in _rows(file)]
+    records, dropped = _choice.with_foils(found)
+    return Benchmark(
+        records, tuple(files.values()), _choice.of_texts, {"average": TYPES}, _by_complexity(records), dropped)
+
+
+def _files(folder: Path, split: str) -> dict[tuple[str, int], Path]:
+    kinds = [name.strip() for name in split.split(",") if name.strip()] or list(TYPES)
+    if stray := [kind for kind in kinds if kind not in TYPES]:
+        raise unknown("subset", stray[0], TYPES, str(folder))
+    stem = "prod_vg_hard_negs_{}_complexity_{}.csv"
+    files = {(kind, n): folder / kind / stem.format(kind, n) for kind in kinds for n in COMPLEXITIES}
+    if missing := [file for file in files.values() if not file.is_file()]:
+        raise UserError(f"{missing[0]}: no such file; fetch it, or name the types to read in split")
+    return files
+
+
+def _rows(file: Path) -> list[tuple[int, Mapping[str, str]]]:
+    """The rows and their numbers, from 0."""
+    reader = csv.DictReader(io.StringIO(read_text(file), newline=""))
+    try:
+        found = list(enumerate(reader))
+    except csv.Error as error:
+        raise UserError(f"{file}: not CSV after line {reader.line_num}: {error}; fetch the official file") from error
+    names = list(reader.fieldnames or [])
+    if lacking := [name for name in COLUMNS if name not in names]:
+        raise UserError(f"{file}: no column {lacking[0]!r}; found {', '.join(names)}; fetch the official file")
+    if not found:
+        raise UserError(f"{file}: holds no records; fetch the official file")
+    return found
+
+
+def _record(kind: str, n: int, file: Path, index: int, row: Mapping[str, str], pictures: Path) -> Record:
+    """Ids are complexity and row: one picture has several records."""
+    key = str(index)
+    image = boxed(_image(pictures, value(file, key, row, "image_id")), [_number(file, key, row, name) for name in BOX])
+    return Record(kind, f"{n}-{key}", (image,), (value(file, key, row, "caption"), *_foils(file, key, row)))
+
+
+def _foils(file: Path, key: str, row: Mapping[str, str]) -> list[str]:
+    """`hard_negs` is a Python list, or in some rows a set: sorted, since the order of a set differs from run to run."""
+    text = value(file, key, row, "hard_negs")
+    try:
+        found = ast.literal_eval(text)
+    except (ValueError, SyntaxError, MemoryError, RecursionError):
+        found = None
+    if not isinstance(found, (list, set)) or not found or not all(isinstance(foil, str) for foil in found):
+        raise UserError(f"{file}: record {key}: field 'hard_negs' is {text[:80]!r}, no list of texts; fetch it again")
+    return sorted(found) if isinstance(found, set) else found
+
+
+def _number(file: Path, key: str, row: Mapping[str, str], name: str) -> float:
+    text = value(file, key, row, name)
+    try:
+        number = float(text)
+    except ValueError:
+        number = math.nan
+    if not math.isfinite(number):
+        raise UserError(f"{file}: record {key}: field {name!r} is {text!r}, not a number; fetch the official file")
+    return number
+
+
+def _image(pictures: Path, name: str) -> str:
+    places = [pictures / folder / f"{name}.jpg" for folder in FOLDERS]
+    return str(next((place for place in places if place.is_file()), pictures / f"{name}.jpg"))
+
+
+def _by_complexity(records: Sequence[Record]) -> Groups:
+    return {
+        kind: {f"complexity_{n}": frozenset(r.id for r in part if r.id.startswith(f"{n}-")) for n in COMPLEXITIES}
+        for kind, part in by_subset(records).items()
+    }

@@ -1,0 +1,129 @@
+"""CREPE-Productivity: official CSV files, boxes, complexities together and apart."""
+
+from __future__ import annotations
+
+import csv
+import io
+
+import pytest
+
+from compclip.benchmarks import crepe
+from compclip.errors import UserError
+
+HEADER = ["image_id", "caption", "n", "n_objects", "n_relations", "n_attributes", "n_connected_components",
+          "hard_negs", "x", "y", "width", "height"]  # fmt: skip
+TEXTS = {"good": [0.9, 0.1], "bad": [0.1, 0.9], "poor": [0.2, 0.8], "equal": [0.9, 0.1]}
+AT = "VG_100K_2/13.jpg#box=237,391,402,208"
+
+
+def row(caption: str = "good", hard_negs: object = ("bad", "poor"), **other: str) -> dict:
+    negatives = hard_negs if isinstance(hard_negs, str) else repr(list(hard_negs) if isinstance(hard_negs, tuple) else hard_negs)
+    numbers = {"x": "237.0", "y": "391.0", "width": "402.0", "height": "208.0"}
+    return dict.fromkeys(HEADER, "1") | numbers | {"image_id": "13", "caption": caption, "hard_negs": negatives} | other
+
+
+def table(*rows: dict, header: list[str] = HEADER) -> str:
+    text = io.StringIO()
+    writer = csv.DictWriter(text, header, extrasaction="ignore")
+    writer.writeheader()
+    writer.writerows(rows)
+    return text.getvalue()
+
+
+def name(kind: str, n: int) -> str:
+    return f"crepe/{kind}/prod_vg_hard_negs_{kind}_complexity_{n}.csv"
+
+
+@pytest.fixture
+def folder(dump, picture):
+    picture("crepe/images/VG_100K_2/13.jpg")
+    for kind in crepe.TYPES:
+        for n in range(4, 13):
+            path = dump(name(kind, n), table(row(), row("bad", ("poor", "good"))))
+    return path.parent.parent
+
+
+@pytest.fixture
+def score(folder, embeddings):
+    return lambda **options: crepe.load(folder, **options).score(embeddings({f"{folder}/images/{AT}": [1, 0]}, TEXTS))
+
+
+def test_types_complexities_and_means(dump, score):
+    dump(name("atom", 12), table(row(), row(), row(), row("bad", ("good", "poor"))))
+    result = score()
+    assert result.metrics["atom"] == pytest.approx((8 + 3) / (16 + 4))  # (8 * 0.5 + 0.75) / 9 were they not pooled
+    assert (result.metrics["swap"], result.metrics["atom/complexity_12"], result.metrics["atom/complexity_4"]) == (0.5, 0.75, 0.5)
+    assert result.metrics["average"] == pytest.approx((0.55 + 0.5 + 0.5) / 3)
+    assert result.metrics["average/complexity_12"] == pytest.approx((0.75 + 0.5 + 0.5) / 3)
+    assert result.items["atom/complexity_12"].ids == ("12-0", "12-1", "12-2", "12-3")
+    assert (result.counts["records"], result.counts["scored"]) == (56, 56)
+
+
+def test_some_of_the_types(score):
+    result = score(split="negate, swap")
+    assert result.metrics["negate"] == 0.5 and not {"atom", "average"} & set(result.metrics)
+
+
+def test_every_wrong_caption_must_lose_and_a_tie_is_wrong(dump, score):
+    dump(name("atom", 4), table(row(hard_negs=("bad", "good ", "poor")), row(hard_negs=("bad", "equal", "poor")),
+                                row("poor", ("bad", "good")), row("poor", ("bad",))))  # fmt: skip
+    result = score(split="atom")
+    assert result.items["atom/complexity_4"].values.tolist() == [1, 0, 0, 1]
+    assert (result.counts["foil_is_caption"], result.counts["without_foil"]) == (1, 0)
+
+
+def test_a_record_whose_wrong_captions_all_repeat_it(dump, score):
+    dump(name("swap", 5), table(row(hard_negs=("Good", "good")), row()))
+    result = score(split="swap")
+    assert result.items["swap/complexity_5"].ids == ("5-1",) and result.counts["without_foil"] == 1
+
+
+def test_a_set_of_wrong_captions_is_read_in_one_order(dump, folder):
+    """Some rows of the official files hold a set, whose order differs from one run of Python to the next."""
+    texts = {f"text {i}" for i in range(9)}
+    dump(name("atom", 4), table(row(hard_negs=texts), row(hard_negs=("z", "a"))))
+    first, second = crepe.load(folder, split="atom").records[:2]
+    assert first.texts == ("good", *sorted(texts)) and second.texts == ("good", "z", "a")
+
+
+def test_pictures_in_any_of_the_folders(folder, picture):
+    box = AT.partition(".jpg")[2]
+    assert crepe.load(folder).images == [f"{folder}/images/{AT}"]
+    at = picture("flat/13.jpg")
+    assert crepe.load(folder, images=at.parent).images == [f"{at}{box}"]
+    first = picture("both/VG_100K/13.jpg")
+    picture("both/13.jpg")
+    assert crepe.load(folder, images=first.parent.parent).images == [f"{first}{box}"]
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (table(row(), header=[c for c in HEADER if c != "width"]), r"atom_complexity_4.csv: no column 'width'; found image_id, caption"),
+        (table(), r"atom_complexity_4.csv: holds no records"),
+        ("", r"no column 'image_id'"),
+        (table(row(), row(x="")), r"record 1: field 'x' is '', not a number"),
+        (table(row(height="nan")), r"record 0: field 'height' is 'nan', not a number"),
+        (table(row(hard_negs="bad, poor")), r"record 0: field 'hard_negs' is 'bad, poor', no list of texts"),
+        (table(row(hard_negs="['bad', 1]")), r"field 'hard_negs' is \"\['bad', 1\]\", no list of texts"),
+        (table(row(hard_negs="'bad'")), r"field 'hard_negs' is"),
+        (table(row(hard_negs="[]")), r"field 'hard_negs' is '\[\]'"),
+        (table(row(hard_negs="__import__('os')")), r"field 'hard_negs' is"),
+        (table() + "13,good,4\n", r"record 0: field 'x' is None"),
+        (table() + '13,"' + "a" * 200_000, r"not CSV after line 1: field larger"),
+    ],
+    ids=range(12),
+)
+def test_damaged_files(folder, dump, content, message):
+    dump(name("atom", 4), content)
+    with pytest.raises(UserError, match=message):
+        crepe.load(folder)
+
+
+def test_missing_files_and_unknown_types(folder):
+    (folder / "negate" / "prod_vg_hard_negs_negate_complexity_7.csv").unlink()
+    assert len(crepe.load(folder, split="swap,atom")) == 36
+    with pytest.raises(UserError, match=r"negate_complexity_7.csv: no such file"):
+        crepe.load(folder)
+    with pytest.raises(UserError, match=r"unknown subset 'swop'; did you mean 'swap'"):
+        crepe.load(folder, split="swop")
