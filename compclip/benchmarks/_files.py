@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -75,19 +75,19 @@ def subsets(folder: Path, names: Sequence[str], split: str) -> dict[str, Path]:
 
     Raises UserError for an unknown subset and for a file that is not there.
     """
-    return {name: existing(folder / f"{name}.json") for name in chosen(folder, names, split)}
+    return {name: present(folder / f"{name}.json") for name in chosen(folder, names, split)}
 
 
-def chosen(where: Path, names: Sequence[str], split: str) -> list[str]:
-    """All names, or those that `split` lists with commas between. Raises UserError for an unknown one."""
-    wanted = [name.strip() for name in split.split(",") if name.strip()] or list(names)
+def chosen(folder: Path, names: Collection[str], split: str) -> list[str]:
+    """The names in `split`, which has commas between them, or all names. Raises UserError for an unknown one."""
+    wanted = dict.fromkeys(name.strip() for name in split.split(",") if name.strip())
     for name in wanted:
         if name not in names:
-            raise unknown("subset", name, names, str(where))
-    return wanted
+            raise unknown("subset", name, names, str(folder))
+    return list(wanted or names)
 
 
-def existing(file: Path) -> Path:
+def present(file: Path) -> Path:
     """The file of a subset. Raises UserError where it is not there."""
     if not file.is_file():
         raise UserError(f"{file}: no such file; fetch it, or name the subsets to read in split")

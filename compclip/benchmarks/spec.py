@@ -13,7 +13,7 @@ from typing import Any
 
 from compclip.benchmark import Benchmark, Items, Record
 from compclip.benchmarks import _choice
-from compclip.benchmarks._files import chosen, existing, rows, value
+from compclip.benchmarks._files import chosen, present, rows, value
 from compclip.embed import Embeddings
 from compclip.errors import UserError
 
@@ -33,7 +33,7 @@ def load(path: str | Path, images: str | Path | None = None, split: str = "") ->
     UserError for a missing file, a record without a field, or a label that is none of the candidates.
     """
     folder = Path(path)
-    files = {f"{subset}_{way}": existing(folder / subset / name)
+    files = {f"{subset}_{way}": present(folder / subset / name)
              for subset in chosen(folder, SUBSETS, split) for way, name in FILES.items()}  # fmt: skip
     pictures = Path(images) if images else folder
     records = tuple(r for part, file in files.items() for r in _records(part, file, pictures / file.parent.name))

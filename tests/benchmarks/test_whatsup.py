@@ -1,0 +1,83 @@
+"""What's Up: both forms of the official files, four candidates and two, subsets that weigh the same."""
+
+from __future__ import annotations
+
+import pytest
+
+from compclip.benchmarks import whatsup
+from compclip.errors import UserError
+
+TEXTS = {"good": [0.9, 0.1], "fair": [0.5, 0.1], "bad": [0.1, 0.9]}
+QUESTIONS = {"coco_qa_one_obj": "coco", "coco_qa_two_obj": "coco", "vg_qa_one_obj": "vg", "vg_qa_two_obj": "vg"}
+PLACES = ("controlled_images/mug_on_table.jpeg", "controlled_clevr/cup_behind_plate.jpeg", "val2017/000000000139.jpg",
+          "vg_images/2370799.jpg")  # fmt: skip
+
+
+def controlled(name: str, *texts: str) -> dict:
+    return {"image_path": f"data/{name}", "caption_options": list(texts)}
+
+
+@pytest.fixture
+def folder(dump):
+    for name, picture in zip(("controlled_images", "controlled_clevr"), PLACES, strict=False):
+        dump(f"data/{name}_dataset.json", [controlled(picture, "good", "fair", "bad", "bad"),
+                                           controlled(picture, "fair", "bad", "bad", "good")])  # fmt: skip
+    for name, source in QUESTIONS.items():
+        image = 139 if source == "coco" else 2370799
+        path = dump(f"data/{name}.json", [[image, "good", "bad"], [str(image), "bad", "good"]])
+    return path.parent
+
+
+@pytest.fixture
+def seen(folder, embeddings):
+    return embeddings({folder / place: [1, 0] for place in PLACES}, TEXTS)
+
+
+def test_subsets_and_their_mean(folder, dump, seen):
+    dump("data/vg_qa_two_obj.json", [[2370799, "good", "bad"], [2370799, "good", "good"], *[[2370799, "bad", "good"]] * 2])
+    result = whatsup.load(folder).score(seen)
+    assert result.items["Controlled_Images_A"].values.tolist() == [1, 0]
+    assert result.items["VG_QA_two_obj"].values.tolist() == [1, 0, 0, 0], "a tie is wrong"
+    assert result.metrics["COCO_QA_one_obj"] == 0.5 and result.metrics["VG_QA_two_obj"] == 0.25
+    assert result.metrics["average"] == pytest.approx((5 * 0.5 + 0.25) / 6)
+    assert result.counts["scored"] == result.counts["records"] == 14
+
+
+def test_the_right_caption_must_beat_all_four(folder, dump, seen):
+    last = [controlled(PLACES[0], *("good" if i == place else "fair" for i in range(4))) for place in range(4)]
+    dump("data/controlled_images_dataset.json", last)
+    result = whatsup.load(folder, split="Controlled_Images_A").score(seen)
+    assert result.items["Controlled_Images_A"].values.tolist() == [1, 0, 0, 0]
+    assert "average" not in result.metrics, "one of six subsets is no average"
+
+
+def test_pictures_lie_as_in_the_official_folder(folder, tmp_path):
+    assert set(whatsup.load(folder).images) == {str(folder / place) for place in PLACES}
+    elsewhere = whatsup.load(folder, images=tmp_path / "pictures", split="COCO_QA_one_obj,VG_QA_one_obj")
+    assert set(elsewhere.images) == {str(tmp_path / "pictures" / place) for place in PLACES[2:]}
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("controlled_images_dataset", [{"caption_options": ["a", "b"]}], r"images_dataset.json: record 0: no field 'image_path'"),
+        ("controlled_images_dataset", [controlled("a/b.jpg", "a")], r"record 0: expected two captions or more, not \['a'\]"),
+        ("controlled_clevr_dataset", [[1, "a", "b"]], r"clevr_dataset.json: record 0: expected an object, not list"),
+        ("coco_qa_one_obj", [[1, "a", "b"], [1, "a"]], r"coco_qa_one_obj.json: record 1: expected \[image id, right, wrong\]"),
+        ("vg_qa_one_obj", [["VG/1.jpg", "a", "b"]], r"vg_qa_one_obj.json: record 0: expected \[image id, right, wrong\]"),
+        ("vg_qa_one_obj", [[1, "a", None]], r"record 0: expected two captions or more, not \['a', None\]"),
+        ("vg_qa_two_obj", {"0": [1, "a", "b"]}, r"vg_qa_two_obj.json: expected a list of records, not dict"),
+    ],
+)
+def test_damaged_files(folder, dump, name, content, message):
+    dump(f"data/{name}.json", content)
+    with pytest.raises(UserError, match=message):
+        whatsup.load(folder)
+
+
+def test_missing_files_and_unknown_subsets(folder):
+    (folder / "controlled_clevr_dataset.json").unlink()
+    with pytest.raises(UserError, match=r"controlled_clevr_dataset.json: no such file"):
+        whatsup.load(folder)
+    with pytest.raises(UserError, match=r"unknown subset 'COCO_QA_one'; did you mean 'COCO_QA_one_obj'"):
+        whatsup.load(folder, split="COCO_QA_one")
