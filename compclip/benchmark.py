@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -63,7 +63,7 @@ class Benchmark:
     `evaluate(records, embeddings)` gets the records without empty texts; a record with an unreadable image is left out
     by `readable`, except where a metric needs no image. `dropped` counts what the files held and no record does.
     `shared_texts` are texts that belong to no record (the prompts of a classification). `means` maps a metric to the
-    metrics it averages.
+    metrics it averages, which may be means that stand before it.
     """
 
     records: tuple[Record, ...]
@@ -102,9 +102,10 @@ class Benchmark:
         records = [record for record in self.records if record.has_text]
         items = {name: i for name, i in self.evaluate(records, embeddings).items() if len(i.ids)}
         items |= _grouped(items, self.groups)
-        means = _possible(self._all_means(), items)
         metrics = {name: float(i.values.mean()) for name, i in items.items()}
-        metrics |= {name: float(np.mean([metrics[m] for m in members])) for name, members in means.items()}
+        means = _possible(self._all_means(), metrics)
+        for name, members in means.items():
+            metrics[name] = float(np.mean([metrics[m] for m in members]))
         return Outcomes(metrics, items, means, self._counts(records, items, embeddings))
 
     def _all_means(self) -> dict[str, list[str]]:
@@ -171,6 +172,11 @@ def _grouped(items: Mapping[str, Items], groups: Groups) -> dict[str, Items]:
     return found
 
 
-def _possible(means: Mapping[str, list[str]], items: Mapping[str, Items]) -> dict[str, list[str]]:
+def _possible(means: Mapping[str, list[str]], scored: Iterable[str]) -> dict[str, list[str]]:
     """The means all of whose members were scored: an average over fewer subsets must not bear the same name."""
-    return {name: members for name, members in means.items() if all(m in items for m in members)}
+    known, found = set(scored), {}
+    for name, members in means.items():
+        if known.issuperset(members):
+            found[name] = members
+            known.add(name)
+    return found

@@ -1,0 +1,100 @@
+"""VL-CheckList (Zhao et al., EMNLP 2022 demo, arXiv:2207.00221): a text against the same with one part changed.
+
+Right where the image is nearer to the text than to its negative (the authors' task `itc`); a tie is wrong. As in their
+evaluation, the first text of each list counts, and of each file the first 1,000 records (`MAX_NUM: 2000` in their
+configurations counts both texts); the others are counted as `beyond_limit`. Departure: a picture that is missing is
+counted, where they go on to the next record.
+
+Aggregation as in their chart: files to a source (vg, swig, hake, vaw), sources to a task, tasks to `average`, each of
+them a plain mean. So `Object_Size_small` weighs the one file of hake as much as the four of swig.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from compclip.benchmark import Benchmark, Record
+from compclip.benchmarks import _choice
+from compclip.benchmarks._files import chosen, images_folder, present, rows, value
+from compclip.errors import UserError
+
+Sources = dict[str, dict[str, str]]  # source -> corpus -> file
+LIMIT = 1000
+FOLDERS = {"vg": "vg", "vaw": "vg", "swig": "swig", "hake": "hake"}  # VAW describes pictures of Visual Genome
+TEXTS = ("POS", "NEG")
+
+
+def _object(kind: str, name: str) -> Sources:
+    at, roles = f"Object/{kind}", ("agent", "destination", "item", "tool")
+    low = kind.lower()
+    return {
+        "vg": {f"vg_{role}": f"{at}/vg_{low}/vg_{role}_{name}.json" for role in ("obj", "subj")},
+        "swig": {f"swig_{role}": f"{at}/swig_{low}/swig_{role}/swig_{role}_{name}.json" for role in roles},
+        "hake": {"hake": f"{at}/hake_{low}/hake_obj_{name}.json"},
+    }
+
+
+def _attribute(name: str) -> Sources:
+    return {source: {source: f"Attribute/{source}/{name}.json"} for source in ("vg", "vaw")}
+
+
+TASKS: dict[str, Sources] = {
+    **{f"Object_Location_{name}": _object("Location", name) for name in ("center", "margin", "mid")},
+    **{f"Object_Size_{name}": _object("Size", name) for name in ("large", "medium", "small")},
+    **{f"Attribute_{name}": _attribute(name) for name in ("action", "color", "material", "size", "state")},
+    "Relation_action": {
+        "vg": {"vg": "Relation/vg/action.json"},
+        "swig": {"swig": "Relation/swig_action.json"},
+        "hake": {"hake": "Relation/hake_action.json"},
+    },
+    "Relation_spatial": {"vg": {"vg": "Relation/vg/spatial.json"}},
+}
+
+
+def load(path: str | Path, images: str | Path | None = None, split: str = "") -> Benchmark:
+    """The authors' `data` folder; `split` names some of the tasks (`Attribute_size,Relation_spatial`), all without it.
+
+    Pictures lie in `vg`, `swig` and `hake` below `images`, as the authors' DATASETS.md lays them out. Metrics:
+    `<task>_<corpus>` a file, `<task>`, `average`. Raises UserError for a missing file, an unknown task, or a record of
+    another form.
+    """
+    folder, pictures = Path(path), images_folder(Path(path), images)
+    named = [(f"{task}_{corpus}", present(folder / name), pictures / FOLDERS[source])
+             for task in chosen(folder, TASKS, split)
+             for source, corpora in TASKS[task].items() for corpus, name in corpora.items()]  # fmt: skip
+    read = [_records(subset, file, place) for subset, file, place in named]
+    records = tuple(record for part, _ in read for record in part)
+    dropped = {"beyond_limit": sum(rest for _, rest in read)}
+    return Benchmark(records, tuple(file for _, file, _ in named), _choice.of_texts, _means(), dropped=dropped)
+
+
+def _means() -> dict[str, tuple[str, ...]]:
+    """Sources of several files, then tasks, then all."""
+    found = {}
+    for task, sources in TASKS.items():
+        for source, corpora in sources.items():
+            if len(corpora) > 1:
+                found[f"{task}_{source}"] = tuple(f"{task}_{corpus}" for corpus in corpora)
+        found[task] = tuple(f"{task}_{source}" for source in sources)
+    return {**found, "average": tuple(TASKS)}
+
+
+def _records(subset: str, file: Path, pictures: Path) -> tuple[list[Record], int]:
+    """The records that count and the number of the others; the files repeat records, so the id is the place."""
+    content = rows(file, list)
+    kept = [_record(subset, file, str(index), row, pictures) for index, row in enumerate(content[:LIMIT])]
+    return kept, len(content) - len(kept)
+
+
+def _record(subset: str, file: Path, key: str, row: Any, pictures: Path) -> Record:
+    if not isinstance(row, list) or len(row) != 2 or not isinstance(row[0], str):
+        raise UserError(f"{file}: record {key}: expected [picture, texts], not {row}; fetch the official file")
+    return Record(subset, key, (str(pictures / row[0]),), tuple(_first(file, key, row[1], name) for name in TEXTS))
+
+
+def _first(file: Path, key: str, texts: Any, name: str) -> str:
+    found = value(file, key, texts, name, list)
+    if not found or not isinstance(found[0], str):
+        raise UserError(f"{file}: record {key}: {name!r} holds no text: {found}; fetch the official file")
+    return found[0]

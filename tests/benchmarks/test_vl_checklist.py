@@ -1,0 +1,120 @@
+"""VL-CheckList: the official tree of files, the first records of each, means of sources before means of tasks."""
+
+from __future__ import annotations
+
+import pytest
+
+from compclip.benchmarks import vl_checklist
+from compclip.errors import UserError
+
+TEXTS = {"good": [0.9, 0.1], "bad": [0.1, 0.9]}
+RIGHT, WRONG, TIE = ("good", "bad"), ("bad", "good"), ("good", "good")
+SMALL = {"Object/Size/hake_size/hake_obj_small", "Object/Size/vg_size/vg_obj_small", "Object/Size/vg_size/vg_subj_small",
+         *(f"Object/Size/swig_size/swig_{r}/swig_{r}_small" for r in ("agent", "destination", "item", "tool"))}  # fmt: skip
+OTHERS = {"Attribute/vaw/size", "Attribute/vg/size", "Relation/swig_action", "Relation/hake_action", "Relation/vg/action",
+          "Relation/vg/spatial"}  # fmt: skip
+
+
+def row(texts: tuple[str, str] = RIGHT, image: str = "a.jpg") -> list:
+    return [image, {"POS": [texts[0]], "NEG": [texts[1]]}]
+
+
+@pytest.fixture
+def folder(dump):
+    names = {name for sources in vl_checklist.TASKS.values() for files in sources.values() for name in files.values()}
+    for name in names:
+        dump(f"data/{name}", [row(), row(WRONG)])
+    assert {f"{name}.json" for name in SMALL | OTHERS} <= names
+    return dump("data/Attribute/vg/color.json", [row(), row(WRONG)]).parents[2]
+
+
+@pytest.fixture
+def seen(folder, embeddings):
+    return embeddings({folder / source / "a.jpg": [1, 0] for source in ("vg", "swig", "hake")}, TEXTS)
+
+
+def test_files_sources_tasks_average(folder, dump, seen):
+    dump("data/Object/Size/vg_size/vg_subj_small.json", [row(), row()])
+    dump("data/Object/Size/swig_size/swig_tool/swig_tool_small.json", [row(), row(), row(TIE), row()])
+    dump("data/Object/Size/hake_size/hake_obj_small.json", [row(WRONG)])
+    dump("data/Attribute/vaw/size.json", [row()])
+    result = vl_checklist.load(folder).score(seen)
+    values = result.metrics
+    assert result.items["Object_Size_small_swig_tool"].values.tolist() == [1, 1, 0, 1]
+    assert (values["Object_Size_small_vg"], values["Object_Size_small_swig"]) == (0.75, (3 * 0.5 + 0.75) / 4)
+    assert values["Object_Size_small"] == pytest.approx((0.75 + 0.5625 + 0) / 3), "each source weighs the same"
+    assert values["Attribute_size"] == 0.75, "not the 2/3 of all three records"
+    assert values["Relation_spatial"] == values["Relation_spatial_vg"] == 0.5
+    assert values["average"] == pytest.approx((11 * 0.5 + 0.4375 + 0.75) / 13)
+
+
+def test_the_metrics_reproduce_from_their_members(folder, seen):
+    result = vl_checklist.load(folder).score(seen)
+    assert list(result.means)[-1] == "average" and result.means["average"] == list(vl_checklist.TASKS)
+    assert result.means["Object_Location_mid"] == [f"Object_Location_mid_{source}" for source in ("vg", "swig", "hake")]
+    assert len(result.items) == 6 * 7 + 5 * 2 + 3 + 1
+
+
+def test_a_source_without_a_picture_has_no_mean(folder, embeddings):
+    seen = embeddings({folder / source / "a.jpg": [1, 0] for source in ("vg", "swig")}, TEXTS, {folder / "hake" / "a.jpg": "missing"})
+    result = vl_checklist.load(folder).score(seen)
+    assert result.metrics["Object_Size_small_swig"] == 0.5 and result.metrics["Attribute_size"] == 0.5
+    assert not {"Object_Size_small", "Relation_action", "average"} & set(result.metrics)
+    assert result.counts["missing_image"] == 7 * 2
+
+
+def test_the_first_records_of_each_file(folder, dump, seen, monkeypatch):
+    monkeypatch.setattr(vl_checklist, "LIMIT", 3)
+    dump("data/Attribute/vg/size.json", [row(), row(), row(WRONG), row(WRONG), row()])
+    result = vl_checklist.load(folder, split="Attribute_size").score(seen)
+    assert result.items["Attribute_size_vg"].ids == ("0", "1", "2")
+    assert result.metrics["Attribute_size_vg"] == pytest.approx(2 / 3)
+    assert (result.counts["records"], result.counts["beyond_limit"]) == (5, 2)
+
+
+def test_limit_of_the_official_configuration(folder, dump):
+    dump("data/Relation/vg/spatial.json", [row()] * 1001)
+    benchmark = vl_checklist.load(folder, split="Relation_spatial")
+    assert len(benchmark) == 1000 and benchmark.dropped == {"beyond_limit": 1}
+
+
+def test_the_first_text_of_each_list(folder, dump, seen):
+    dump("data/Relation/vg/spatial.json", [["a.jpg", {"POS": ["good", "bad"], "NEG": ["bad", "good"]}]])
+    assert vl_checklist.load(folder, split="Relation_spatial").score(seen).metrics["Relation_spatial"] == 1
+
+
+def test_pictures_of_each_source(folder, dump, tmp_path):
+    dump("data/Attribute/vaw/size.json", [row(image="VG_100K/1.jpg")])
+    dump("data/Attribute/vg/size.json", [row(image="VG_100K_2/2.jpg")])
+    dump("data/Relation/hake_action.json", [row(image="pic/3.jpg")])
+    benchmark = vl_checklist.load(folder, images=tmp_path, split="Attribute_size,Relation_action")
+    places = ("vg/VG_100K_2/2.jpg", "vg/VG_100K/1.jpg", "vg/a.jpg", "swig/a.jpg", "hake/pic/3.jpg")
+    assert benchmark.images == [str(tmp_path / place) for place in places]
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ([row(), ["a.jpg"]], r"vg/size.json: record 1: expected \[picture, texts\], not \['a.jpg'\]"),
+        ([{"POS": ["a"], "NEG": ["b"]}], r"vg/size.json: record 0: expected \[picture, texts\]"),
+        ([["a.jpg", {"POS": ["a"]}]], r"record 0: no field 'NEG'; found POS"),
+        ([["a.jpg", {"POS": [], "NEG": ["b"]}]], r"record 0: 'POS' holds no text: \[\]"),
+        ([["a.jpg", {"POS": "a", "NEG": ["b"]}]], r"record 0: field 'POS' is 'a'"),
+        ([["a.jpg", ["a", "b"]]], r"record 0: expected an object, not list"),
+        ({"a.jpg": {}}, r"vg/size.json: expected a list of records, not dict"),
+        ([], r"vg/size.json: holds no records"),
+    ],
+)
+def test_damaged_files(folder, dump, content, message):
+    dump("data/Attribute/vg/size.json", content)
+    with pytest.raises(UserError, match=message):
+        vl_checklist.load(folder)
+
+
+def test_missing_files_and_unknown_tasks(folder):
+    (folder / "Relation/swig_action.json").unlink()
+    with pytest.raises(UserError, match=r"Relation/swig_action.json: no such file"):
+        vl_checklist.load(folder)
+    assert len(vl_checklist.load(folder, split="Relation_spatial, Attribute_color, Relation_spatial")) == 6
+    with pytest.raises(UserError, match=r"unknown subset 'Attribute_colour'; did you mean 'Attribute_color'"):
+        vl_checklist.load(folder, split="Attribute_colour")
