@@ -1,0 +1,81 @@
+"""SVO-Probes (Hendricks and Nematzadeh, Findings of ACL 2021, arXiv:2106.09141): a sentence and two pictures.
+
+Right where the sentence is nearer to its picture than to one with another subject, verb or object; a tie is wrong.
+`average` weighs the three kinds the same. The paper itself classifies each picture by a threshold; the choice between
+the two is what FSC-CLIP (arXiv:2410.05210) reports. Rows whose pictures do not differ in exactly one part of the three
+are left out, as in the authors' notebook, and counted as `not_one_kind`.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from compclip.benchmark import Benchmark, Record
+from compclip.benchmarks import _choice
+from compclip.benchmarks._files import chosen, images_folder
+from compclip.errors import UserError
+from compclip.files import read_text
+
+FILE = "svo_probes.csv"
+KINDS = ("subj_neg", "verb_neg", "obj_neg")
+IMAGES = ("pos_image_id", "neg_image_id")
+FLAGS = {"true": True, "false": False}
+Row = Mapping[str, str]
+
+
+def load(path: str | Path, images: str | Path | None = None, split: str = "") -> Benchmark:
+    """The folder of `svo_probes.csv`; `split` names some of subj_neg, verb_neg and obj_neg, all without it.
+
+    A picture is `<pos_image_id>.jpg` or `<neg_image_id>.jpg` in `images`. The file gives URLs only, many of them dead:
+    img2dataset numbers what it fetches by itself, so its files are to be renamed to the ids. Raises UserError for a
+    missing file, an unknown kind, or a row without a column or with an unreadable one.
+    """
+    folder, pictures = Path(path), images_folder(Path(path), images)
+    file, kinds = folder / FILE, chosen(folder, KINDS, split)
+    read = [(_kind(file, key, row), key, row) for key, row in _rows(file)]
+    if not read:
+        raise UserError(f"{file}: holds no records; fetch the official file")
+    records = tuple(_record(file, kind, key, row, pictures) for kind, key, row in read if kind in kinds)
+    dropped = {"not_one_kind": sum(not kind for kind, _, _ in read)}
+    return Benchmark(records, (file,), _choice.of_images, {"average": KINDS}, dropped=dropped)
+
+
+def _rows(file: Path) -> Iterator[tuple[str, Row]]:
+    """The place of each row below the header, and the row."""
+    reader = csv.DictReader(io.StringIO(read_text(file), newline=""))
+    if missing := [name for name in ("sentence", *IMAGES, *KINDS) if name not in (reader.fieldnames or ())]:
+        raise UserError(f"{file}: no column {missing[0]!r}; fetch the official file")
+    try:
+        for index, row in enumerate(reader):
+            if None in row or None in row.values():
+                raise UserError(f"{file}: line {reader.line_num}: not as many columns as the header; fetch it again")
+            yield str(index), row
+    except csv.Error as error:
+        raise UserError(f"{file}: line {reader.line_num}: {error}; fetch the official file") from error
+
+
+def _kind(file: Path, key: str, row: Row) -> str:
+    """The part in which the pictures differ, or nothing where that is not exactly one."""
+    found = [name for name in KINDS if _flag(file, key, row, name)]
+    return found[0] if len(found) == 1 else ""
+
+
+def _flag(file: Path, key: str, row: Row, name: str) -> bool:
+    if row[name].lower() not in FLAGS:
+        raise UserError(f"{file}: record {key}: {name}={row[name]!r}: neither True nor False; fetch the official file")
+    return FLAGS[row[name].lower()]
+
+
+def _record(file: Path, kind: str, key: str, row: Row, pictures: Path) -> Record:
+    images = tuple(str(pictures / f"{_number(file, key, row, name)}.jpg") for name in IMAGES)
+    return Record(kind, key, images, (row["sentence"],))
+
+
+def _number(file: Path, key: str, row: Row, name: str) -> str:
+    """An id that is no whole number, such as 12.0 in a table saved again, would find no picture."""
+    if not row[name].isdigit():
+        raise UserError(f"{file}: record {key}: {name}={row[name]!r} is no whole number; fetch the official file")
+    return row[name]

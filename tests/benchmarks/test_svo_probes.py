@@ -1,0 +1,92 @@
+"""SVO-Probes: the official table, the sentence's choice between two pictures, rows of one kind only."""
+
+from __future__ import annotations
+
+import pytest
+
+from compclip.benchmarks import svo_probes
+from compclip.errors import UserError
+
+HEADER = "sentence,pos_triplet,neg_triplet,pos_url,neg_url,pos_image_id,neg_image_id,subj_neg,verb_neg,obj_neg"
+SUBJECT, VERB, OBJECT = "True,False,False", "False,True,False", "False,False,True"
+
+
+def row(flags: str, pos: object = 1, neg: object = 2, sentence: str = '"A man, on a horse."') -> str:
+    return f'{sentence},"man,ride,horse","man,pet,horse",http://a/x.jpg,http://a/y.jpg,{pos},{neg},{flags}'
+
+
+@pytest.fixture
+def write(dump):
+    return lambda *lines: dump("svo/svo_probes.csv", "\n".join((HEADER, *lines)) + "\n").parent
+
+
+@pytest.fixture
+def seen(tmp_path, embeddings):
+    images = {tmp_path / f"svo/{i}.jpg": vector for i, vector in ((1, [0.9, 0.1]), (2, [0.4, 0.1]), (3, [0.9, 0.3]))}
+    return embeddings(images, {"A man, on a horse.": [1, 0]}, {tmp_path / "svo/4.jpg": "missing"})
+
+
+def test_kinds_and_their_mean(write, seen):
+    folder = write(row(SUBJECT), row(VERB), row(VERB, 2, 1), row(VERB, 2, 1), row(VERB, 1, 3), row(OBJECT, 2, 1), row(OBJECT))
+    result = svo_probes.load(folder).score(seen)
+    assert (result.metrics["subj_neg"], result.metrics["verb_neg"], result.metrics["obj_neg"]) == (1, 0.25, 0.5)
+    assert result.items["verb_neg"].values.tolist() == [1, 0, 0, 0], "the last is a tie, which is wrong"
+    assert result.items["verb_neg"].ids == ("1", "2", "3", "4"), "the place in the table"
+    assert result.metrics["average"] == pytest.approx((1 + 0.25 + 0.5) / 3)
+
+
+def test_rows_that_differ_in_no_part_or_several_are_counted_and_left_out(write, seen):
+    folder = write(row(SUBJECT), row("True,True,False"), row("False,False,False"), row("TRUE,FALSE,FALSE", 2, 1))
+    result = svo_probes.load(folder).score(seen)
+    assert result.items["subj_neg"].ids == ("0", "3") and result.metrics == {"subj_neg": 0.5}
+    assert (result.counts["records"], result.counts["not_one_kind"]) == (2, 2)
+
+
+def test_missing_pictures_are_counted(write, seen):
+    folder = write(row(SUBJECT), row(SUBJECT, 4, 1), row(SUBJECT, 1, 4))
+    result = svo_probes.load(folder).score(seen)
+    assert (result.counts["records"], result.counts["scored"], result.counts["missing_image"]) == (3, 1, 2)
+
+
+def test_pictures_and_kinds_asked_for(write, picture, tmp_path):
+    folder = write(row(SUBJECT), row(VERB, 5, 6), row(OBJECT, 7, 8))
+    inside = picture("svo/images/1.png").parent
+    assert svo_probes.load(folder, split="verb_neg").images == [str(inside / "5.jpg"), str(inside / "6.jpg")]
+    assert svo_probes.load(folder, images=tmp_path, split="obj_neg").images == [str(tmp_path / "7.jpg"), str(tmp_path / "8.jpg")]
+    with pytest.raises(UserError, match=r"unknown subset 'verb'; did you mean 'verb_neg'"):
+        svo_probes.load(folder, split="verb")
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        (row("True,False"), r"svo_probes.csv: line 3: not as many columns"),
+        (row("True,False,False,1"), r"svo_probes.csv: line 3: not as many columns"),
+        (row("True,False,no"), r"svo_probes.csv: record 1: obj_neg='no': neither True nor False"),
+        (row(SUBJECT, pos="12.0"), r"svo_probes.csv: record 1: pos_image_id='12.0' is no whole number"),
+        (row(SUBJECT, neg=""), r"record 1: neg_image_id='' is no whole number"),
+        (row(SUBJECT, sentence="x" * 200_000), r"svo_probes.csv: line \d: field larger than field limit"),
+    ],
+)
+def test_damaged_rows(write, line, message):
+    folder = write(row(SUBJECT), line)
+    with pytest.raises(UserError, match=message):
+        svo_probes.load(folder)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (HEADER.replace("verb_neg", "verb"), r"svo_probes.csv: no column 'verb_neg'"),
+        ("", r"svo_probes.csv: no column 'sentence'"),
+        (HEADER, r"svo_probes.csv: holds no records"),
+    ],
+)
+def test_damaged_tables(dump, content, message):
+    with pytest.raises(UserError, match=message):
+        svo_probes.load(dump("svo/svo_probes.csv", content).parent)
+
+
+def test_a_missing_table(tmp_path):
+    with pytest.raises(UserError, match=r"svo_probes.csv: No such file"):
+        svo_probes.load(tmp_path)
