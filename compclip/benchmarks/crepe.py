@@ -21,9 +21,9 @@ from pathlib import Path
 
 from compclip.benchmark import Benchmark, Groups, Record, by_subset
 from compclip.benchmarks import _choice
-from compclip.benchmarks._files import images_folder, value
+from compclip.benchmarks._files import chosen, images_folder, present, value
 from compclip.embed import boxed
-from compclip.errors import UserError, unknown
+from compclip.errors import UserError
 from compclip.files import read_text
 
 TYPES = ("atom", "swap", "negate")
@@ -48,14 +48,9 @@ def load(path: str | Path, images: str | Path | None = None, split: str = "") ->
 
 
 def _files(folder: Path, split: str) -> dict[tuple[str, int], Path]:
-    kinds = [name.strip() for name in split.split(",") if name.strip()] or list(TYPES)
-    if stray := [kind for kind in kinds if kind not in TYPES]:
-        raise unknown("subset", stray[0], TYPES, str(folder))
     stem = "prod_vg_hard_negs_{}_complexity_{}.csv"
-    files = {(kind, n): folder / kind / stem.format(kind, n) for kind in kinds for n in COMPLEXITIES}
-    if missing := [file for file in files.values() if not file.is_file()]:
-        raise UserError(f"{missing[0]}: no such file; fetch it, or name the types to read in split")
-    return files
+    return {(kind, n): present(folder / kind / stem.format(kind, n))
+            for kind in chosen(folder, TYPES, split) for n in COMPLEXITIES}  # fmt: skip
 
 
 def _rows(file: Path) -> list[tuple[int, Mapping[str, str]]]:
