@@ -49,6 +49,11 @@ def _letters(text: str) -> str:
     return "".join(text.lower().split())
 
 
+def match_first(candidates: Sequence[str], match: int) -> tuple[str, ...]:
+    """The candidates in their order, but for the match, which comes first."""
+    return (candidates[match], *candidates[:match], *candidates[match + 1 :])
+
+
 def first_wins(scores_K: np.ndarray) -> bool:
     """Whether the first score is above all others."""
     return bool((scores_K[0] > scores_K[1:]).all())

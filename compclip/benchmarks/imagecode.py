@@ -50,7 +50,7 @@ def _records(file: Path, name: str, content: Mapping[str, Any], pictures: Path) 
     kind = "static" if STATIC in name else "video"
     places = [str(pictures / name / f"img{i}.jpg") for i in range(PICTURES)]
     return [
-        Record(kind, f"{name}/{key}", tuple(_match_first(places, _index(file, name, key))),
+        Record(kind, f"{name}/{key}", _choice.match_first(places, _index(file, name, key)),
                (value(file, name, row, key).strip(),))
         for key in row
     ]  # fmt: skip
@@ -60,10 +60,6 @@ def _index(file: Path, name: str, key: str) -> int:
     if key not in map(str, range(PICTURES)):
         raise UserError(f"{file}: record {name}: picture {key!r} is none of 0 to {PICTURES - 1}; fetch the file again")
     return int(key)
-
-
-def _match_first(places: list[str], match: int) -> list[str]:
-    return [places[match], *places[:match], *places[match + 1 :]]
 
 
 def evaluate(records: Sequence[Record], embeddings: Embeddings) -> dict[str, Items]:

@@ -46,20 +46,20 @@ def _records(part: str, file: Path, pictures: Path) -> list[Record]:
 
 
 def _record(part: str, file: Path, key: str, row: Any, pictures: Path) -> Record:
-    query, candidates = value(file, key, row, "query"), _match_first(file, key, row)
+    query, candidates = value(file, key, row, "query"), _candidates(file, key, row)
     if part.endswith("i2t"):
         return Record(part, key, (str(pictures / query),), candidates)
     return Record(part, key, tuple(str(pictures / name) for name in candidates), (query,))
 
 
-def _match_first(file: Path, key: str, row: Any) -> tuple[str, ...]:
+def _candidates(file: Path, key: str, row: Any) -> tuple[str, ...]:
     """The candidates, the match in front. Raises UserError where there is no choice."""
     candidates, label = value(file, key, row, "keys", list), value(file, key, row, "label", int)
     if len(candidates) < 2 or not all(isinstance(candidate, str) for candidate in candidates):
         raise UserError(f"{file}: record {key}: 'keys' is {candidates!r}, not two texts or more; fetch the file again")
     if not 0 <= label < len(candidates):
         raise UserError(f"{file}: record {key}: label {label} of {len(candidates)} candidates; fetch the file again")
-    return (candidates[label], *candidates[:label], *candidates[label + 1 :])
+    return _choice.match_first(candidates, label)
 
 
 def evaluate(records: Sequence[Record], embeddings: Embeddings) -> dict[str, Items]:
