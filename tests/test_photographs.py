@@ -23,7 +23,8 @@ data:
 benchmarks:
   sugarcrepe: {{path: {at}/sugarcrepe, images: {at}/coco/val2017}}
   retrieval_coco: {{benchmark: retrieval, path: {at}/coco/annotations/captions_val2017.json, images: {at}/coco/val2017}}
-evaluate: {{benchmarks: [sugarcrepe, retrieval_coco], threads: 1}}
+  valse: {{path: {at}/valse, images: {at}/coco/val2017, split: "plurals,relations"}}
+evaluate: {{benchmarks: [sugarcrepe, retrieval_coco, valse], threads: 1}}
 """
 
 
@@ -62,3 +63,7 @@ def test_evaluation_counts_the_photographs_that_are_not_there(project, monkeypat
     assert "missing_image" in capsys.readouterr().err
     retrieval = json.loads((project / "results" / "retrieval_coco.json").read_text())
     assert retrieval["counts"]["scored"] == 154
+    valse = json.loads((project / "results" / "valse.json").read_text())
+    assert (valse["counts"]["records"], valse["counts"]["invalid"], valse["counts"]["scored"]) == (851 + 535, 228, 33)
+    assert len(valse["items"]["plurals"]["ids"]) == 20 and len(valse["items"]["relations"]["ids"]) == 13
+    assert "average" not in valse["metrics"]
