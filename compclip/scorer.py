@@ -15,8 +15,8 @@ from compclip.backbone import Model
 from compclip.errors import UserError
 
 # The files of compclip that scoring needs; they travel with every logged model.
-CODE = ("__init__.py", "backbone.py", "embed.py", "errors.py", "files.py", "hub.py", "images.py", "scorer.py",
-        "tokenizers.py", "towers.py", "weights.py")
+CODE = ("__init__.py", "backbone.py", "embed.py", "errors.py", "files.py", "hub.py", "images.py", "lazy.py",
+        "scorer.py", "tokenizers.py", "towers.py", "weights.py")
 
 
 class Scorer:

@@ -6,16 +6,28 @@ import zlib
 from pathlib import Path
 
 from compclip import config
+from compclip.benchmarks import aro, crepe, eqben, imagecode, spec, svo_probes, valse, vl_checklist, whatsup
 from compclip.files import write_atomic, write_json
 
 SUGARCREPE = ("add_obj", "add_att", "replace_obj", "replace_att", "replace_rel", "swap_obj", "swap_att", "add", "replace",
               "swap", "average")
+RECALLS = tuple(f"{way}_recall_at_{k}" for way in ("i2t", "t2i") for k in (1, 5, 10))
 METRICS = {
     "sugarcrepe": SUGARCREPE,
     "sugarcrepe_pp": tuple(f"{kind}_{task}" for kind in ("replace", "swap") for task in ("itt", "tot")),
     "winoground": ("text", "image", "group"),
-    "retrieval": tuple(f"{way}_recall_at_{k}" for way in ("i2t", "t2i") for k in (1, 5, 10)),
+    "retrieval": RECALLS,
+    "coco_counterfactuals": RECALLS,
     "zeroshot": ("top_1", "top_5"),
+    "aro": (*aro.TASKS, "average"),
+    "crepe": (*crepe.TYPES, "average"),
+    "eqben": tuple(eqben.MEANS),
+    "imagecode": (*imagecode.KINDS, "average"),
+    "spec": tuple(spec.MEANS),
+    "svo_probes": (*svo_probes.KINDS, "average"),
+    "valse": (*valse.PIECES, "average"),
+    "vl_checklist": (*vl_checklist.TASKS, "average"),
+    "whatsup": (*whatsup.FILES, "average"),
     "hard_positives": tuple(f"{kind}_{metric}" for kind in ("replace_relations", "replace_attributes", "replace", "swap")
                             for metric in ("original", "augmented", "gap", "brittleness", "mean_score")),
 }  # fmt: skip

@@ -129,3 +129,16 @@ def test_the_run_key_covers_the_training_code():
             target = own(imported, known)
             plain = target is None or known[target].name == "__init__.py" or target in covered | aside
             assert plain or name == "train", f"compclip.{name} imports compclip.{target}"
+
+
+def test_a_registered_model_carries_what_it_imports():
+    """The files that travel with a logged model are the scorer, all it imports of ours, and theirs."""
+    from compclip.scorer import CODE
+
+    known, carried, ahead = modules(), set(), ["scorer"]
+    while ahead:
+        name = ahead.pop()
+        carried.add(name)
+        targets = {own(imported, known) for imported in imports(known[name])}
+        ahead += [target for target in targets - carried if target]
+    assert set(CODE) == {"__init__.py", *(str(known[name].relative_to(PACKAGE)) for name in carried)}

@@ -13,7 +13,7 @@ import pytest
 
 from compclip.errors import UserError, entry
 from compclip.report import __main__ as command
-from compclip.report import formats, page
+from compclip.report import formats, page, plots
 from compclip.report.collect import collect
 from compclip.report.tables import Column
 from tests import fake_runs
@@ -72,6 +72,18 @@ def test_best_and_second_are_marked_on_the_page(report):
     best = re.search(r'<td class="best[^"]*" title="sugarcrepe/swap: 0.8000, 2 seeds"', html)
     second = re.search(r'<td class="second[^"]*" title="sugarcrepe/swap: 0.7500, 2 seeds"', html)
     assert best and second
+
+
+def test_a_crowded_trade_off_has_its_key_below(tmp_path, monkeypatch):
+    """Numbers in the figures and a list that says whose they are; no list where names have room."""
+    runs = collect(fake_runs.cells(), fake_runs.BENCHMARKS, fake_runs.make(tmp_path / "runs"))[0]
+    assert 'class="note key"' not in page.render(build(runs))
+    monkeypatch.setattr(plots, "CROWD", 2)
+    html = page.render(build(runs))
+    (listed,) = re.findall(r'<ul class="note key">(.*?)</ul>', html)
+    assert re.findall(r"<b>(\d+)</b> (\w+)", listed) == [("1", "pretrained"), ("2", "negclip"), ("3", "clic")]
+    first = next(svg for svg in re.findall(r"<svg.*?</svg>", html, re.DOTALL) if "Compositionality against" in svg)
+    assert set(re.findall(r'class="name"[^>]*>([^<]+)<', first)) == {"1", "2", "3"}
 
 
 def test_the_page_fetches_nothing(report):

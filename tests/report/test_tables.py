@@ -85,6 +85,25 @@ def test_mean_of_subsets_draws_each_subset(table):
     assert entry.difference.high - entry.difference.low == pytest.approx(2 * 1.96 * 0.118, rel=0.08)
 
 
+def test_a_mean_of_means_draws_every_item_once(runs):
+    """`overall` is the mean of swap (two subsets) and swap_obj: swap_att weighs 1/4 and swap_obj, drawn once, 3/4."""
+    grown = [_with_overall(run) for run in runs]
+    mine, base = ([r for r in grown if r.cell.method == m] for m in ("clic", "pretrained"))
+    entry = tables.entry(Column("sugarcrepe", "overall"), mine, base)
+    assert entry.change == pytest.approx(0.4 / 4 + 0.2 * 3 / 4)
+    deviation = (0.4 * 0.6 / 10 / 16 + 0.2 * 0.8 / 5 * 9 / 16) ** 0.5
+    assert entry.difference.high - entry.difference.low == pytest.approx(2 * 1.96 * deviation, rel=0.1)  # 23 % less, were swap_obj drawn twice
+    assert [tables.is_detail(Column("sugarcrepe", m), grown) for m in ("overall", "swap", "swap_obj")] == [False, False, True]
+
+
+def _with_overall(run):
+    old = run.results["sugarcrepe"]
+    mean = (old.metrics["swap"] + old.metrics["swap_obj"]) / 2
+    new = dataclasses.replace(old, metrics=old.metrics | {"overall": mean},
+                              means=old.means | {"overall": ["swap", "swap_obj"]})  # fmt: skip
+    return dataclasses.replace(run, results=run.results | {"sugarcrepe": new})
+
+
 def test_the_pretrained_row_has_no_difference(table):
     assert table["pretrained"]["sugarcrepe/swap"].difference is None
 
