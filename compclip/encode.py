@@ -60,12 +60,15 @@ class _Texts:
         return all_A.split(self.sizes)[self.kinds.index(kind)]
 
     def pooled(self, kind: str) -> Tensor:
+        """Unit vectors of the texts of a kind, D wide."""
         return self._part(self.pooled_AD, kind)
 
     def tokens(self, kind: str) -> Tensor | None:
+        """Token features of the texts of a kind, T times D each; None where no loss asks for them."""
         return None if self.token_ATD is None else self._part(self.token_ATD, kind)
 
     def mask(self, kind: str) -> Tensor | None:
+        """Which of its T tokens are each text's own; None with `tokens`."""
         if self.token_ATD is None:
             return None
         return towers.own_tokens(self._part(self.text_AL, kind), self.token_ATD.shape[1], self.layout)

@@ -32,6 +32,7 @@ class Column:
 
     @property
     def name(self) -> str:
+        """As in `report.columns`: benchmark/metric."""
         return f"{self.benchmark}/{self.metric}"
 
     @property
@@ -46,14 +47,17 @@ class Column:
 
     @property
     def scale(self) -> float:
+        """What the number is multiplied by to be shown: fractions are percentages."""
         return 100.0 if self.fraction else 1.0
 
     @property
     def digits(self) -> int:
+        """Decimals shown."""
         return 1 if self.fraction else 3
 
     @property
     def arrow(self) -> str:
+        """Which way is better; empty where neither is."""
         return "" if not self.fraction else "↓" if self.lower else "↑"
 
 
@@ -80,6 +84,7 @@ class Row:
 
     @property
     def seeds(self) -> int:
+        """How many runs the row is the mean of."""
         return len(self.runs)
 
 
@@ -94,6 +99,7 @@ class Group:
 
     @property
     def name(self) -> str:
+        """The heading of its table."""
         return f"{self.backbone} / {self.data}"
 
 
@@ -138,12 +144,11 @@ def every_column(runs: Sequence[Run], benchmarks: Iterable[str]) -> tuple[Column
 
 
 def is_detail(column: Column, runs: Sequence[Run]) -> bool:
-    """A group's part of a metric (`swap/unseen_pairs`), or a subset that only feeds a mean."""
+    """A group's part of a metric (`swap/unseen_pairs`), or a metric that a mean is made of."""
     if "/" in column.metric:
         return True
     found = [run.results[column.benchmark] for run in runs if column.benchmark in run.results]
-    means = {name: members for result in found for name, members in result.means.items()}
-    return column.metric not in means and any(column.metric in members for members in means.values())
+    return any(column.metric in members for result in found for members in result.means.values())
 
 
 def summary_columns(shown: Sequence[Column], runs: Sequence[Run]) -> tuple[Column, ...]:

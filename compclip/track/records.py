@@ -26,6 +26,7 @@ class Record:
 
     @property
     def cell(self) -> Cell:
+        """The cell whose run it is."""
         return self.run.cell
 
     @property
@@ -35,6 +36,7 @@ class Record:
 
     @property
     def start(self) -> float:
+        """When it began, in seconds since the epoch."""
         return self.end - float(self.run.environment.get("seconds") or 0.0)
 
     @property
