@@ -1,4 +1,4 @@
-"""A slice of the claims' grid through DVC: three seeds of what one claim speaks of, and its verdict."""
+"""A slice of the claims' grid through the stages' commands: three seeds of what one claim speaks of, and its verdict."""
 
 from __future__ import annotations
 
@@ -9,9 +9,14 @@ from statistics import mean
 
 from omegaconf import OmegaConf
 
+from compclip import evaluate, pretrain, train
+from compclip.data import prepare
+from compclip.data.scenes import __main__ as scenes
+from compclip.files import write_json
+from compclip.report import __main__ as report
 from compclip.report.claims import ABSENT, HOLDS, REFUTED, UNDECIDED
 from tests.conftest import ROOT
-from tests.test_pipeline import dvc, project
+from tests.tiny_project import TINY
 
 METHODS = ("pretrained", "negclip.clic_swap")
 SMALL = """
@@ -38,10 +43,25 @@ def metric(root: Path, method: str, seed: int, column: str) -> float:
     return json.loads(path.read_text())["metrics"][name]
 
 
-def test_a_claim_is_judged_from_three_seeds(tmp_path):
+def run() -> None:
+    """What `dvc repro report` runs, in one process; tests/test_pipeline.py shows that it runs that."""
+    commands = [(scenes.main, "--out data/scenes_world"), (prepare.main, "--data scenes"),
+                (prepare.main, "--data scenes --annotate"), (pretrain.main, "--backbone scenes")]
+    cells = [f"{method}-scenes-scenes-{seed}" for method in METHODS for seed in (0, 1, 2)]
+    commands += [(main, f"--cell {cell}") for cell in cells for main in (train.main, evaluate.main)]
+    own = ROOT / "experiments"
+    commands.append((report.main, f"--claims {own / 'claims.yaml'} --published {own / 'published'}"))
+    for main, words in commands:
+        assert main(words.split()) == 0
+
+
+def test_a_claim_is_judged_from_three_seeds(tmp_path, monkeypatch):
     """The differences in claims.csv are those of the result files; a claim about other methods is not judged."""
-    root = project(tmp_path, params())
-    dvc(root, "repro", "report")
+    root = tmp_path
+    monkeypatch.chdir(root)
+    (root / "params.yaml").write_text(params())
+    write_json(root / "tiny.json", TINY)
+    run()
     rows = list(csv.DictReader((root / "reports" / "claims.csv").read_text().splitlines()))
     judged = [r for r in rows if r["claim"] == "hard_negatives_fool_sugarcrepe"]
     assert [r["column"] for r in judged] == ["sugarcrepe/replace", "sugarcrepe/swap", "sugarcrepe_pp/replace_itt"]

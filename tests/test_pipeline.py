@@ -30,17 +30,13 @@ scenes: {seed: 0, train: 24, retrieval: 8, records: 2, per_class: 1, processes: 
 """
 
 
-def project(root: Path, params: str) -> Path:
-    """A repository with the project's files and a grid on a tiny model."""
-    copy(root, params)
-    (root / "tiny.json").write_text(json.dumps(TINY))
-    return root
-
-
 @pytest.fixture(scope="module")
 def checkout(tmp_path_factory):
-    """The small grid."""
-    return project(tmp_path_factory.mktemp("checkout"), SMALL)
+    """A repository with the project's files and a small grid on a tiny model."""
+    root = tmp_path_factory.mktemp("checkout")
+    copy(root, SMALL)
+    (root / "tiny.json").write_text(json.dumps(TINY))
+    return root
 
 
 def dvc(root: Path, *args: str) -> str:
