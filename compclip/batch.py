@@ -21,10 +21,10 @@ Rule = Callable[[Annotation, np.random.Generator], "str | None"]
 class Views:
     """What one step needs of every sample.
 
-    `caption`: the whole caption ("full") or its first sentence ("first"). `composite`: 0 for the picture itself, else
-    the number of positive captions p1, p2, … of a CLIC composite; its negative is the cross-image swap. `partner`:
-    "random" or "common_noun" (CLIC B.4); "" keeps the single picture (CLIC B1-B4): p2 = p1, and the negative exchanges
-    words of its first sentence.
+    `caption`: the whole caption ("full") or its first sentence of 4 to 34 words ("first"). `composite`: 0 for the
+    picture itself, else the number of positive captions p1, p2, … of a CLIC composite; its negative is the cross-image
+    swap. `partner`: "random" or "common_noun" (CLIC B.4); "" keeps the single picture (CLIC B1-B4): p2 = p1, and the
+    negative exchanges words of its first sentence.
     `concepts`: "" for none, "pooled" for spans in the caption, "encoded" for texts of their own. `tokens`: patches and
     text tokens are needed too.
     """

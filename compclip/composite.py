@@ -70,7 +70,8 @@ class CommonNouns:
     """Partners whose first sentence shares a noun with that of the sample (CLIC B.4).
 
     `firsts[i][j]` is the first sentence of caption j of sample i, `shapes[i]` the orientation of its picture. The noun
-    is shared as it is written, so that the negative, which leaves out the words of both sentences, never exchanges it.
+    is shared as it is written, so that the negative leaves it out: a word of both sentences is exchanged only where a
+    sentence has no other.
     """
 
     def __init__(self, firsts: Sequence[Sequence[Annotation]], shapes: Sequence[str], seed: int) -> None:

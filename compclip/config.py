@@ -41,7 +41,8 @@ SECTIONS: dict[str, Any] = {"grid": Grid, "train": Train, "evaluate": Evaluate, 
 TABLES: dict[str, Any] = {"backbones": Backbone, "data": Data, "benchmarks": Benchmark}
 POSITIVE = ("epochs", "batch_size", "lr", "eps", "max_logit_scale", "threads", "log_every_steps",
             "checkpoint_every_steps", "bootstrap_samples")
-NOT_NEGATIVE = ("max_steps", "lr_start", "lr_end", "warmup_steps", "weight_decay", "grad_clip_norm", "workers", "limit")
+NOT_NEGATIVE = ("max_steps", "lr_start", "lr_end", "warmup_steps", "weight_decay", "grad_clip_norm", "workers", "limit",
+                "min_sentences")
 RANGES = ((POSITIVE, "> 0", lambda v: 0 < v < math.inf), (NOT_NEGATIVE, ">= 0", lambda v: 0 <= v < math.inf),
           (("warmup_fraction", "beta1", "beta2"), ">= 0 and < 1", lambda v: 0 <= v < 1))
 NO_SECTIONS = "must be a mapping of sections such as grid and train"

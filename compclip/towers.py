@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from compclip.lazy import open_clip
 from compclip.tokenizers import Layout
 
 CLIP = Layout()
@@ -42,16 +43,18 @@ def _timm(visual: nn.Module, image_B3HW: Tensor) -> tuple[Tensor, Tensor]:
 def text(clip: nn.Module, text_BL: Tensor, tokens: bool = False) -> tuple[Tensor, Tensor | None]:
     """Unit embeddings [B, D] and, if asked, raw projected tokens of every position [B, T, D].
 
-    A causal tower is run only up to the longest text's end token (T <= L): what stands behind it is never looked at.
+    CLIP's own causal tower is run only up to the longest text's end token (T <= L): what stands behind it is never
+    looked at. Towers that look both ways or pool elsewhere (CLIPA) are run whole.
     """
     if hasattr(clip, "text"):
         return _custom(clip.text, text_BL, tokens)
-    T = int(text_BL.argmax(-1).max()) + 1
+    causal, pool = clip.attn_mask is not None, clip.text_pool_type
+    T = int(text_BL.argmax(-1).max()) + 1 if causal and pool == "argmax" else text_BL.shape[1]
     text_BT = text_BL[:, :T]
     x_BTW = clip.token_embedding(text_BT) + clip.positional_embedding[:T]
-    x_BTW = clip.ln_final(clip.transformer(x_BTW, attn_mask=clip.attn_mask[:T, :T]))
-    end_BW = x_BTW[torch.arange(len(text_BT), device=text_BT.device), text_BT.argmax(-1)]
-    return (F.normalize(_project(end_BW, clip.text_projection), dim=-1),
+    x_BTW = clip.ln_final(clip.transformer(x_BTW, attn_mask=clip.attn_mask[:T, :T] if causal else None))
+    pooled_BW = open_clip.transformer.text_global_pool(x_BTW, text_BT, pool, clip.text_eos_id)
+    return (F.normalize(_project(pooled_BW, clip.text_projection), dim=-1),
             _project(x_BTW, clip.text_projection) if tokens else None)
 
 

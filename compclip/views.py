@@ -116,7 +116,7 @@ def split(annotation: Annotation) -> tuple[Annotation, ...]:
 def _caption(annotation: Annotation, views: Views) -> Annotation:
     if views.caption == "full" or len(annotation.sentences) <= 1:
         return annotation
-    return annotation.sentence(0)
+    return split(annotation)[0]
 
 
 def _case(text: str | None, lowercase: bool) -> str | None:

@@ -117,6 +117,15 @@ def test_openai_archive_is_quickgelu(tmp_path):
         made(tmp_path, "gelu", weights=str(tmp_path / "tiny.pt"))
 
 
+def test_a_learnt_bias_is_where_the_model_is(tmp_path):
+    """Gradients of several processes are summed in one tensor, which must be on one device."""
+    write_json(tmp_path / "tiny.json", TINY)
+    model = backbone.create(str(tmp_path / "tiny.json"))
+    model.clip.to("meta")
+    model.add_bias(-10.0)
+    assert model.clip.logit_bias.device.type == "meta"
+
+
 def test_file_tuned_with_a_learnt_bias_keeps_it(tmp_path):
     """C2LIP on CLIP adds a bias: its weights load by path, bias included."""
     model = made(tmp_path, "gelu")

@@ -11,6 +11,7 @@ from PIL import Image
 from compclip import composite
 from compclip.batch import Views
 from compclip.data.sample import Sample
+from compclip.text import sentences
 from compclip.text.annotation import Annotation
 from compclip.views import Maker, TrainSet
 
@@ -105,6 +106,20 @@ def test_the_common_noun_is_never_exchanged():
     (a,), (b,) = tagged("DOG chases BALL", "DOG eats BONE")
     made = {composite.captions((a,), (b,), 1, np.random.default_rng(seed))[1] for seed in range(30)}
     assert made and all(sentence.startswith("DOG ") for text in made for sentence in text.split(". "))
+    (a,), (b,) = tagged("the DOG", "CAT BIRD DOG")  # no category is left without it
+    made = {composite.captions((a,), (b,), 1, np.random.default_rng(seed))[1] for seed in range(30)}
+    assert made and all("DOG" in sentence.split() for text in made for sentence in text.split(". "))
+
+
+def test_all_steps_mean_the_same_first_sentence():
+    """CLIC's plain steps, composites and single pictures begin with the first of 4 to 34 words (B.1), never "A bar chart."."""
+    text = "A bar chart. The chart shows house prices. It is blue and red."
+    (a,), = tagged(text)
+    a = replace(a, sentences=tuple(sentences.split(text)))
+    samples = (Sample("s", "s.png", (text,), "train", 40, 20),)
+    maker = Maker(TrainSet(samples, ((a,),), lambda path: Image.new("RGB", (40, 20))), seed=0, side=8)
+    for wanted in (Views(), Views(composite=1, partner=""), Views(composite=1)):
+        assert maker.view(0, 0, wanted).caption.startswith("The chart shows house prices.")
 
 
 def test_a_view_of_common_nouns():

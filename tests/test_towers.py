@@ -40,6 +40,19 @@ def test_full_length_text_equals_open_clip_exactly(model):
     assert torch.equal(towers.text(model.clip, text)[0], model.clip.encode_text(text, normalize=True))
 
 
+@pytest.mark.parametrize("text_cfg", [{"pool_type": "last", "no_causal_mask": True}, {"pool_type": "eos", "eos_id": 1}])
+def test_other_towers_equal_open_clip_exactly(tmp_path, text_cfg):
+    """CLIPA looks both ways and pools at the last position; multilingual models pool at an end token of their own."""
+    cfg = TINY | {"text_cfg": TINY["text_cfg"] | {"vocab_size": 1000, "hf_tokenizer_name": "none/here"} | text_cfg}
+    write_json(tmp_path / "tiny.json", cfg)
+    model = backbone.create(str(tmp_path / "tiny.json"), seed=3, tokenizer="clip")
+    text = model.tokenize(TEXTS)
+    vectors, tokens = towers.text(model.clip, text, tokens=True)
+    assert torch.equal(vectors, model.clip.encode_text(text, normalize=True))
+    ends = text.shape[1] - 1 if text_cfg["pool_type"] == "last" else (text == 1).int().argmax(-1)
+    torch.testing.assert_close(F.normalize(tokens[torch.arange(3), ends], dim=-1), vectors)
+
+
 def test_tokens_pool_to_the_embeddings(model):
     """The end token's projection is the text embedding; the image embedding is unchanged by asking for patches."""
     image, text = torch.randn(2, 3, 32, 32), model.tokenize(TEXTS)

@@ -31,7 +31,13 @@ def recaption(cfg, folder: Path) -> dict:
     samples, openings = without_openings(samples)
     if not samples:
         raise UserError(f"data with source {cfg.source!r}: no sample is left after captioner {cfg.captioner!r}")
+    kept = several(samples, cfg.min_sentences)
+    if not kept:
+        raise UserError(f"data with source {cfg.source!r}: no picture has min_sentences={cfg.min_sentences}; lower it")
     counts = dict(sorted((counts + more).items())) | {"openings_dropped": openings}
+    if cfg.min_sentences:
+        counts["few_sentences"] = len(samples) - len(kept)
+    samples = kept
     store.save(folder / "samples.parquet", samples, pictures(samples))
     write_json(folder / "counts.json", counts)
     return counts
@@ -42,6 +48,11 @@ def without_openings(samples: list[Sample]) -> tuple[list[Sample], int]:
     cleaned = [replace(s, captions=tuple(map(sentences.clean, s.captions))) for s in samples]
     pairs = ((a, b) for s, c in zip(samples, cleaned, strict=True) for a, b in zip(s.captions, c.captions, strict=True))
     return cleaned, sum(a != b for a, b in pairs)
+
+
+def several(samples: list[Sample], least: int) -> list[Sample]:
+    """The samples whose captions have together at least so many sentences of 4 to 34 words (CLIC B.1)."""
+    return [s for s in samples if not least or sum(len(sentences.kept(c)) for c in s.captions) >= least]
 
 
 def pictures(samples: list[Sample]) -> str:

@@ -32,3 +32,4 @@ class Data:
     options: dict[str, Any] = field(default_factory=dict)  # the captioner's own parameters
     rewriter: dict[str, Any] = field(default_factory=dict)  # endpoint that writes hard positives; none where empty
     limit: int = 0  # 0: all
+    min_sentences: int = 0  # of 4 to 34 words in all captions of a picture, which is left out below (CLIC B.1)

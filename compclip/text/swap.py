@@ -33,10 +33,12 @@ def negclip(annotation: Annotation, rng: np.random.Generator) -> str | None:
 def clic(a: Annotation, b: Annotation, rng: np.random.Generator) -> str | None:
     """Exchange one word of sentence `a` with one of sentence `b`, and join both in random order (CLIC 3.1, B.2).
 
-    The words share a category where there is one in both sentences, words of both sentences left out. None where the
-    result would be one of the positives whatever is exchanged ("A dog." and "A cat.").
+    The words share a category where there is one in both sentences. Words of both sentences are left out, but where a
+    sentence has no others. None where the result would be one of the positives whatever is exchanged ("A dog." and
+    "A cat.").
     """
-    pools = _common_categories(a, b) or [(_words(a), _words(b))]
+    own_a, own_b = _own(a, b), _own(b, a)
+    pools = _common_categories(a, own_a, b, own_b) or [(own_a or _words(a), own_b or _words(b))]
     pools = [pool for pool in pools if pool[0] and pool[1]]
     for _ in range(TRIES if pools else 0):
         x, y = (side[rng.integers(len(side))] for side in pools[rng.integers(len(pools))])
@@ -110,12 +112,18 @@ def _by_category(a: Annotation, tokens: list[int]) -> dict[str, list[int]]:
     return found
 
 
-def _common_categories(a: Annotation, b: Annotation) -> list[tuple[list[int], list[int]]]:
-    """For each category of both sentences the words of either that the other lacks, empty ones left out."""
-    said_a, said_b = ({s.word(t).casefold() for t in range(len(s))} for s in (a, b))
-    own_a = _by_category(a, [t for t in _words(a) if a.word(t).casefold() not in said_b])
-    own_b = _by_category(b, [t for t in _words(b) if b.word(t).casefold() not in said_a])
-    return [(own_a[pos], own_b[pos]) for pos in own_a if pos in own_b]
+def _own(a: Annotation, b: Annotation) -> list[int]:
+    """The words of sentence `a` that `b` lacks."""
+    said = {b.word(t).casefold() for t in range(len(b))}
+    return [t for t in _words(a) if a.word(t).casefold() not in said]
+
+
+def _common_categories(
+    a: Annotation, own_a: list[int], b: Annotation, own_b: list[int]
+) -> list[tuple[list[int], list[int]]]:
+    """The words of either sentence by category, for each category that both have."""
+    kinds_a, kinds_b = _by_category(a, own_a), _by_category(b, own_b)
+    return [(kinds_a[pos], kinds_b[pos]) for pos in kinds_a if pos in kinds_b]
 
 
 def _across(a: Annotation, x: int, b: Annotation, y: int) -> str:

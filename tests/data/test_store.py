@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
+from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -71,6 +73,19 @@ def test_both_stages(photographs, tmp_path):
     made = annotation.load(tmp_path / "out" / "annotations.parquet")
     assert [a.text for a in made] == [c for s in samples for c in s.captions]
     assert (counts["captions"], counts["different"], counts["without_noun"]) == (3, 2, 0)
+
+
+def test_pictures_with_few_sentences_are_left_out_and_counted(photographs, tmp_path):
+    """CLIC B.1; a sentence of one word is none."""
+    texts = {"a.jpg": "Two dogs run on grass. A red ball lies there.", "b.jpg": "Nice. A dog runs on the grass."}
+    records = [{"filename": n, "split": "train", "sentences": [{"raw": t}]} for n, t in texts.items()]
+    (tmp_path / "d.json").write_text(json.dumps({"images": records}))
+    counts = prepare.recaption(replace(photographs, min_sentences=2), tmp_path / "out")
+    assert [Path(s.image).name for s in store.load(tmp_path / "out" / "samples.parquet")] == ["a.jpg"]
+    assert counts["few_sentences"] == 1
+    with pytest.raises(UserError, match="no picture has min_sentences=9; lower it"):
+        prepare.recaption(replace(photographs, min_sentences=9), tmp_path / "none")
+    assert not (tmp_path / "none").exists()
 
 
 def test_the_command_names_its_data(tmp_path, monkeypatch):
