@@ -17,7 +17,7 @@ from typing import Any
 from compclip import config, modules
 from compclip.errors import UserError, entry
 from compclip.files import write_atomic, write_json
-from compclip.report import claims, claims_table, formats, page, plots, published, tables, wise_ft
+from compclip.report import claims, claims_table, formats, page, plots, published, stale, tables, wise_ft
 from compclip.report.collect import Run, collect
 
 FEWEST = 200  # bootstrap samples: five behind each end of the interval
@@ -33,6 +33,7 @@ def main(argv: list[str]) -> int:
     params = config.load(args.params)
     benchmarks = list(params.evaluate.benchmarks)
     runs, missing = collect(config.cells(params), benchmarks, args.runs, args.partial)
+    missing += stale.check(params, runs, args.partial)
     draws = params.report.bootstrap_samples
     if draws < FEWEST:
         raise UserError(f"report.bootstrap_samples={draws}: must be >= {FEWEST} for a 95 % interval")

@@ -214,7 +214,17 @@ def _joined(group: Group, others: Sequence[Group]) -> Group:
 
 
 def settings(report: Report) -> list[tuple[str, list[details.Setting]]]:
-    """Each trained method's parameters that differ from their defaults, from its first run."""
-    first = {r.cell.method: r for r in reversed(report.runs) if r.config and r.cell.method != PRETRAINED}
-    order = dict.fromkeys(r.cell.method for r in report.runs)
-    return [(m, details.settings(first[m], report.defaults)) for m in order if m in first]
+    """Each trained method's parameters that differ from their defaults; by backbone and data where these differ."""
+    found: dict[str, dict[str, list[details.Setting]]] = {}
+    for group in report.main:
+        for row in group.rows:
+            if row.method != PRETRAINED and row.runs and row.runs[0].config:
+                found.setdefault(row.method, {})[group.name] = details.settings(row.runs[0], report.defaults)
+    return [pair for method, own in found.items() for pair in _named(method, own)]
+
+
+def _named(method: str, own: dict[str, list[details.Setting]]) -> list[tuple[str, list[details.Setting]]]:
+    first, *others = own.values()
+    if all(other == first for other in others):
+        return [(method, first)]
+    return [(f"{method}, {where}", settings) for where, settings in own.items()]

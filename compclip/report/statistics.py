@@ -1,10 +1,11 @@
 """Mean, spread, ranks, and paired bootstrap intervals.
 
-S seeds, I items, B bootstrap draws.
+S seeds, I items, G pictures, B bootstrap draws.
 """
 
 from __future__ import annotations
 
+import re
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ from compclip.report.collect import Items
 DRAWS = 10_000
 LEVEL = 0.95
 FEW = 64  # up to so many different values a draw of counts is cheaper than a draw of items
+CAPTION = re.compile(r"(.+)#\d+")  # an item that is one of a picture's captions
 
 
 @dataclass(frozen=True)
@@ -64,25 +66,38 @@ def average(items: Sequence[Items]) -> Items:
     return Items(ids, np.array([np.mean([table[i] for table in tables]) for i in ids]))
 
 
-def paired(ours: Items, theirs: Items) -> np.ndarray:
-    """ours - theirs for every id that both have, shape I."""
+def paired(ours: Items, theirs: Items) -> Items:
+    """ours - theirs for every id that both have."""
     if ours.ids == theirs.ids:
-        return ours.values - theirs.values
+        return Items(ours.ids, ours.values - theirs.values)
     other = dict(zip(theirs.ids, theirs.values, strict=True))
-    return np.array([v - other[i] for i, v in zip(ours.ids, ours.values, strict=True) if i in other])
+    ids = [(i, v) for i, v in zip(ours.ids, ours.values, strict=True) if i in other]
+    return Items(tuple(i for i, _ in ids), np.array([v - other[i] for i, v in ids]))
 
 
-def bootstrap(values_I: np.ndarray, rng: np.random.Generator, draws: int = DRAWS) -> np.ndarray:
-    """Means of `draws` samples of I items drawn with replacement, shape B.
+def bootstrap(items: Items, rng: np.random.Generator, draws: int = DRAWS) -> np.ndarray:
+    """Means of `draws` samples with replacement, shape B: of items, or of pictures where items are their captions.
 
     A sample's mean depends only on how often each different value was drawn, and those counts are multinomial:
     outcomes of a few seeds have few different values, so that this draws tens of numbers instead of thousands.
     """
-    values_V, counts_V = np.unique(values_I, return_counts=True)
-    size = len(values_I)
-    if len(values_V) <= FEW:
-        return rng.multinomial(size, counts_V / size, size=draws) @ values_V / size
-    return np.array([values_I[rng.integers(0, size, size)].mean() for _ in range(draws)])
+    total_G2 = _totals(items)
+    kind_V2, counts_V = np.unique(total_G2, axis=0, return_counts=True)
+    size = len(total_G2)
+    if len(kind_V2) <= FEW:
+        drawn_B2 = rng.multinomial(size, counts_V / size, size=draws) @ kind_V2
+    else:
+        drawn_B2 = np.array([total_G2[rng.integers(0, size, size)].sum(axis=0) for _ in range(draws)])
+    return drawn_B2[:, 0] / drawn_B2[:, 1]
+
+
+def _totals(items: Items) -> np.ndarray:
+    """Sum and number of the outcomes that are drawn together, shape G x 2: a picture's captions are not independent."""
+    captions = [CAPTION.fullmatch(i) for i in items.ids]
+    if None in captions:
+        return np.stack([items.values, np.ones(len(items.values))], axis=1)
+    _, picture_I = np.unique([c[1] for c in captions], return_inverse=True)
+    return np.stack([np.bincount(picture_I, items.values), np.bincount(picture_I)], axis=1)
 
 
 def interval(estimate: float, draws_B: np.ndarray, items: int, level: float = LEVEL) -> Interval:

@@ -255,11 +255,11 @@ def _draws(
             return None, 0
         return np.mean([draws_B for draws_B, _ in drawn], axis=0), sum(items for _, items in drawn)
     ours, theirs = _items(mine, column), _items(base, column)
-    pairs_I = paired(average(ours), average(theirs)) if ours and theirs else np.empty(0)
-    if not len(pairs_I):
+    pairs = paired(average(ours), average(theirs)) if ours and theirs else None
+    if pairs is None or not pairs.ids:
         return None, 0
     seed = generator(column.name, mine[0].cell.method, mine[0].cell.backbone, mine[0].cell.data)
-    return bootstrap(pairs_I, seed, draws), len(pairs_I)
+    return bootstrap(pairs, seed, draws), len(pairs.ids)
 
 
 def _members(column: Column, runs: Sequence[Run]) -> tuple[Column, ...]:

@@ -305,6 +305,7 @@ def test_the_command_ends_with_2_for_a_name_that_nobody_has(tmp_path, monkeypatc
     )  # fmt: skip
     monkeypatch.setattr(command.config, "load", lambda path: params)
     monkeypatch.setattr(command.config, "cells", lambda params: fake_runs.cells())
+    monkeypatch.setattr(command.stale, "check", lambda params, runs, partial: [])
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "argv", ["report", "--claims", "claims.yaml"])
     assert entry(command.main) == 2

@@ -113,6 +113,17 @@ def test_parameters_that_differ_from_the_defaults(report):
     assert found == {"negclip": [], "clic": [("train.lr", "2e-06", "1e-06")]}
 
 
+def test_parameters_of_several_data_sets_are_told_apart_where_they_differ(tmp_path):
+    cells = [fake_runs.Cell(m, data=d) for d in ("scenes", "coco") for m in fake_runs.METHODS]
+    runs = fake_runs.make(tmp_path, cells)
+    path = runs / "negclip-vit-coco-0" / "config.yaml"
+    path.write_text(path.read_text().replace("weight: 0.5", "weight: 1.0"))
+    made = build(collect(cells, fake_runs.BENCHMARKS, runs)[0])
+    found = [(name, [(s.key, s.value) for s in settings]) for name, settings in page.settings(made)]
+    assert found == [("negclip, vit / scenes", []), ("negclip, vit / coco", [("method.weight", "1.0")]),
+                     ("clic", [("train.lr", "2e-06")])]  # fmt: skip
+
+
 @pytest.mark.parametrize(
     ("value", "metric", "sign", "text"),
     [
@@ -157,6 +168,7 @@ def project(tmp_path, monkeypatch):
     monkeypatch.setattr(command.config, "load", lambda path: params)
     monkeypatch.setattr(command.config, "cells", lambda params: fake_runs.cells())
     monkeypatch.setattr(command, "usual", lambda params: lambda run: DEFAULTS)
+    monkeypatch.setattr(command.stale, "check", lambda params, runs, partial: [])
     monkeypatch.chdir(tmp_path)
     return tmp_path
 

@@ -1,0 +1,50 @@
+"""Seeds that were trained with different parameters are no mean of one method."""
+
+from __future__ import annotations
+
+import pytest
+
+from compclip import config
+from compclip.errors import UserError
+from compclip.report import stale
+from compclip.report.collect import collect
+from tests import fake_grid
+from tests.test_grids import GRIDS
+
+NAME = "clic.frozen_text-vit_b_32-laion-0"
+
+
+@pytest.fixture
+def params():
+    return config.load(GRIDS["clic_table12"])
+
+
+def runs(params, folder):
+    return collect(config.cells(params), params.evaluate.benchmarks, folder)[0]
+
+
+def test_runs_of_the_grid_s_parameters_pass(params, tmp_path):
+    assert stale.check(params, runs(params, fake_grid.make(params, tmp_path)), partial=False) == []
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "told"),
+    [("lr: 1.0e-06", "lr: 0.123", "train.lr=0.123 where the grid has 1e-06"),
+     ("  positives: 4", "  positives: 3", "method.positives=3 where the grid has 4")],
+)  # fmt: skip
+def test_a_run_of_other_parameters_is_named(params, tmp_path, old, new, told):
+    """An error, or with --partial a line on the page; a variant's own values are no difference."""
+    path = fake_grid.make(params, tmp_path) / NAME / "config.yaml"
+    assert old in path.read_text()
+    path.write_text(path.read_text().replace(old, new))
+    found = runs(params, tmp_path)
+    with pytest.raises(UserError, match=f"{NAME}: trained with {told}; run `dvc repro`, or give --partial"):
+        stale.check(params, found, partial=False)
+    assert [(m.cell, m.reason) for m in stale.check(params, found, partial=True)] == [(NAME, f"trained with {told}")]
+
+
+def test_where_a_run_was_made_is_no_difference(params, tmp_path):
+    path = fake_grid.make(params, tmp_path) / NAME / "config.yaml"
+    path.write_text(path.read_text().replace("workers: 12", "workers: 3"))
+    assert "workers: 3" in path.read_text()
+    assert stale.check(params, runs(params, tmp_path), partial=False) == []
