@@ -1,4 +1,4 @@
-"""The scenes world's own "pretrained" model: `python -m compclip.pretrain --out models/scenes`.
+"""The scenes world's own "pretrained" model: `python -m compclip.pretrain --backbone scenes`.
 
 A small ViT trained contrastively on alt-text that names what is there and binds nothing, so that it retrieves and
 names well and is at chance on swaps, as CLIP is. Without --from-scratch the shipped weights are unpacked.

@@ -32,16 +32,18 @@ def load(path: str | Path, images: str | Path | None = None, split: str = "") ->
     """A file, or the folder of one, in one of three formats, told apart by their content.
 
     Karpathy's dataset JSON (`split`, default test), COCO captions JSON (no splits), Flickr8k's captions.txt (`split`:
-    a file beside it that lists image names). Empty captions are dropped and counted, and so are images without any.
-    Raises UserError for another format, an unknown split, or a record without a field.
+    a file beside it that lists image names). Empty captions are dropped and counted, and so are images without any,
+    COCO's captions of no image and a split file's names without a caption.
+    Raises UserError for another format, an unknown split, a record without a field, a caption with a line break.
     """
     file = one_file(Path(path), "*.json", "captions.txt")
     pictures = images_folder(file.parent, images)
-    entries = list(_entries(file, pictures, split))
+    lost: Counter[str] = Counter()
+    entries = list(_entries(file, pictures, split, lost))
     records = tuple(_record(entry) for entry in entries)
     kept = unique(file, [record for record in records if record.texts])
-    lost = Counter(empty_caption=sum(len(e[2]) - len(r.texts) for e, r in zip(entries, records, strict=True)),
-                   image_without_caption=len(records) - len(kept))  # fmt: skip
+    lost["empty_caption"] = sum(len(e[2]) - len(r.texts) for e, r in zip(entries, records, strict=True))
+    lost["image_without_caption"] = len(records) - len(kept)
     chosen, sidecar = groups(file.parent, kept)
     return Benchmark(kept, (file, *sidecar), evaluate, groups=chosen, dropped=dict(lost))
 
@@ -51,14 +53,14 @@ def _record(entry: Entry) -> Record:
     return Record(SUBSET, key, (str(image),), tuple(caption for caption in captions if caption.strip()))
 
 
-def _entries(file: Path, pictures: Path, split: str) -> Iterable[Entry]:
+def _entries(file: Path, pictures: Path, split: str, lost: Counter[str]) -> Iterable[Entry]:
     if file.suffix != ".json":
-        return _flickr(file, pictures, split)
+        return _flickr(file, pictures, split, lost)
     content = rows(file, dict)
     listed = value(file, "(whole file)", content, "images", list)
     if "annotations" in content:
-        return _coco(file, content, pictures, split)
-    if listed and "sentences" in listed[0]:
+        return _coco(file, content, pictures, split, lost)
+    if listed and (not isinstance(listed[0], Mapping) or "sentences" in listed[0]):
         return _karpathy(file, listed, pictures, split or "test")
     raise UserError(f"{file}: neither COCO captions ('annotations') nor Karpathy's ('sentences'); give another file")
 
@@ -71,7 +73,8 @@ def _karpathy(file: Path, listed: list[Any], pictures: Path, split: str) -> Iter
         if name == split:
             key = value(file, "?", row, "filename")
             captions = [value(file, key, s, "raw") for s in value(file, key, row, "sentences", list)]
-            yield key, _karpathy_image(pictures, row.get("filepath", ""), key), captions
+            folder = value(file, key, row, "filepath") if "filepath" in row else ""
+            yield key, _karpathy_image(pictures, folder, key), captions
 
 
 def _karpathy_image(pictures: Path, folder: str, name: str) -> Path:
@@ -79,31 +82,52 @@ def _karpathy_image(pictures: Path, folder: str, name: str) -> Path:
     return pictures / folder / name if (pictures / folder).is_dir() else pictures / name
 
 
-def _coco(file: Path, content: Mapping[str, Any], pictures: Path, split: str) -> Iterator[Entry]:
+def _coco(
+    file: Path, content: Mapping[str, Any], pictures: Path, split: str, lost: Counter[str]
+) -> Iterator[Entry]:
     if split:
         raise UserError(f"{file}: split={split!r}: COCO caption files have no splits; leave split out")
     captions: dict[Any, list[str]] = {}
-    for index, row in enumerate(content["annotations"]):
+    for index, row in enumerate(value(file, "(whole file)", content, "annotations", list)):
         captions.setdefault(value(file, str(index), row, "image_id", (int, str)), []).append(
             value(file, f"of annotation {index}", row, "caption"))  # fmt: skip
-    for index, row in enumerate(content["images"]):
-        key = value(file, f"of image {index}", row, "id", (int, str))
+    keys = [value(file, f"of image {index}", row, "id", (int, str)) for index, row in enumerate(content["images"])]
+    lost["caption_without_image"] = sum(len(captions[key]) for key in captions.keys() - set(keys))
+    for key, row in zip(keys, content["images"], strict=True):
         yield str(key), pictures / value(file, str(key), row, "file_name"), captions.get(key, [])
 
 
-def _flickr(file: Path, pictures: Path, split: str) -> Iterator[Entry]:
-    reader = csv.DictReader(io.StringIO(read_text(file), newline=""))
-    if list(reader.fieldnames or []) != ["image", "caption"]:
-        raise UserError(f"{file}: expected the header 'image,caption'; found {','.join(reader.fieldnames or [])!r}")
-    chosen = set(read_text(file.parent / split).split()) if split else None
-    captions: dict[str, list[str]] = {}
-    for row in reader:
-        if row["caption"] is None or None in row:
-            raise UserError(f"{file}: line {reader.line_num}: expected image,caption; quote captions that hold a comma")
-        captions.setdefault(row["image"], []).append(row["caption"])
+def _flickr(file: Path, pictures: Path, split: str, lost: Counter[str]) -> Iterator[Entry]:
+    captions = _flickr_captions(file)
+    chosen = set(read_text(file.parent / split).split()) if split else captions.keys()
+    lost["name_without_caption"] = len(chosen - captions.keys())
     for name, own in captions.items():
-        if chosen is None or name in chosen:
+        if name in chosen:
             yield name, pictures / name, own
+
+
+def _flickr_captions(file: Path) -> dict[str, list[str]]:
+    """The captions of each image. Raises UserError for another header and a line that is no image and caption."""
+    table = _flickr_rows(file)
+    _, header = next(table, (0, []))
+    if header != ["image", "caption"]:
+        raise UserError(f"{file}: expected the header 'image,caption'; found {','.join(header)!r}")
+    captions: dict[str, list[str]] = {}
+    for number, row in table:
+        if len(row) != 2:
+            raise UserError(f"{file}: line {number}: expected image,caption; quote captions that hold a comma")
+        captions.setdefault(row[0], []).append(row[1])
+    return captions
+
+
+def _flickr_rows(file: Path) -> Iterator[tuple[int, list[str]]]:
+    """Line numbers and fields, line by line: an open quote would take the lines after it into its caption."""
+    for number, line in enumerate(io.StringIO(read_text(file), newline=None), 1):
+        try:
+            yield from ((number, row) for row in csv.reader([line], strict=True) if row)
+        except csv.Error as error:
+            raise UserError(f"{file}: line {number}: {error}; close a caption's quotes on its line and double those "
+                            "within it") from error  # fmt: skip
 
 
 def evaluate(records: Sequence[Record], embeddings: Embeddings) -> dict[str, Items]:

@@ -30,9 +30,9 @@ def load(path: str | Path, images: str | Path | None = None, split: str = "") ->
     """A folder with `classnames.txt`, `zeroshot_classification_templates.txt` ({c} for the name) and one folder of
     images a class, in `images` (or its `split`), or beside these files.
 
-    A class's folder bears its name or its number; as many folders under other names as there are classes (such as
-    WordNet ids) are taken in sorted order. Raises UserError for missing files, folders that fit no class, a template
-    without {c}.
+    A class's folder bears its name or its number, counted from 0. Where no folder bears a class's name, as many as
+    there are classes (such as WordNet ids) are taken in sorted order, numbers by their value. Raises UserError for
+    missing files, folders that fit no class or leave two readings, a template without {c}.
     """
     folder = Path(path)
     files = folder / CLASSES, folder / TEMPLATES
@@ -72,17 +72,49 @@ def _classes(pictures: Path, names: list[str]) -> dict[Path, int]:
     """The class number of each folder."""
     folders = sorted(place for place in pictures.iterdir() if place.is_dir() and not place.name.startswith("."))
     by_name = {alias: i for i, name in enumerate(names) for alias in (name, name.replace(" ", "_"))}
-    if all(place.name.isdigit() and int(place.name) < len(names) for place in folders):
-        return {place: int(place.name) for place in folders}
-    strange = [place for place in folders if place.name not in by_name]
-    if strange and len(folders) == len(names):
+    named = {place: by_name[place.name] for place in folders if place.name in by_name}
+    numbers = {place: int(place.name) for place in folders if place.name.isdecimal()}
+    if numbers and len(numbers) == len(folders) and (_from_zero(numbers, names) or not named):
+        return _numbered(pictures, numbers, named, names)
+    if len(folders) == len(names) and not named:
         return dict(zip(folders, range(len(names)), strict=True))
-    if strange:
-        raise unknown("class folder", strange[0].name, names, str(pictures))
+    _check_names(pictures, folders, named, names)
+    return named
+
+
+def _check_names(pictures: Path, folders: Sequence[Path], named: Mapping[Path, int], names: list[str]) -> None:
+    """Raises UserError for a folder without a class and for a class name that stands twice."""
+    for place in folders:
+        if place not in named:
+            raise unknown("class folder", place.name, names, str(pictures))
     if len(set(names)) < len(names):
         twice = next(name for name in names if names.count(name) > 1)
         raise UserError(f"{pictures}: class {twice!r} stands twice in {CLASSES}; name the folders by number")
-    return {place: by_name[place.name] for place in folders}
+
+
+def _from_zero(numbers: Mapping[Path, int], names: Sequence[str]) -> bool:
+    return 0 in numbers.values() and max(numbers.values()) < len(names)
+
+
+def _numbered(
+    pictures: Path, numbers: dict[Path, int], named: Mapping[Path, int], names: Sequence[str]
+) -> dict[Path, int]:
+    """Classes of folders that all bear numbers: these count from 0, or are as many as the classes and in their order.
+
+    Raises UserError for other numbers, and where the folders' names are classes in another order.
+    """
+    if _from_zero(numbers, names):
+        if len(named) == len(numbers) and named != numbers:
+            place = next(place for place in numbers if named[place] != numbers[place])
+            raise UserError(f"{pictures}: folder {place.name!r} is the name of class {named[place]} and the number of "
+                            "another; number the folders from 0 with a leading 0")  # fmt: skip
+        return numbers
+    ordered = sorted(numbers, key=numbers.__getitem__)
+    if len(set(numbers.values())) == len(names) == len(ordered):
+        return {place: i for i, place in enumerate(ordered)}
+    raise UserError(f"{pictures}: {len(ordered)} folders numbered {ordered[0].name} to {ordered[-1].name}, but "
+                    f"{len(names)} classes; number them 0 to {len(names) - 1} (folder 0 may be empty) or name them by "
+                    "class")  # fmt: skip
 
 
 def evaluate(

@@ -47,14 +47,28 @@ def test_karpathy_images_lie_in_filepath_where_there_is_such_a_folder(dump, pict
 def test_coco_drops_and_counts_what_has_no_caption(dump):
     benchmark = retrieval.load(dump("r/captions.json", COCO))
     assert shape(benchmark) == [("7", "a.png", ("a1", "a2")), ("9", "b.png", ("b1",))]
-    assert benchmark.dropped == {"empty_caption": 1, "image_without_caption": 1}
+    assert benchmark.dropped == {"empty_caption": 1, "image_without_caption": 1, "caption_without_image": 0}
+
+
+def test_coco_counts_captions_of_no_image(dump):
+    stray = [{"image_id": 8, "caption": "x"}, {"image_id": "7", "caption": "y"}]
+    benchmark = retrieval.load(dump("r/captions.json", {**COCO, "annotations": COCO["annotations"] + stray}))
+    assert len(benchmark) == 2 and benchmark.dropped["caption_without_image"] == 2
 
 
 def test_flickr8k(dump):
     file = dump("r/captions.txt", FLICKR)
     assert shape(retrieval.load(file)) == [("a.png", "a.png", ("a1", "a2, quoted")), ("b.png", "b.png", ("b1",))]
-    dump("r/test_images.txt", "b.png\n")
-    assert shape(retrieval.load(file.parent, split="test_images.txt")) == [("b.png", "b.png", ("b1",))]
+    dump("r/test_images.txt", "b.png\nz.png\n")
+    benchmark = retrieval.load(file.parent, split="test_images.txt")
+    assert shape(benchmark) == [("b.png", "b.png", ("b1",))]
+    assert benchmark.dropped == {"empty_caption": 0, "image_without_caption": 0, "name_without_caption": 1}
+
+
+def test_flickr8k_with_other_line_ends_and_doubled_quotes(dump):
+    file = dump("r/captions.txt", "")
+    file.write_bytes(b'image,caption\r\na.png,"a ""big"" dog"\r\n\r\nb.png,a 5" nail\r\n')
+    assert shape(retrieval.load(file)) == [("a.png", "a.png", ('a "big" dog',)), ("b.png", "b.png", ('a 5" nail',))]
 
 
 def test_recall_both_ways(dump, embeddings):
@@ -94,14 +108,23 @@ def test_an_unreadable_image_takes_its_captions_along(dump, embeddings):
         ("x.json", {"images": [{"id": 1}], "annotations": []}, r"record 1: no field 'file_name'"),
         ("x.json", {"images": [], "annotations": [{"image_id": 1}]}, r"record of annotation 0: no field 'caption'"),
         ("x.json", {"pictures": []}, r"no field 'images'"),
+        ("x.json", {"images": [3]}, r"record 0: expected an object, not int"),
+        ("x.json", {"images": [3], "annotations": []}, r"record of image 0: expected an object, not int"),
+        ("x.json", {"images": [], "annotations": None}, r"field 'annotations' is None"),
+        ("x.json", {"images": [{**KARPATHY["images"][0], "filepath": 5}]}, r"record a.png: field 'filepath' is 5"),
+        ("x.txt", "", r"expected the header 'image,caption'; found ''"),
+        ("x.txt", 'image,caption\na.jpg,"A man\nb.jpg,a dog\nc.jpg,a cat', r"x.txt: line 2: .* close a caption's quotes"),
+        ("x.txt", 'image,caption\na.jpg,ok\nb.jpg,"two\nlines"\n', r"x.txt: line 3: .* close a caption's quotes"),
+        ("x.txt", 'image,caption\na.jpg,"A" man\n', r"x.txt: line 2: .* double those"),
         ("x.txt", "file,text\n", r"expected the header 'image,caption'; found 'file,text'"),
         ("x.txt", "image,caption\na.png,one, two\n", r"line 2: expected image,caption"),
         ("x.txt", "image,caption\na.png\n", r"line 2: expected image,caption"),
     ],
 )
 def test_damaged_files(dump, name, content, message):
-    with pytest.raises(UserError, match=message):
+    with pytest.raises(UserError, match=message) as caught:
         retrieval.load(dump(f"r/{name}", content))
+    assert "\n" not in str(caught.value)
 
 
 def test_a_folder_must_hold_one_caption_file(dump):

@@ -46,6 +46,7 @@ def test_top_1_and_mean_per_class(folder, embeddings):
 def test_top_5_among_more_than_five_classes(dump, picture, embeddings):
     dump("z/classnames.txt", "\n".join(f"c{i}" for i in range(7)))
     folder = dump("z/zeroshot_classification_templates.txt", "{c}").parent
+    (folder / "0").mkdir()
     image, other = picture("z/2/a.png"), picture("z/6/b.png")
     texts = {f"c{i}": [float(i == j) for j in range(7)] for i in range(7)}
     images = {image: [7, 6, 5, 4, 3, 2, 1], other: [7, 6, 5, 4, 3, 2, 1]}
@@ -79,6 +80,55 @@ def test_folders_by_number_and_in_sorted_order(folder, picture, tmp_path):
     picture("numbers/0/deep/x.jpg")
     labels = zeroshot.load(folder, images=tmp_path / "numbers").evaluate.keywords["labels"]
     assert labels == {"0/deep/x.jpg": 0, "2/x.jpg": 2}
+
+
+def classes(dump, picture, tmp_path, names, folders):
+    """The class that the folders get, by folder."""
+    dump("y/classnames.txt", "\n".join(names))
+    path = dump("y/zeroshot_classification_templates.txt", "{c}")
+    for name in folders:
+        picture(f"pictures/{name}/x.png")
+    labels = zeroshot.load(path.parent, images=tmp_path / "pictures").evaluate.keywords["labels"]
+    return {key.partition("/")[0]: names[label] for key, label in labels.items()}
+
+
+TWELVE = [f"class {letter}" for letter in "abcdefghijkl"]
+
+
+@pytest.mark.parametrize(
+    ("names", "folders", "expected"),
+    [
+        (TWELVE, [str(i + 1) for i in range(12)], TWELVE),
+        (TWELVE, [f"{i + 1:02}" for i in range(12)], TWELVE),
+        (TWELVE, [str(i) for i in range(12)], TWELVE),
+        (TWELVE, ["000", "011"], [TWELVE[0], TWELVE[11]]),
+        (["a", "b", "c"], ["9", "10", "200"], ["a", "b", "c"]),
+        (["0", "20", "40"], ["0", "1", "2"], ["0", "20", "40"]),
+        (["0", "20", "40"], ["20", "40"], ["20", "40"]),
+        (["1", "2", "3"], ["1", "2"], ["1", "2"]),
+        (["1", "0"], ["00", "01"], ["1", "0"]),
+    ],
+)
+def test_numbers_of_folders_are_read_as_numbers(dump, picture, tmp_path, names, folders, expected):
+    """1-based as many as the classes, from 0, or names that are numbers themselves."""
+    assert classes(dump, picture, tmp_path, names, folders) == dict(zip(folders, expected, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("names", "folders", "message"),
+    [
+        (["zebra", "apple", "t-shirt"], ["zebra", "apple", "t_shirt"],
+         "unknown class folder 't_shirt'; did you mean 't-shirt'"),
+        (["1", "2", "3"], ["1", "2", "4"], "unknown class folder '4'"),
+        (["a", "b", "c"], ["1", "2"], r"2 folders numbered 1 to 2, but 3 classes; number them 0 to 2"),
+        (["a", "b", "c"], ["0", "3"], r"2 folders numbered 0 to 3, but 3 classes"),
+        (["a", "b", "c"], ["1", "01", "2"], r"3 folders numbered 01 to 2, but 3 classes"),
+        (["1", "0"], ["0", "1"], r"folder '0' is the name of class 1 and the number of another"),
+    ],
+)  # fmt: skip
+def test_folders_that_leave_a_choice_are_refused(dump, picture, tmp_path, names, folders, message):
+    with pytest.raises(UserError, match=message):
+        classes(dump, picture, tmp_path, names, folders)
 
 
 def test_other_files_are_counted(folder, dump):

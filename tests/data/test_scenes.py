@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -147,6 +148,31 @@ def test_files_have_the_official_form(tmp_path):
     layouts = generate.read_layouts(tmp_path / "world" / "layouts.jsonl")
     assert len(layouts) == SMALL.train
     assert not any(layout.is_test(scene) for scene in layouts.values())
+
+
+def test_a_folder_of_other_things_is_not_replaced(tmp_path, monkeypatch):
+    """Another world is, and an empty folder; the folder one stands in is not."""
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "notes.txt").write_text("mine")
+    monkeypatch.chdir(tmp_path)
+    for out in ("mine", "."):
+        with pytest.raises(UserError, match=f"^--out {out}: the folder holds other files than a world's; give a new one"):
+            generate.generate(SMALL, Path(out))
+    assert [p.name for p in tmp_path.iterdir()] == ["mine"]
+    (tmp_path / "world").mkdir()
+    assert generate.generate(SMALL, tmp_path / "world") == generate.generate(SMALL, tmp_path / "world")
+
+
+def test_a_file_or_a_link_is_not_replaced(tmp_path):
+    """What cannot become a folder is refused before a picture is made."""
+    file, link = tmp_path / "README.md", tmp_path / "link"
+    file.write_text("mine")
+    link.symlink_to(tmp_path / "elsewhere")
+    for out, named in ((file, file), (file / "world", file), (link, link)):
+        with pytest.raises(UserError, match=f"^--out {out}: {named} is a file or a link; give a folder"):
+            generate.generate(SMALL, out)
+    assert file.read_text() == "mine"
+    assert {path.name for path in tmp_path.iterdir()} == {"README.md", "link"}
 
 
 def test_sizes_are_checked():

@@ -23,8 +23,10 @@ from compclip.data.scenes.config import World
 from compclip.data.scenes.layout import Scene, Thing
 from compclip.data.scenes.render import render
 from compclip.data.scenes.words import COLOURS, SYMBOLS
+from compclip.errors import UserError
 from compclip.files import write_atomic, write_json
 
+LAYOUTS = "layouts.jsonl"
 CAPTIONS = 3  # of a retrieval picture
 TRAIN, SUGARCREPE, WINOGROUND, HARD_POSITIVES, RETRIEVAL, SYMBOL, COLOUR = range(10, 17)
 CLASS_TEMPLATES = {"symbols": ("a picture of a {c}", "{c}", "clip art with a {c}"),
@@ -32,7 +34,11 @@ CLASS_TEMPLATES = {"symbols": ("a picture of a {c}", "{c}", "clip art with a {c}
 
 
 def generate(world: World, out: Path) -> dict[str, int]:
-    """Write the whole world into a new folder; gives the number of pictures of each part."""
+    """Write the whole world into a new folder; gives the number of pictures of each part.
+
+    Raises UserError where `out` cannot be a folder.
+    """
+    _check(out)
     fresh = out.with_name(f".{out.name}.new")
     shutil.rmtree(fresh, ignore_errors=True)
     counts = {part.__name__.strip("_"): part(world, fresh) for part in
@@ -41,6 +47,15 @@ def generate(world: World, out: Path) -> dict[str, int]:
     shutil.rmtree(out, ignore_errors=True)
     fresh.rename(out)
     return counts
+
+
+def _check(out: Path) -> None:
+    """A world replaces a world alone: no file, no link, no folder of other things."""
+    for place in (out, *out.parents):
+        if (place.exists() and not place.is_dir()) or (place == out and place.is_symlink()):
+            raise UserError(f"--out {out}: {place} is a file or a link; give a folder, which may be new")
+    if out.is_dir() and any(out.iterdir()) and not (out / LAYOUTS).is_file():
+        raise UserError(f"--out {out}: the folder holds other files than a world's; give a new one")
 
 
 def _rng(world: World, split: int, *index: int) -> np.random.Generator:
@@ -72,7 +87,7 @@ def _train(world: World, out: Path) -> int:
                "sentences": [{"raw": r["alt_text"]}]} for i, r in enumerate(rows)]
     write_json(out / "train.json", {"dataset": "scenes", "images": images})
     lines = (json.dumps({"id": r["id"], "scene": asdict(r["scene"])}) for r in rows)
-    write_atomic(out / "layouts.jsonl", "\n".join(lines) + "\n")
+    write_atomic(out / LAYOUTS, "\n".join(lines) + "\n")
     return len(rows)
 
 
