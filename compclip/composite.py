@@ -37,18 +37,19 @@ def pictures(a: Image.Image, b: Image.Image, side: int, rng: np.random.Generator
 
 
 def captions(a: tuple[Annotation, ...], b: tuple[Annotation, ...], count: int,
-             rng: np.random.Generator) -> tuple[list[str], str | None]:
+             rng: np.random.Generator, common_noun: bool = False) -> tuple[list[str], str | None]:
     """p1 … p_count and the negative of two captions given as their sentences.
 
     p1 joins the first sentences, p2 is p1 in the other order, p3 and on join further sentences, drawn without
-    repetition as long as there are any. The negative exchanges a word of the two first sentences.
+    repetition as long as there are any. The negative exchanges a word of the two first sentences; not the one that made
+    them partners (`common_noun`), unless a sentence has no other.
     """
     first_a, first_b = a[0].text, b[0].text
     positives = [swap.join(first_a, first_b), swap.join(first_b, first_a)][:count]
     more_a, more_b = (_further(s, count - 2, rng) for s in (a, b))
     for x, y in zip(more_a, more_b, strict=True):
         positives.append(swap.join(x, y) if rng.random() < 0.5 else swap.join(y, x))
-    return positives, swap.clic(a[0], b[0], rng)
+    return positives, swap.clic(a[0], b[0], rng, keep_common=common_noun)
 
 
 def own_captions(a: tuple[Annotation, ...], count: int, rng: np.random.Generator) -> tuple[list[str], str | None]:
@@ -70,8 +71,7 @@ class CommonNouns:
     """Partners whose first sentence shares a noun with that of the sample (CLIC B.4).
 
     `firsts[i][j]` is the first sentence of caption j of sample i, `shapes[i]` the orientation of its picture. The noun
-    is shared as it is written, so that the negative leaves it out: a word of both sentences is exchanged only where a
-    sentence has no other.
+    is shared as it is written, so that the negative can leave it out.
     """
 
     def __init__(self, firsts: Sequence[Sequence[Annotation]], shapes: Sequence[str], seed: int) -> None:

@@ -79,7 +79,7 @@ class Maker:
         if views.partner:
             other, said = self._partner_place(index, which, views.partner, rng)
             their = self._sentences(other, said)
-            positives, negative = composite.captions(own, their, views.composite, rng)
+            positives, negative = composite.captions(own, their, views.composite, rng, views.partner == "common_noun")
             theirs = self.data.load(self.data.samples[other].image)
             picture = composite.pictures(picture, theirs, self.side, rng)
         else:

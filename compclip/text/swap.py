@@ -30,15 +30,16 @@ def negclip(annotation: Annotation, rng: np.random.Generator) -> str | None:
     return None
 
 
-def clic(a: Annotation, b: Annotation, rng: np.random.Generator) -> str | None:
+def clic(a: Annotation, b: Annotation, rng: np.random.Generator, keep_common: bool = False) -> str | None:
     """Exchange one word of sentence `a` with one of sentence `b`, and join both in random order (CLIC 3.1, B.2).
 
-    The words share a category where there is one in both sentences. Words of both sentences are left out, but where a
-    sentence has no others. None where the result would be one of the positives whatever is exchanged ("A dog." and
-    "A cat.").
+    The words share a category where there is one in both sentences, words of both sentences left out; else they are
+    any two, with `keep_common` still without words of both (B.4) unless a sentence has no others. None where the result
+    would be one of the positives whatever is exchanged ("A dog." and "A cat.").
     """
     own_a, own_b = _own(a, b), _own(b, a)
-    pools = _common_categories(a, own_a, b, own_b) or [(own_a or _words(a), own_b or _words(b))]
+    rest = (own_a or _words(a), own_b or _words(b)) if keep_common else (_words(a), _words(b))
+    pools = _common_categories(a, own_a, b, own_b) or [rest]
     pools = [pool for pool in pools if pool[0] and pool[1]]
     for _ in range(TRIES if pools else 0):
         x, y = (side[rng.integers(len(side))] for side in pools[rng.integers(len(pools))])
