@@ -77,6 +77,17 @@ class Model:
             self.clip.bias_added = True  # by this run: no part of a backbone that an adapter freezes
 
 
+def check(device: str, activation: str = "") -> None:
+    """Raise UserError for a device that this machine does not compute on, or an unknown activation."""
+    try:
+        torch.zeros(1, device=device).item()
+    except (RuntimeError, AssertionError, ImportError) as error:  # torch has no one error for it
+        why = one_line(str(error)).partition(". ")[0][:160]
+        raise UserError(f"device {device!r}: {why}; give cpu, or cuda with a GPU") from error
+    if activation and activation not in (weights_files.GELU, weights_files.QUICK):
+        raise unknown("activation", activation, (weights_files.GELU, weights_files.QUICK), "activation")
+
+
 def create(model: str, weights: str = "", seed: int = 0, device: str = "cpu", tokenizer: str = "",
            activation: str = "") -> Model:
     """A model by open_clip name or config file, with hub weights by tag, local weights by path, or random ones.
@@ -91,7 +102,7 @@ def create(model: str, weights: str = "", seed: int = 0, device: str = "cpu", to
         return load(model, device=device, tokenizer=tokenizer)
     name = _register(model)
     if _is_folder(weights):
-        loaded = load(weights, device=device, tokenizer=tokenizer)
+        loaded = load(weights, device=device, tokenizer=tokenizer, activation=activation)
         _same_architecture(loaded, name, weights)
         return loaded
     cfg = open_clip.get_model_config(name)
@@ -108,7 +119,7 @@ def load(ref: str | Path, model: str = "", device: str = "cpu", tokenizer: str =
     if ref.startswith("hf-hub:"):
         ref = str(weights_files.fetch_repository(ref.removeprefix("hf-hub:")))
     if _is_folder(ref):
-        return _load_folder(Path(ref), device, tokenizer)
+        return _load_folder(Path(ref), device, tokenizer, activation)
     if "::" in ref:
         name, _, tag = ref.partition("::")
         return create(name, tag, device=device, tokenizer=tokenizer)
@@ -128,24 +139,24 @@ def _is_path(weights: str) -> bool:
     return bool(weights) and (Path(weights).exists() or bool(Path(weights).suffix) or "/" in weights)
 
 
-def _load_folder(folder: Path, device: str, tokenizer: str) -> Model:
+def _load_folder(folder: Path, device: str, tokenizer: str, activation: str = "") -> Model:
     config = read_json(folder / CONFIG)
     if "model_cfg" not in config:
         raise UserError(f"{folder / CONFIG}: no key 'model_cfg'; not an open_clip config")
     file = weights_files.in_folder(folder)
-    weights_files.check_activation(file, f"of {CONFIG}", config["model_cfg"])
+    weights_files.check_activation(file, f"of {CONFIG}", config["model_cfg"], activation)
     coder = tokenizers.of(str(folder), config["model_cfg"], tokenizer or config.get("tokenizer", ""), folder)
-    clip = _build(config["model_cfg"], str(folder), device)
+    clip = _build(config["model_cfg"], str(folder)).to(device)
     _load_state(clip, weights_files.read(file), file)
     return _wrap(clip, config["model_cfg"], str(folder), config.get("preprocess_cfg", {}), coder)
 
 
-def _build(model_cfg: dict, where: str, device: str = "cpu") -> nn.Module:
+def _build(model_cfg: dict, where: str) -> nn.Module:
     """The module of a config alone, random weights."""
     cfg = dict(model_cfg)
     kind = open_clip.CustomTextCLIP if cfg.pop("custom_text", False) else open_clip.CLIP
     try:
-        return kind(**cfg).to(device)
+        return kind(**cfg)
     except (TypeError, KeyError, RuntimeError) as error:
         raise UserError(f"{where}: the config does not describe an open_clip model: {error}") from error
 

@@ -20,10 +20,10 @@ from pathlib import Path
 from typing import Any
 
 from omegaconf import MISSING, OmegaConf
-from omegaconf.errors import OmegaConfBaseException
+from omegaconf.errors import MissingMandatoryValue, OmegaConfBaseException
 from yaml import YAMLError
 
-from compclip import modules
+from compclip import modules, sections
 from compclip.data.sample import Data
 from compclip.data.scenes.config import World
 from compclip.errors import UserError, entry, one_line, unknown
@@ -40,22 +40,28 @@ SECTIONS: dict[str, Any] = {"grid": Grid, "train": Train, "evaluate": Evaluate, 
                             "scenes": World}
 TABLES: dict[str, Any] = {"backbones": Backbone, "data": Data, "benchmarks": Benchmark}
 POSITIVE = ("epochs", "batch_size", "lr", "eps", "max_logit_scale", "threads", "log_every_steps",
-            "checkpoint_every_steps", "bootstrap_samples")
+            "checkpoint_every_steps")
 NOT_NEGATIVE = ("max_steps", "lr_start", "lr_end", "warmup_steps", "weight_decay", "grad_clip_norm", "workers", "limit",
-                "min_sentences")
+                "min_sentences", "micro_batch", "seed")
 RANGES = ((POSITIVE, "> 0", lambda v: 0 < v < math.inf), (NOT_NEGATIVE, ">= 0", lambda v: 0 <= v < math.inf),
           (("warmup_fraction", "beta1", "beta2"), ">= 0 and < 1", lambda v: 0 <= v < 1))
 NO_SECTIONS = "must be a mapping of sections such as grid and train"
 CHOICES = {"trainable": ("all", "text", "image", "none"), "precision": ("float32", "bf16")}
 
 
-def load(path: str | Path = DEFAULT, overrides: Sequence[str] = ()) -> Params:
-    """Read, override (`key=value`), and check everything. Raises UserError naming key, value and fix."""
+def load(path: str | Path = DEFAULT, overrides: Sequence[str] = (), together: bool = False) -> Params:
+    """Read, override (`key=value`), and check every section, and on demand all `together`.
+
+    Raises UserError naming key, value and fix.
+    """
     raw = _read(path, overrides)
     try:
-        return _params(raw)
+        params = _params(raw)
+        if together:
+            sections.check_together(params)
     except UserError as error:
         raise UserError(f"{path}: {error}") from error
+    return params
 
 
 def _params(raw: dict) -> Params:
@@ -183,7 +189,9 @@ def _read(path: str | Path, overrides: Sequence[str]) -> dict:
     for override in overrides:
         merged = _overridden(path, merged, override)
     try:
-        return OmegaConf.to_container(merged, resolve=True)
+        return OmegaConf.to_container(merged, resolve=True, throw_on_missing=True)
+    except MissingMandatoryValue as error:
+        raise UserError(f"{path}: {error.full_key}=???: must be given; write a value or remove the line") from error
     except OmegaConfBaseException as error:
         raise UserError(f"{path}: {error.full_key}: {str(error).splitlines()[0]}") from error
 
@@ -192,7 +200,11 @@ def _overridden(path: str | Path, merged: Any, override: str) -> Any:
     if not re.match(r"[^=]+=", override):
         raise UserError(f"{path}: override {override!r}: must be key=value, as train.lr=1e-5")
     try:
-        return OmegaConf.merge(merged, OmegaConf.from_dotlist([override]))
+        given = OmegaConf.from_dotlist([override])
+        OmegaConf.to_container(given, throw_on_missing=True)
+        return OmegaConf.merge(merged, given)
+    except MissingMandatoryValue as error:  # merging would pass over it
+        raise UserError(f"{path}: override {override!r}: ??? is no value; give one") from error
     except (OmegaConfBaseException, YAMLError, ValueError, TypeError) as error:
         raise UserError(f"{path}: override {override!r}: {str(error).splitlines()[0]}") from error
 
@@ -220,7 +232,7 @@ def _structured(kind: Any, raw: dict, where: str) -> Any:
         raise UserError(str(error) if str(error).startswith(f"{where}.") else f"{where}.{error}") from error
     except (OmegaConfBaseException, TypeError) as error:
         raise _mistyped(kind, raw, where) or UserError(f"{where}: {str(error).splitlines()[0]}") from error
-    if kind in (Train, Data, Evaluate, Report):
+    if kind in (Train, Data, Evaluate, World):
         _check_values(made, where)
     return made
 
@@ -280,8 +292,8 @@ def _check_grid(params: Params) -> None:
         for value in getattr(grid, name):
             if value not in table:
                 raise unknown(name.rstrip("s"), value, table, f"grid.{name}")
-    if min(grid.seeds) < 0:
-        raise UserError(f"grid.seeds={grid.seeds}: seeds must be >= 0")
+    if not 0 <= min(grid.seeds) <= max(grid.seeds) < 2**32:
+        raise UserError(f"grid.seeds={grid.seeds}: seeds must be >= 0 and < 2**32")
 
     for cell in _distinct([cell.name for cell in cells(params)], "the names of the grid's cells"):
         if not re.fullmatch(r"[\w.+-]+", cell):
@@ -296,14 +308,6 @@ def _check_wise_ft(params: Params) -> None:
         if name.partition(".")[0] not in params.methods.keys() - {"pretrained"}:
             raise unknown("method", name, params.methods.keys() - {"pretrained"}, "wise_ft.methods")
         method_config(params, name)
-
-
-def check_lines(params: Params) -> None:
-    """Raise UserError for a run that wise_ft names and the grid lacks: its stage would wait for a checkpoint."""
-    for name, wanted, there in (("methods", params.wise_ft.methods, params.grid.methods),
-                                ("seeds", params.wise_ft.seeds, params.grid.seeds)):
-        if absent := [value for value in wanted if value not in there]:
-            raise UserError(f"wise_ft.{name}: {absent[0]} is not in grid.{name}; add it there or remove it here")
 
 
 def _distinct(values: list, where: str) -> list:
@@ -367,11 +371,10 @@ def main(argv: list[str]) -> int:
         use(args.file, force=args.force)
         print(f"{DEFAULT} is now {args.file}")
         return 0
-    params = load(args.params, args.overrides)
+    params = load(args.params, args.overrides, together=args.command != "show")
     if args.command == "show":
         print(to_yaml(resolve(params, args.cell)), end="")
     elif args.command == "methods":
-        check_lines(params)
         write_methods(params, args.out)
     else:
         print(f"{args.params}: {len(cells(params))} cells, {len(params.evaluate.benchmarks)} benchmarks: OK")

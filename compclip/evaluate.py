@@ -207,6 +207,7 @@ def cell_checkpoint(cell: Any, root: Path) -> Path:
 def main(argv: Sequence[str], root: Path = Path(".")) -> int:
     """Evaluate a cell or a checkpoint as the arguments say; 0, or UserError."""
     args, overrides = _arguments(argv)
+    backbone.check(args.device, args.activation)
     params = config.load(args.params, overrides)
     benchmarks, module_of = load_benchmarks(params, args.benchmarks or params.evaluate.benchmarks)
     checkpoint = args.checkpoint or str(cell_checkpoint(config.resolve(params, args.cell).cell, root))
@@ -234,7 +235,8 @@ def _arguments(argv: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
     parser.add_argument("--model", default="", help="open_clip architecture of a weights file")
     parser.add_argument("--tokenizer", default="", help="folder of a tokenizer, or clip: a stand-in")
     parser.add_argument("--activation", default="", help="gelu or quickgelu, of a weights file that does not tell")
-    parser.add_argument("--benchmarks", nargs="+", default=[], help="names; default: evaluate.benchmarks")
+    parser.add_argument("--benchmarks", nargs="+", default=[],
+                        help="names, with --checkpoint; default: evaluate.benchmarks")
     parser.add_argument("--params", default="params.yaml")
     parser.add_argument("--out", default="", help="folder for the results of --checkpoint")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
@@ -242,7 +244,16 @@ def _arguments(argv: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
     args = parser.parse_intermixed_args(argv)
     overrides = [a for a in (*args.overrides, *args.benchmarks) if "=" in a]
     args.benchmarks = [a for a in args.benchmarks if "=" not in a]
+    _check_cell(args)
     return args, overrides
+
+
+def _check_cell(args: argparse.Namespace) -> None:
+    """A cell's results are replaced as a whole: fewer benchmarks would delete the others' results."""
+    for option, given in (("--benchmarks", args.benchmarks), ("--out", args.out)):
+        if args.cell and given:
+            raise UserError(f"--cell {args.cell}: is scored on evaluate.benchmarks of params.yaml into its own folder; "
+                            f"leave out {option}, or give --checkpoint runs/{args.cell}/checkpoint instead of --cell")
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from dataclasses import dataclass, field
 from typing import Any
@@ -11,6 +12,9 @@ from omegaconf import MISSING
 from compclip.data.sample import Data
 from compclip.data.scenes.config import World
 from compclip.errors import UserError, unknown
+
+ACTIVATIONS = ("gelu", "quickgelu")
+FEWEST = 200  # bootstrap samples: five behind each end of the interval
 
 
 @dataclass(frozen=True)
@@ -84,6 +88,10 @@ class Backbone:
     tokenizer: str = ""  # a folder, or `clip` for a stand-in; default: the model's own
     activation: str = ""  # gelu or quickgelu, of a weights file that does not tell
 
+    def __post_init__(self) -> None:
+        if self.activation and self.activation not in ACTIVATIONS:
+            raise unknown("activation", self.activation, ACTIVATIONS, "activation")
+
 
 @dataclass(frozen=True)
 class Benchmark:
@@ -114,7 +122,8 @@ class WiseFt:
     alphas: list[float] = field(default_factory=lambda: [i / 10 for i in range(11)])
 
     def __post_init__(self) -> None:
-        if self.alphas != sorted(set(self.alphas)) or [*self.alphas[:1], *self.alphas[-1:]] != [0.0, 1.0]:
+        rising = all(a < b for a, b in itertools.pairwise(self.alphas))  # false of nan
+        if not rising or [*self.alphas[:1], *self.alphas[-1:]] != [0.0, 1.0]:
             raise UserError(f"alphas={self.alphas}: must rise from 0 to 1")
 
 
@@ -124,6 +133,10 @@ class Report:
 
     columns: list[str] = field(default_factory=list)
     bootstrap_samples: int = 10_000
+
+    def __post_init__(self) -> None:
+        if self.bootstrap_samples < FEWEST:
+            raise UserError(f"bootstrap_samples={self.bootstrap_samples}: must be >= {FEWEST} for a 95 % interval")
 
 
 @dataclass(frozen=True)
@@ -171,3 +184,30 @@ class Run:
     def method_name(self) -> str:
         """The method's module; a cell's method may name a variant behind a dot."""
         return self.cell.method.partition(".")[0]
+
+
+def check_together(params: Params) -> None:
+    """Raise UserError for sections that are fine alone and do not fit together: a stage would fail after training."""
+    if not params.evaluate.benchmarks:
+        raise UserError("evaluate.benchmarks=[]: must name at least one")
+    _check_lines(params)
+    for name in params.report.columns:
+        _check_column(name, params.evaluate.benchmarks)
+
+
+def _check_lines(params: Params) -> None:
+    """A run that wise_ft names and the grid lacks: its stage would wait for a checkpoint."""
+    seeds = params.wise_ft.seeds if params.wise_ft.methods else []  # of no method: no run
+    for name, wanted, there in (("methods", params.wise_ft.methods, params.grid.methods),
+                                ("seeds", seeds, params.grid.seeds)):
+        if absent := [value for value in wanted if value not in there]:
+            raise UserError(f"wise_ft.{name}: {absent[0]} is not in grid.{name}; add it there or remove it here")
+
+
+def _check_column(name: str, benchmarks: list[str]) -> None:
+    """`<name>/<metric>` may also stand for the mean over benchmarks `<name>_...`."""
+    benchmark, _, metric = name.partition("/")
+    if not metric:
+        raise UserError(f"report.columns: {name!r}: must be benchmark/metric, as {benchmarks[0]}/METRIC")
+    if benchmark not in benchmarks and not any(b.startswith(f"{benchmark}_") for b in benchmarks):
+        raise unknown("benchmark", benchmark, benchmarks, f"report.columns: {name!r}, in evaluate.benchmarks")

@@ -11,6 +11,7 @@ the same curve, with other points on it.
 from __future__ import annotations
 
 import argparse
+import math
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -103,6 +104,7 @@ def between(pretrained: str, tuned: str, alpha: float, model: str = "") -> Model
 def main(argv: Sequence[str], root: Path = Path(".")) -> int:
     """Score a cell's line, or write one model of a line; 0, or UserError."""
     args = _arguments(argv)
+    backbone.check(args.device)
     if args.cell:
         params = config.load(args.params, args.overrides)
         document = of_cell(params, config.resolve(params, args.cell).cell, root, args.device)
@@ -111,6 +113,8 @@ def main(argv: Sequence[str], root: Path = Path(".")) -> int:
         return 0
     if not (args.tuned and args.out) or args.alpha is None:
         raise UserError("--pretrained: needs --tuned, --alpha and --out as well")
+    if not math.isfinite(args.alpha):
+        raise UserError(f"--alpha {args.alpha}: must be a finite number, as 0.5; 0 is pretrained, 1 is tuned")
     between(args.pretrained, args.tuned, args.alpha, args.model).save(args.out)
     print(f"{args.out}: alpha {args.alpha:g} between {args.pretrained} and {args.tuned}")
     return 0

@@ -81,6 +81,31 @@ def test_file_out_of_its_folder_still_tells_its_activation(tmp_path):
         backbone.load(tmp_path / "saved")
 
 
+def test_a_folder_is_asked_for_its_activation_too(tmp_path):
+    """One that is stated and fits changes nothing; another is refused, whether it is loaded or a backbone's weights."""
+    model, folder = made(tmp_path, "gelu"), tmp_path / "saved"
+    model.save(folder)
+    assert backbone.load(folder, activation="gelu").model_cfg == model.model_cfg
+    with pytest.raises(UserError, match="trained with quickgelu .*computes gelu"):
+        backbone.load(folder, activation="quickgelu")
+    with pytest.raises(UserError, match="trained with quickgelu .*computes gelu"):
+        made(tmp_path, "gelu", weights=str(folder), activation="quickgelu")
+
+
+@pytest.mark.parametrize("arguments,told", [
+    (("foo",), "device 'foo': .*; give cpu, or cuda with a GPU"), (("meta",), "device 'meta': "),
+    (("",), "device '': "), (("cuda:99",), "device 'cuda:99': "),
+    (("cpu", "gulu"), "activation: unknown activation 'gulu'; did you mean 'gelu'"),
+])
+def test_what_a_command_checks_first(arguments, told):
+    """One line each; a device that computes passes with either activation."""
+    with pytest.raises(UserError, match=told) as error:
+        backbone.check(*arguments)
+    assert "\n" not in str(error.value)
+    for activation in ("", "gelu", "quickgelu"):
+        backbone.check("cpu", activation)
+
+
 @pytest.mark.parametrize("wrap", [lambda s: s, lambda s: {"state_dict": {f"module.{k}": v for k, v in s.items()}}])
 def test_foreign_file_must_say_its_activation_where_the_name_does_not(tmp_path, monkeypatch, wrap):
     """A plain name that also exists with -quickgelu asks; the answer is checked; both layouts load."""

@@ -61,7 +61,18 @@ def test_the_shipped_grid():
     ("backbones.scenes.model=", r"backbones.scenes.model: must be given"),
     ("evaluate.batch_size=0", r"evaluate.batch_size=0: must be > 0"),
     ("evaluate.benchmarks=[retrieval,retrieval]", r"evaluate.benchmarks: 'retrieval' stands twice"),
-    ("report.bootstrap_samples=0", r"report.bootstrap_samples=0: must be > 0"),
+    ("report.bootstrap_samples=10", r"report.bootstrap_samples=10: must be >= 200 for a 95 % interval"),
+    ("train.micro_batch=-5", r"train.micro_batch=-5: must be >= 0"),
+    ("methods.clic.train.micro_batch=-5", r"methods.clic.train.micro_batch=-5: must be >= 0"),
+    ("train.lr=???", r"override 'train.lr=\?\?\?': \?\?\? is no value; give one"),
+    ("train={lr: '???'}", r"override .*\?\?\? is no value; give one"),
+    ("scenes.seed=-1", r"scenes.seed=-1: must be >= 0"),
+    ("scenes.train=-3", r"scenes.train=-3: must be at least 1"),
+    ("scenes.retrieval=-3", r"scenes.retrieval=-3: must be at least 1"),
+    ("scenes.records=-3", r"scenes.records=-3: must be at least 1"),
+    ("scenes.per_class=-3", r"scenes.per_class=-3: must be at least 1"),
+    ("grid.seeds=[0,4294967296]", r"grid.seeds=\[0, 4294967296\]: seeds must be >= 0 and < 2\*\*32"),
+    ("backbones.scenes.activation=relu", r"backbones.scenes.activation: unknown activation 'relu'; did you mean 'gelu'"),
     ("data.scenes.limit=-1", r"data.scenes.limit=-1: must be >= 0"),
     ("data.scenes.path=", r"data.scenes.path: must be given"),
     ("train.lr=${nope}", r"train.lr: Interpolation key 'nope' not found"),
@@ -85,6 +96,39 @@ def test_mistakes(override, message):
         config.load(PARAMS, [override])
     assert str(error.value).startswith(f"{PARAMS}: ")
     assert "\n" not in str(error.value)
+
+
+TOGETHER = [
+    ("evaluate.benchmarks=[]", r"evaluate.benchmarks=\[\]: must name at least one"),
+    ("wise_ft.seeds=[7]", r"wise_ft.seeds: 7 is not in grid.seeds; add it there or remove it here"),
+    ("wise_ft.methods=[hard_positives.x]", r"unknown variant 'x'"),
+    ("grid.methods=[negclip]", r"wise_ft.methods: fsc_clip is not in grid.methods"),
+    ("report.columns=[sugarcrap/add]", r"'sugarcrap/add', .*unknown benchmark 'sugarcrap'; did you mean 'sugarcrepe'"),
+    ("report.columns=[zero/top_1]", r"unknown benchmark 'zero'"),
+    ("report.columns=[sugarcrepe]", r"report.columns: 'sugarcrepe': must be benchmark/metric"),
+    ("evaluate.benchmarks=[retrieval]", r"report.columns: 'sugarcrepe/add', in evaluate.benchmarks: unknown benchmark"),
+]
+
+
+@pytest.mark.parametrize("override,message", TOGETHER)
+def test_sections_that_do_not_fit_together(tmp_path, override, message):
+    """Said by `check` and by the stage before training, in one line; commands that look at one section go on."""
+    for command in (["check"], ["methods", "--out", str(tmp_path / "out")]):
+        with pytest.raises(UserError, match=message) as error:
+            config.main([*command, "--params", str(PARAMS), override])
+        assert str(error.value).startswith(f"{PARAMS}: ") and "\n" not in str(error.value)
+    assert not (tmp_path / "out").exists()
+
+
+def test_columns_that_stand_for_means_pass(capsys):
+    """The mean over benchmarks `zeroshot_...`, of both ways of retrieval."""
+    columns = "report.columns=[zeroshot/top_1,retrieval/mean_recall_at_5,sugarcrepe/swap/unseen_pairs]"
+    assert config.main(["check", "--params", str(PARAMS), columns, "train.micro_batch=0", "backbones.scenes.activation=''"]) == 0
+    assert config.load(PARAMS, ["report.columns=[sugarcrap/add]", "evaluate.benchmarks=[]"]).evaluate.benchmarks == []
+
+
+def test_a_seed_has_32_bits():
+    assert config.load(PARAMS, [f"grid.seeds=[0,{2**32 - 1}]"]).grid.seeds[1] == 2**32 - 1
 
 
 def test_cells_have_names_of_their_own():
@@ -113,6 +157,8 @@ def test_code_two_and_one_line(monkeypatch, capsys):
     ("3\n", "must be a mapping"),
     ("grid: {seeds: {a: 1}}\n", r"grid.seeds=\{'a': 1\}: must be list\[int\]"),
     ("", r"grid.methods=\[\]: must name at least one"),
+    ("train:\n  lr: ???\n", r"train.lr=\?\?\?: must be given"),
+    ("train: {lr: '???'}\n", r"train.lr=\?\?\?: must be given"),
 ])
 def test_broken_files(tmp_path, text, message):
     """YAML errors name the file."""

@@ -135,9 +135,33 @@ def test_a_cell_gets_its_results_folder_whole(checkpoint, params, root):
 def test_the_pretrained_cell_reads_the_backbone(checkpoint, params, root):
     (root / "models").mkdir()
     (root / "models" / "tiny").symlink_to(checkpoint)
-    evaluate.main(["--cell", "pretrained-tiny-d-0", "--device", "cpu", "--benchmarks", "plus"], root)
+    evaluate.main(["--cell", "pretrained-tiny-d-0", "--device", "cpu"], root)
     document = files.read_json(root / "runs/pretrained-tiny-d-0/results/plus.json")
     assert document["checkpoint"]["path"] == str(root / "models/tiny")
+
+
+@pytest.mark.parametrize("option", [["--benchmarks", "plus"], ["--out", "elsewhere"]])
+def test_a_cell_is_scored_on_all_benchmarks_or_not_at_all(params, root, option):
+    """One benchmark of it would delete the others' results; the old ones stay."""
+    old = root / "runs" / "clip-tiny-d-0" / "results" / "sugarcrepe.json"
+    files.write_json(old, {"old": 1})
+    told = f"--cell clip-tiny-d-0: .*leave out {option[0]}, or give --checkpoint runs/clip-tiny-d-0/checkpoint"
+    with pytest.raises(UserError, match=told):
+        evaluate.main(["--cell", "clip-tiny-d-0", "--device", "cpu", "evaluate.threads=1", *option], root)
+    assert files.read_json(old) == {"old": 1}
+
+
+@pytest.mark.parametrize("option,told", [
+    (["--device", "foo"], "device 'foo': Expected one of cpu, cuda"),
+    (["--device", "cuda:99"], "device 'cuda:99': .*; give cpu"),
+    (["--device", "cpu", "--activation", "foo"], "activation: unknown activation 'foo'; known: gelu, quickgelu"),
+    (["--device", "cpu", "--activation", "quickgelu"], "trained with quickgelu .* computes gelu"),
+])
+def test_a_device_and_an_activation_that_are_none(checkpoint, params, option, told):
+    """Said of themselves, and not of the checkpoint's config."""
+    with pytest.raises(UserError, match=told) as error:
+        evaluate.main(["--checkpoint", str(checkpoint), *option])
+    assert "does not describe" not in str(error.value) and "\n" not in str(error.value)
 
 
 @pytest.mark.parametrize("method", ["clip", "pretrained"])

@@ -181,6 +181,20 @@ def test_profiles_that_are_wrong(tmp_path, text, message):
         profiles.load(profile(text, tmp_path))
 
 
+@pytest.mark.parametrize("jobs", ["0", "-1"])
+def test_a_number_of_processes_is_one_or_more(monkeypatch, jobs):
+    """Nothing is sent with another; without the option the profile says it."""
+    sent = []
+    monkeypatch.setattr(command, "send", lambda *args: sent.append(args) or 0)
+    local = str(ROOT / "slurm" / "local.yaml")
+    with pytest.raises(UserError, match=f"-j {jobs}: must be >= 1"):
+        command.main([local, "-j", jobs, "--dry-run"])
+    assert sent == []
+    for options in ([], ["-j", "3"]):
+        assert command.main([local, "--dry-run", *options]) == 0
+    assert [args[-1] for args in sent] == [profiles.load(local).jobs, 3]
+
+
 def test_a_profile_that_is_not_there():
     """The nearest one is named."""
     with pytest.raises(UserError, match="did you mean .*slurm/local.yaml"):

@@ -113,6 +113,11 @@ def test_paths_that_do_not_fit(pair, tmp_path):
         wise_ft.main(["--pretrained", str(tmp_path / "wide"), "--tuned", b, *rest])
     with pytest.raises(UserError, match="needs --tuned, --alpha and --out"):
         wise_ft.main(["--pretrained", a])
+    for alpha in ("nan", "inf", "-inf"):
+        with pytest.raises(UserError, match=f"--alpha {alpha}: must be a finite number"):
+            wise_ft.main(["--pretrained", a, "--tuned", b, f"--alpha={alpha}", "--out", str(tmp_path / "out")])
+    with pytest.raises(UserError, match="device 'foo': "):
+        wise_ft.main(["--pretrained", a, "--tuned", b, *rest, "--device", "foo"])
     assert not (tmp_path / "out").exists()
 
 
@@ -155,6 +160,8 @@ def test_chosen_points_and_benchmarks(here, capsys):
 @pytest.mark.parametrize("override,said", [
     ("wise_ft.alphas=[0,0.5]", r"wise_ft.alphas=\[0.0, 0.5\]: must rise from 0 to 1"),
     ("wise_ft.alphas=[]", r"must rise from 0 to 1"),
+    ("wise_ft.alphas=[0,nan,1]", r"must rise from 0 to 1"),
+    ("wise_ft.alphas=[0,0.5,0.5,1]", r"must rise from 0 to 1"),
     ("wise_ft.methods=[fsc_clp]", "wise_ft.methods: unknown method 'fsc_clp'; did you mean 'fsc_clip'"),
     ("wise_ft.methods=[pretrained]", "wise_ft.methods: unknown method 'pretrained'"),
     ("wise_ft.methods=[fsc_clip.x]", "unknown variant 'x'"),
@@ -172,6 +179,13 @@ def test_a_line_of_no_run_is_said_before_any_training(here, tmp_path):
         config.main(["methods", "--out", str(tmp_path), "grid.methods=[finetune]", "wise_ft.methods=[fsc_clip]"])
     with pytest.raises(UserError, match="is the pretrained model"):
         wise_ft.main(["--cell", tiny_project.cell("pretrained")])
+
+
+def test_seeds_of_no_method_are_no_runs(here, capsys):
+    """A grid without lines may leave any seed there."""
+    assert config.main(["check", "wise_ft.seeds=[7]"]) == 0
+    with pytest.raises(UserError, match="params.yaml: wise_ft.seeds: 7 is not in grid.seeds"):
+        config.main(["check", "wise_ft.seeds=[7]", "wise_ft.methods=[fsc_clip]"])
 
 
 def test_dvc_finds_the_keys_of_its_stage():

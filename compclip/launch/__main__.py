@@ -45,7 +45,7 @@ def send(profile: Profile, params_path: str, dry: bool, workers: int, root: Path
     print(f"{len(every)} runs: {len(every) - len(todo)} finished, {len(live)} on their way, "
           f"{len(todo) - len(live)} to send", flush=True)
     if profile.executor == "local":
-        return _local(todo, params_path, workers or profile.jobs, dry, root)
+        return _local(todo, params_path, workers, dry, root)
     return _slurm(profile, [p for p in todo if p.key not in live], params_path, dry, root)
 
 
@@ -106,18 +106,18 @@ def main(argv: list[str]) -> int:
                                      formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
     parser.add_argument("profile", help="a file such as slurm/local.yaml")
     parser.add_argument("action", nargs="?", choices=("send", "cancel"), default="send")
-    parser.add_argument("-j", "--jobs", type=int, default=0, help="processes of this machine at a time")
+    parser.add_argument("-j", "--jobs", type=int, help="processes of this machine at a time; default: the profile's")
     parser.add_argument("--dry-run", action="store_true", help="print what would be sent")
     parser.add_argument("--params", default=config.DEFAULT)
     args = parser.parse_args(argv)
     profile = profiles.load(args.profile)
-    if args.jobs < 0:
+    if args.jobs is not None and args.jobs < 1:
         raise UserError(f"-j {args.jobs}: must be >= 1")
     with contextlib.nullcontext() if args.dry_run else sole(LOCK, BUSY):
         try:
             if args.action == "cancel":
                 return cancel(args.params)
-            return send(profile, args.params, args.dry_run, args.jobs)
+            return send(profile, args.params, args.dry_run, args.jobs or profile.jobs)
         except KeyboardInterrupt:
             print("stopped; jobs that run go on: the same command attaches, `cancel` ends them", file=sys.stderr)
             return 130

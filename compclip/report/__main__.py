@@ -18,9 +18,10 @@ from compclip import config, modules
 from compclip.errors import UserError, entry
 from compclip.files import write_atomic, write_json
 from compclip.report import claims, claims_table, formats, page, plots, published, stale, tables, wise_ft
+from compclip.report.claims import Claim
 from compclip.report.collect import Run, collect
 
-FEWEST = 200  # bootstrap samples: five behind each end of the interval
+PUBLISHED, CLAIMS = Path("experiments/published"), Path("experiments/claims.yaml")  # where they are, if there are any
 LEGEND = (
     "Mean ± standard deviation over seeds, in percent; best **bold**, second best <u>underlined</u>; ▲ ▼ better or "
     "worse than the pretrained model by a paired bootstrap whose 95 % interval excludes 0."
@@ -30,19 +31,16 @@ LEGEND = (
 def main(argv: list[str]) -> int:
     """The `report` stage."""
     args = _parser().parse_args(argv)
+    _check_given(args)
     params = config.load(args.params)
     benchmarks = list(params.evaluate.benchmarks)
     runs, missing = collect(config.cells(params), benchmarks, args.runs, args.partial)
     missing += stale.check(params, runs, args.partial)
-    draws = params.report.bootstrap_samples
-    if draws < FEWEST:
-        raise UserError(f"report.bootstrap_samples={draws}: must be >= {FEWEST} for a 95 % interval")
-    printed = published.read(args.published)
-    stated = claims.read(args.claims) if args.claims.is_file() else []
-    claims.check(stated, known_methods(params, runs, printed), known_columns(runs, printed), str(args.claims))
+    printed = published.read(args.published or PUBLISHED)
+    stated = _claims(args.claims or CLAIMS, params, runs, printed)
     lines, without = wise_ft.collect(config.line_cells(params), args.runs, args.partial)
-    made = page.build(runs, benchmarks, params.report.columns, [*missing, *without], printed, usual(params), draws,
-                      stated, lines)
+    made = page.build(runs, benchmarks, params.report.columns, [*missing, *without], printed, usual(params),
+                      params.report.bootstrap_samples, stated, lines)
     write(made, args.out)
     print(f"{args.out / 'index.html'}: {len(runs)} runs" + (f", {len(missing)} missing" if missing else ""))
     return 0
@@ -54,9 +52,23 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--params", type=Path, default=Path("params.yaml"), help="the file that holds the grid")
     parser.add_argument("--runs", type=Path, default=Path("runs"), help="folder of the run directories")
     parser.add_argument("--out", type=Path, default=Path("reports"), help="folder to write")
-    parser.add_argument("--published", type=Path, default=Path("experiments/published"), help="papers' tables")
-    parser.add_argument("--claims", type=Path, default=Path("experiments/claims.yaml"), help="papers' findings")
+    parser.add_argument("--published", type=Path, help=f"papers' tables; default: {PUBLISHED}")
+    parser.add_argument("--claims", type=Path, help=f"papers' findings; default: {CLAIMS}")
     return parser
+
+
+def _check_given(args: argparse.Namespace) -> None:
+    """The usual files may be absent; one that somebody names is there."""
+    if args.published and not args.published.is_dir():
+        raise UserError(f"--published {args.published}: no such folder; give one with papers' tables, or leave it out")
+    if args.claims and not args.claims.is_file():
+        raise UserError(f"--claims {args.claims}: no such file; give one with claims, or leave it out")
+
+
+def _claims(path: Path, params: config.Params, runs: Sequence[Run], printed: Sequence[published.Number]) -> list[Claim]:
+    stated = claims.read(path) if path.is_file() else []
+    claims.check(stated, known_methods(params, runs, printed), known_columns(runs, printed), str(path))
+    return stated
 
 
 def known_methods(params: config.Params, runs: Sequence[Run], printed: Sequence[published.Number]) -> set[str]:

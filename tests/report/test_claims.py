@@ -314,6 +314,19 @@ def test_the_command_ends_with_2_for_a_name_that_nobody_has(tmp_path, monkeypatc
     assert not (tmp_path / "reports").exists()
 
 
+@pytest.mark.parametrize(("option", "path", "kind"), [
+    ("--claims", "nope.yaml", "file"), ("--claims", "", "file"), ("--published", "nope", "folder"),
+    ("--published", "file.csv", "folder"),
+])  # fmt: skip
+def test_a_path_that_somebody_gave_must_be_there(tmp_path, monkeypatch, option, path, kind):
+    """The section would be missing without a word; nothing is read or written before."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "file.csv").write_text("")
+    monkeypatch.setattr(command.config, "load", None)
+    with pytest.raises(UserError, match=f"^{option} {path or '.'}: no such {kind}; give one"):
+        command.main([option, path])
+
+
 def test_a_claim_may_name_a_variant_of_params_yaml():
     params = SimpleNamespace(methods={"clic": {"variants": {"c3": {}, "c4": None}}, "pretrained": None})
     assert command.known_methods(params, (), ()) == {"clic", "clic.c3", "clic.c4", "pretrained"}
