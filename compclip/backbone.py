@@ -84,8 +84,7 @@ def check(device: str, activation: str = "") -> None:
     except (RuntimeError, AssertionError, ImportError) as error:  # torch has no one error for it
         why = one_line(str(error)).partition(". ")[0][:160]
         raise UserError(f"device {device!r}: {why}; give cpu, or cuda with a GPU") from error
-    if activation and activation not in (weights_files.GELU, weights_files.QUICK):
-        raise unknown("activation", activation, (weights_files.GELU, weights_files.QUICK), "activation")
+    weights_files.check_stated(activation)
 
 
 def create(model: str, weights: str = "", seed: int = 0, device: str = "cpu", tokenizer: str = "",

@@ -81,14 +81,19 @@ def recorded(path: Path) -> tuple[str, str]:
     return (QUICK, "OpenAI's archive") if path.is_file() and _is_archive(path) else ("", "")
 
 
+def check_stated(activation: str) -> None:
+    """Raises UserError for an activation that is none of ours; none stated is fine."""
+    if activation and activation not in (GELU, QUICK):
+        raise unknown("activation", activation, (GELU, QUICK), "activation")
+
+
 def check_activation(path: Path, name: str, model_cfg: dict, stated: str = "") -> None:
     """Raises UserError where a file was trained with another activation than the model computes, or cannot tell.
 
     With the wrong one every tensor fits and every embedding is off. A name that open_clip has with and without
     -quickgelu does not tell by itself that the plain one was meant.
     """
-    if stated and stated not in (GELU, QUICK):
-        raise unknown("activation", stated, (GELU, QUICK), "activation")
+    check_stated(stated)
     found, source = recorded(path)
     for trained, says in ((found, source), (stated, "activation")):
         if trained and trained != activation(model_cfg):

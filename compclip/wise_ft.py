@@ -111,10 +111,6 @@ def main(argv: Sequence[str], root: Path = Path(".")) -> int:
         write_json(root / "runs" / args.cell / FILE, document)
         print(table(document))
         return 0
-    if not (args.tuned and args.out) or args.alpha is None:
-        raise UserError("--pretrained: needs --tuned, --alpha and --out as well")
-    if not math.isfinite(args.alpha):
-        raise UserError(f"--alpha {args.alpha}: must be a finite number, as 0.5; 0 is pretrained, 1 is tuned")
     between(args.pretrained, args.tuned, args.alpha, args.model).save(args.out)
     print(f"{args.out}: alpha {args.alpha:g} between {args.pretrained} and {args.tuned}")
     return 0
@@ -133,7 +129,23 @@ def _arguments(argv: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--params", default="params.yaml")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("overrides", nargs="*", metavar="key=value", help="parameters to override")
-    return parser.parse_args(argv)
+    args = parser.parse_args(argv)
+    (_check_cell if args.cell else _check_pair)(args)
+    return args
+
+
+def _check_cell(args: argparse.Namespace) -> None:
+    given = {"--tuned": args.tuned, "--alpha": args.alpha, "--out": args.out, "--model": args.model}
+    for option in (option for option, value in given.items() if value not in ("", None)):
+        raise UserError(f"--cell {args.cell}: is scored at wise_ft.alphas of params.yaml into its own folder; leave "
+                        f"out {option}, or give --pretrained instead of --cell")
+
+
+def _check_pair(args: argparse.Namespace) -> None:
+    if not (args.tuned and args.out) or args.alpha is None:
+        raise UserError("--pretrained: needs --tuned, --alpha and --out as well")
+    if not math.isfinite(args.alpha):
+        raise UserError(f"--alpha {args.alpha}: must be a finite number, as 0.5; 0 is pretrained, 1 is tuned")
 
 
 if __name__ == "__main__":

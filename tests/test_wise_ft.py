@@ -113,6 +113,9 @@ def test_paths_that_do_not_fit(pair, tmp_path):
         wise_ft.main(["--pretrained", str(tmp_path / "wide"), "--tuned", b, *rest])
     with pytest.raises(UserError, match="needs --tuned, --alpha and --out"):
         wise_ft.main(["--pretrained", a])
+    for option, value in (("--alpha", "0"), ("--out", "x"), ("--tuned", b), ("--model", "ViT-B-32")):
+        with pytest.raises(UserError, match=f"--cell c: is scored at wise_ft.alphas .*; leave out {option}, or give"):
+            wise_ft.main(["--cell", "c", option, value])
     for alpha in ("nan", "inf", "-inf"):
         with pytest.raises(UserError, match=f"--alpha {alpha}: must be a finite number"):
             wise_ft.main(["--pretrained", a, "--tuned", b, f"--alpha={alpha}", "--out", str(tmp_path / "out")])

@@ -122,7 +122,7 @@ def _flickr_captions(file: Path) -> dict[str, list[str]]:
 
 def _flickr_rows(file: Path) -> Iterator[tuple[int, list[str]]]:
     """Line numbers and fields, line by line: an open quote would take the lines after it into its caption."""
-    for number, line in enumerate(io.StringIO(read_text(file), newline=None), 1):
+    for number, line in enumerate(io.StringIO(read_text(file).removeprefix("\ufeff"), newline=None), 1):
         try:
             yield from ((number, row) for row in csv.reader([line], strict=True) if row)
         except csv.Error as error:

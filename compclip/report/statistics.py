@@ -71,8 +71,8 @@ def paired(ours: Items, theirs: Items) -> Items:
     if ours.ids == theirs.ids:
         return Items(ours.ids, ours.values - theirs.values)
     other = dict(zip(theirs.ids, theirs.values, strict=True))
-    ids = [(i, v) for i, v in zip(ours.ids, ours.values, strict=True) if i in other]
-    return Items(tuple(i for i, _ in ids), np.array([v - other[i] for i, v in ids]))
+    shared = [(i, v) for i, v in zip(ours.ids, ours.values, strict=True) if i in other]
+    return Items(tuple(i for i, _ in shared), np.array([v - other[i] for i, v in shared]))
 
 
 def bootstrap(items: Items, rng: np.random.Generator, draws: int = DRAWS) -> np.ndarray:

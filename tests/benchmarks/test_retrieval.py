@@ -65,9 +65,9 @@ def test_flickr8k(dump):
     assert benchmark.dropped == {"empty_caption": 0, "image_without_caption": 0, "name_without_caption": 1}
 
 
-def test_flickr8k_with_other_line_ends_and_doubled_quotes(dump):
+def test_flickr8k_with_a_byte_order_mark_other_line_ends_and_doubled_quotes(dump):
     file = dump("r/captions.txt", "")
-    file.write_bytes(b'image,caption\r\na.png,"a ""big"" dog"\r\n\r\nb.png,a 5" nail\r\n')
+    file.write_bytes(b'\xef\xbb\xbfimage,caption\r\na.png,"a ""big"" dog"\r\n\r\nb.png,a 5" nail\r\n')
     assert shape(retrieval.load(file)) == [("a.png", "a.png", ('a "big" dog',)), ("b.png", "b.png", ('a 5" nail',))]
 
 

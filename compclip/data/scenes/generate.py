@@ -36,7 +36,7 @@ CLASS_TEMPLATES = {"symbols": ("a picture of a {c}", "{c}", "clip art with a {c}
 def generate(world: World, out: Path) -> dict[str, int]:
     """Write the whole world into a new folder; gives the number of pictures of each part.
 
-    Raises UserError where `out` cannot be a folder.
+    Raises UserError where `out` is a file or holds anything but a world.
     """
     _check(out)
     fresh = out.with_name(f".{out.name}.new")
