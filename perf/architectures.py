@@ -21,8 +21,8 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from compclip.errors import UserError, entry
-from compclip.files import read_json, write_atomic, write_json
+from compclip.base.errors import UserError, entry
+from compclip.base.files import read_json, write_atomic, write_json
 
 METHODS = ("finetune", "negclip", "clic", "fsc_clip", "c2lip", "hard_positives")
 MODELS = ("ViT-B-32-quickgelu", "ViT-B-16-quickgelu", "ViT-B-16-SigLIP", "ViT-L-14-quickgelu")
@@ -59,13 +59,23 @@ class Row:
 def make(root: Path, data: Path, methods: list[str], models: list[str], steps: int, batch_size: int) -> None:
     """The project: parameters, annotated photographs."""
     backbones = "\n".join(f"  {m}: {{model: {m}, weights: random, tokenizer: clip}}" for m in models)
-    write_atomic(root / "params.yaml", PARAMS.format(
-        methods=", ".join(methods), models=", ".join(models), steps=steps, batch_size=batch_size, backbones=backbones,
-        at=data.resolve(),
-        tables=", ".join(f"{m}: {{train: {{trainable: text}}}}" if m == "clic" else f"{m}: {{}}" for m in methods)))
+    write_atomic(
+        root / "params.yaml",
+        PARAMS.format(
+            methods=", ".join(methods),
+            models=", ".join(models),
+            steps=steps,
+            batch_size=batch_size,
+            backbones=backbones,
+            at=data.resolve(),
+            tables=", ".join(f"{m}: {{train: {{trainable: text}}}}" if m == "clic" else f"{m}: {{}}" for m in methods),
+        ),
+    )
     records = read_json(data / "sugarcrepe" / f"{SUBSET}.json")
-    write_json(root / "sugarcrepe" / f"{SUBSET}.json",
-               {k: v for k, v in records.items() if (data / "coco" / "val2017" / v["filename"]).is_file()})
+    write_json(
+        root / "sugarcrepe" / f"{SUBSET}.json",
+        {k: v for k, v in records.items() if (data / "coco" / "val2017" / v["filename"]).is_file()},
+    )
     command(root, "compclip.data.prepare", "--data", "coco")
     command(root, "compclip.data.prepare", "--data", "coco", "--annotate")
 
@@ -82,8 +92,17 @@ def measure(root: Path, method: str, model: str) -> Row:
     peak_gib = read_json(folder / "environment.json")["peak_memory_mib"] / 1024
     shutil.rmtree(folder)
     shutil.rmtree(root / ".work")
-    return Row(method, model, log[0]["samples"], round(seconds, 2), log[0]["loss"], log[-1]["loss"],
-               result["metrics"][METRIC.partition("/")[2]], result["counts"]["scored"], round(peak_gib, 1))
+    return Row(
+        method,
+        model,
+        log[0]["samples"],
+        round(seconds, 2),
+        log[0]["loss"],
+        log[-1]["loss"],
+        result["metrics"][METRIC.partition("/")[2]],
+        result["counts"]["scored"],
+        round(peak_gib, 1),
+    )
 
 
 def command(root: Path, module: str, *args: str) -> None:
@@ -97,10 +116,15 @@ def command(root: Path, module: str, *args: str) -> None:
 
 def table(rows: list[Row]) -> str:
     """One line a cell."""
-    lines = [f"{'method':<15} {'architecture':<20} {'batch':>5} {'s/step':>7} {'first loss':>10} {'last loss':>10} "
-             f"{METRIC:>20} {'n':>3} {'peak GiB':>9}"]
-    lines += [f"{r.method:<15} {r.model:<20} {r.batch_size:>5} {r.seconds_per_step:>7.2f} {r.first_loss:>10.4f} "
-              f"{r.last_loss:>10.4f} {r.metric:>20.4f} {r.scored:>3} {r.peak_gib:>9.1f}" for r in rows]
+    lines = [
+        f"{'method':<15} {'architecture':<20} {'batch':>5} {'s/step':>7} {'first loss':>10} {'last loss':>10} "
+        f"{METRIC:>20} {'n':>3} {'peak GiB':>9}"
+    ]
+    lines += [
+        f"{r.method:<15} {r.model:<20} {r.batch_size:>5} {r.seconds_per_step:>7.2f} {r.first_loss:>10.4f} "
+        f"{r.last_loss:>10.4f} {r.metric:>20.4f} {r.scored:>3} {r.peak_gib:>9.1f}"
+        for r in rows
+    ]
     return "\n".join(lines)
 
 
@@ -121,7 +145,7 @@ def main(argv: list[str]) -> int:
         root = Path(folder)
         make(root, args.data, args.methods, args.models, args.steps, args.batch_size)
         for model in args.models:
-            command(root, "compclip.pretrain", "--backbone", model)
+            command(root, "compclip.model", "--backbone", model)
             rows += [_shown(measure(root, method, model)) for method in args.methods]
             shutil.rmtree(root / "models" / model)
     print(table(rows))

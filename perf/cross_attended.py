@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from compclip import losses
+from compclip.train import losses
 
 
 def one_at_a_time(patch_BPD: Tensor, concept_ND: Tensor, owner_N: Tensor, scale: Tensor, bias: Tensor) -> Tensor:
@@ -76,9 +76,19 @@ def main(argv: list[str]) -> int:
     terms = (losses.cross_attended, one_at_a_time)
     fast, slow = zip(*([seconds(term, inputs, owner_N) for term in terms] for _ in range(args.rounds)), strict=True)
     ratios = sorted(s / f for (f, _), (s, _) in zip(fast, slow, strict=True))
-    print(json.dumps({"sizes": vars(args), "fast_s": rounded(fast), "one_at_a_time_s": rounded(slow),
-                      "ratios": [round(r, 1) for r in ratios], "ratio": round(median(ratios), 1),
-                      "fast_memory_gib": round(memory, 2), "values": [fast[0][1], slow[0][1]]}))
+    print(
+        json.dumps(
+            {
+                "sizes": vars(args),
+                "fast_s": rounded(fast),
+                "one_at_a_time_s": rounded(slow),
+                "ratios": [round(r, 1) for r in ratios],
+                "ratio": round(median(ratios), 1),
+                "fast_memory_gib": round(memory, 2),
+                "values": [fast[0][1], slow[0][1]],
+            }
+        )
+    )
     return 0
 
 

@@ -19,8 +19,10 @@ import sys
 
 import torch
 
-from compclip import accumulate, backbone, modules
-from compclip.batch import Batch
+from compclip.base import plugins
+from compclip.model import backbone
+from compclip.train import accumulate
+from compclip.train.batch import Batch
 
 TEXT = "a small red star above a large blue anchor and a green heart beside it"
 
@@ -47,7 +49,7 @@ def one(args: argparse.Namespace) -> dict:
     device = "cuda" if torch.cuda.is_available() else "cpu"
     torch.set_num_threads(args.threads)
     model = backbone.create(args.model, device=device)
-    method = modules.find("compclip.methods", args.method)
+    method = plugins.find("compclip.methods", args.method)
     cfg = method.Config()
     views = method.views(cfg, 0)
     K, P = (1, views.composite - 1) if views.composite else (len(views.negatives), len(views.positives))

@@ -42,12 +42,16 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from compclip import cluster, evaluate, jobs, train  # noqa: E402
+from compclip.evaluate import __main__ as evaluate_command  # noqa: E402
 from compclip.launch.profiles import Profile  # noqa: E402
 from compclip.launch.slurm import Slurm  # noqa: E402
-from compclip.progress import CLOCK  # noqa: E402
-from compclip.publish import Publisher, holder  # noqa: E402
-from compclip.watch import progress  # noqa: E402
+from compclip.runs import cluster, jobs  # noqa: E402
+from compclip.runs.progress import (  # noqa: E402
+    CLOCK,  # noqa: E402
+    progress,  # noqa: E402
+)
+from compclip.runs.publish import Publisher, holder  # noqa: E402
+from compclip.train import __main__ as train_command  # noqa: E402
 from perf.checkout import copy  # noqa: E402
 
 PARAMS = """
@@ -102,7 +106,7 @@ def _train(cell: str) -> None:
     with open("said.log", "ab") as log:
         os.dup2(log.fileno(), 1)
         os.dup2(log.fileno(), 2)
-    sys.exit(train.main(["--cell", cell]))
+    sys.exit(train_command.main(["--cell", cell]))
 
 
 def repro(root: Path, *targets: str) -> None:
@@ -347,7 +351,7 @@ def experiment(folder: Path, args: argparse.Namespace) -> dict:
     disturb(root, killer, args.kills, args.each, seeds)
     with inside(calm):
         for seed in range(seeds):
-            if train.main(["--cell", name(seed)]) or evaluate.main(["--cell", name(seed)]):
+            if train_command.main(["--cell", name(seed)]) or evaluate_command.main(["--cell", name(seed)]):
                 sys.exit(f"{calm}: the undisturbed run with seed {seed} failed")
     return {
         "kills": killer.done.total(), "ways": dict(sorted(killer.done.items())), "at_steps": sorted(killer.steps_hit),

@@ -28,10 +28,11 @@ from omegaconf import OmegaConf
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from compclip import config, jobs  # noqa: E402
-from compclip.files import fingerprint, read_json  # noqa: E402
+from compclip.base.files import fingerprint, read_json  # noqa: E402
+from compclip.config import read  # noqa: E402
 from compclip.launch import grid  # noqa: E402
-from compclip.publish import Publisher  # noqa: E402
+from compclip.runs import jobs  # noqa: E402
+from compclip.runs.publish import Publisher  # noqa: E402
 from perf.checkout import copy  # noqa: E402
 
 WORKERS, LIMIT = 2, 1.15
@@ -81,14 +82,14 @@ def serial(root: Path, runs: list[Publisher]) -> float:
     total = 0.0
     for made in runs:
         jobs.write_inputs(made.key, root / "params.yaml", made.run, root)
-        total += wall(root, "compclip.job", made.key)
+        total += wall(root, "compclip.launch.job", made.key)
     return total
 
 
 def measure(root: Path) -> dict:
     """Prepare, launch, collect, and make all of it again serially."""
     wall(root, "dvc", "repro", "--quiet", "annotate", "backbone", "methods", "benchmark")
-    runs = list(grid.runs(config.load(str(root / "params.yaml")), root).values())
+    runs = list(grid.runs(read.load(str(root / "params.yaml")), root).values())
     launched = wall(root, "compclip.launch", "slurm/local.yaml", "-j", str(WORKERS))
     own, ours = sum(map(seconds, runs)), [weights(made) for made in runs]
     published, shown = wall(root, "dvc", "repro", "--quiet", "evaluate"), wall(root, "dvc", "repro", "--quiet")

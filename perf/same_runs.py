@@ -12,8 +12,8 @@ import json
 import sys
 from pathlib import Path
 
-from compclip.files import read_json
-from compclip.progress import CLOCK
+from compclip.base.files import read_json
+from compclip.runs.progress import CLOCK
 
 WHOLE = ("checkpoint/open_clip_model.safetensors", "checkpoint/open_clip_config.json", "config.yaml")
 SAME_FACTS = ("run_key", "data_fingerprint", "dropped", "packages")

@@ -20,15 +20,21 @@ from pathlib import Path
 
 import numpy as np
 
-from compclip.errors import UserError, entry
-from compclip.files import read_json, read_text
+from compclip.base.errors import UserError, entry
+from compclip.base.files import read_json, read_text
 from compclip.text import annotate as stage
 from compclip.text import concepts, positives, replace, shuffle, swap
 from compclip.text.annotation import Annotation
 
 ROOT = Path(__file__).resolve().parent.parent
-RULES = {"negclip": swap.negclip, "replace": replace.wordnet, "bigram": shuffle.bigram, "single": swap.single,
-         "positive replace": positives.replace, "positive swap": positives.swap}
+RULES = {
+    "negclip": swap.negclip,
+    "replace": replace.wordnet,
+    "bigram": shuffle.bigram,
+    "single": swap.single,
+    "positive replace": positives.replace,
+    "positive swap": positives.swap,
+}
 
 
 def read(path: Path) -> list[str]:
@@ -42,8 +48,15 @@ def read(path: Path) -> list[str]:
 def captions(file: str | None, limit: int) -> list[str]:
     """`limit` captions drawn at random, the same every time."""
     shared = Path(os.environ.get("COMPCLIP_SHARED_DATA", ROOT.parent / "shared" / "data"))
-    files = [Path(file)] if file else [
-        p for p in (shared / "coco/annotations/captions_val2017.json", shared / "flickr8k/captions.txt") if p.is_file()]
+    files = (
+        [Path(file)]
+        if file
+        else [
+            p
+            for p in (shared / "coco/annotations/captions_val2017.json", shared / "flickr8k/captions.txt")
+            if p.is_file()
+        ]
+    )
     texts = [text for path in files for text in read(path)]
     if not texts:
         raise UserError(f"no captions in {file or shared}; give a file with one caption a line")
@@ -69,8 +82,10 @@ def measure(annotations: list[Annotation], rounds: int) -> dict[str, dict[str, f
     work["concepts"] = lambda: [concepts.noun_phrases(a) or None for a in annotations]
     rows = {}
     for name, run in work.items():
-        rows[name] = {"per_second": len(annotations) / seconds(run, rounds),
-                      "coverage": float(np.mean([text is not None for text in run()]))}
+        rows[name] = {
+            "per_second": len(annotations) / seconds(run, rounds),
+            "coverage": float(np.mean([text is not None for text in run()])),
+        }
     three = 1 / sum(1 / rows[name]["per_second"] for name in ("negclip", "replace", "bigram"))
     return rows | {"negclip + replace + bigram": {"per_second": three}}
 
@@ -88,8 +103,11 @@ def main(argv: list[str]) -> int:
     first = seconds(lambda: stage.annotate(texts))
     parse = seconds(lambda: list(stage._model().pipe(texts, batch_size=128)), 2)
     annotations = stage.annotate(texts)
-    rows = {"spaCy": {"per_second": len(texts) / parse}, "annotate, words new": {"per_second": len(texts) / first},
-            "annotate, words known": {"per_second": len(texts) / seconds(lambda: stage.annotate(texts))}}
+    rows = {
+        "spaCy": {"per_second": len(texts) / parse},
+        "annotate, words new": {"per_second": len(texts) / first},
+        "annotate, words known": {"per_second": len(texts) / seconds(lambda: stage.annotate(texts))},
+    }
     rows |= measure(annotations, args.rounds)
     for row in rows.values():
         row["times_spacy"] = row["per_second"] / rows["spaCy"]["per_second"]

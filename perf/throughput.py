@@ -22,9 +22,9 @@ import numpy as np
 import torch
 from PIL import Image
 
+from compclip.base.files import read_json, write_atomic, write_json
+from compclip.config.sections import World
 from compclip.data.scenes import generate
-from compclip.data.scenes.config import World
-from compclip.files import read_json, write_atomic, write_json
 
 METHODS = ("finetune", "negclip", "clic", "fsc_clip", "c2lip", "hard_positives")
 SIDE = 256
@@ -67,11 +67,22 @@ def make(root: Path, args: argparse.Namespace) -> float:
     write_json(root / "train.json", document)
     tables = ", ".join(f"{m}: {{train: {{trainable: text}}}}" if m == "clic" else f"{m}: {{}}" for m in args.methods)
     precision = "bf16" if torch.cuda.is_available() else "float32"
-    write_atomic(root / "params.yaml", PARAMS.format(
-        methods=", ".join(args.methods), steps=args.steps, batch=args.batch, precision=precision, tables=tables,
-        threads=args.threads, workers=args.workers, every=max(1, args.steps // 12), model=args.model))
+    write_atomic(
+        root / "params.yaml",
+        PARAMS.format(
+            methods=", ".join(args.methods),
+            steps=args.steps,
+            batch=args.batch,
+            precision=precision,
+            tables=tables,
+            threads=args.threads,
+            workers=args.workers,
+            every=max(1, args.steps // 12),
+            model=args.model,
+        ),
+    )
     for step in (["data.prepare", "--data", "photos"], ["data.prepare", "--data", "photos", "--annotate"],
-                 ["pretrain", "--backbone", "model"]):  # fmt: skip
+                 ["model", "--backbone", "model"]):  # fmt: skip
         command(root, *step)
     return sum(sizes) / len(sizes) / 1024
 
@@ -116,8 +127,10 @@ def main() -> int:
         print(f"{'method':16}{'samples/s':>10}{'of matrix rate':>16}{'waiting':>9}{'loss':>8}{'device MiB':>12}")
         for method in args.methods:
             m = measure(Path(folder), method, args.batch)
-            print(f"{method:16}{m['speed']:10.1f}{m['share']:16.1%}{m['wait']:9.1%}{m['loss']:8.3f}{m['peak_mib']:12.0f}",
-                  flush=True)
+            print(
+                f"{method:16}{m['speed']:10.1f}{m['share']:16.1%}{m['wait']:9.1%}{m['loss']:8.3f}{m['peak_mib']:12.0f}",
+                flush=True,
+            )
     return 0
 
 

@@ -14,11 +14,14 @@ import time
 
 import torch
 
-from compclip import backbone, config, encode, modules, optimiser
-from compclip.collate import collate
-from compclip.errors import entry
-from compclip.publish import Publisher
-from compclip.views import Maker, Rows
+from compclip.base import plugins
+from compclip.base.errors import entry
+from compclip.config import grid, read
+from compclip.model import backbone
+from compclip.runs.publish import Publisher
+from compclip.train import encode, optimiser
+from compclip.train.collate import collate
+from compclip.train.views import Maker, Rows
 
 WARM = 2
 
@@ -26,7 +29,7 @@ WARM = 2
 def measure(publisher: Publisher, steps: int) -> tuple[float, float]:
     """Samples a second and the share of time for data, over `steps` steps behind the first two."""
     run = publisher.run
-    method = modules.find("compclip.methods", run.method_name)
+    method = plugins.find("compclip.methods", run.method_name)
     model = backbone.load(publisher.backbone_folder)
     if needs := getattr(method, "needs_bias", None):
         model.add_bias(run.method.init_bias) if needs(run.method) else None
@@ -60,11 +63,11 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--steps", type=int, default=12)
     parser.add_argument("--params", default="params.yaml")
     args = parser.parse_args(argv)
-    params = config.load(args.params)
+    params = read.load(args.params)
     torch.set_num_threads(params.train.threads)
     speeds: dict[str, float] = {}
-    for cell in config.cells(params):
-        trains = getattr(modules.find("compclip.methods", cell.method.partition(".")[0]), "TRAINS", True)
+    for cell in grid.cells(params):
+        trains = getattr(plugins.find("compclip.methods", cell.method.partition(".")[0]), "TRAINS", True)
         if not trains or cell.method in speeds:
             continue
         speeds[cell.method], data = measure(Publisher.of(args.params, [], cell.name), args.steps)

@@ -26,8 +26,12 @@ class Chat:
 
 def said(text: str, finish: str = "stop", tokens: tuple[int, int] = (7, 3)) -> str:
     """The body of an answer."""
-    return json.dumps({"choices": [{"message": {"role": "assistant", "content": text}, "finish_reason": finish}],
-                       "usage": {"prompt_tokens": tokens[0], "completion_tokens": tokens[1]}})
+    return json.dumps(
+        {
+            "choices": [{"message": {"role": "assistant", "content": text}, "finish_reason": finish}],
+            "usage": {"prompt_tokens": tokens[0], "completion_tokens": tokens[1]},
+        }
+    )
 
 
 def prompt(body: dict) -> str:

@@ -16,9 +16,11 @@ import open_clip
 import torch
 from torch import Tensor, nn
 
-from compclip import accumulate, distributed, lora, modules
-from compclip.batch import Batch, Views
-from compclip.sections import Lora
+from compclip.base import plugins
+from compclip.config.sections import Lora
+from compclip.model import lora
+from compclip.train import accumulate, distributed
+from compclip.train.batch import Batch, Views
 
 B, L, END = 6, 12, 59
 SHAPE = {"embed_dim": 16, "vision_cfg": {"image_size": 32, "patch_size": 16, "width": 32, "layers": 1, "head_width": 16},
@@ -85,7 +87,7 @@ def _texts(g: torch.Generator, *shape: int, low: int = 3, high: int = 9) -> Tens
 def run(case: tuple, rows: tuple[int, int] | None, frozen: frozenset, micro: int = 0) -> tuple[dict, dict]:
     """Terms and gradients of a case on some rows of the batch (all: None)."""
     name, changes, number = case
-    method = modules.find("compclip.methods", name)
+    method = plugins.find("compclip.methods", name)
     cfg = method.Config(**changes)
     views = method.views(cfg, number)
     clip, whole = model(bias=name == "c2lip"), batch(views)

@@ -5,12 +5,23 @@ from __future__ import annotations
 import zlib
 from pathlib import Path
 
-from compclip import config
+from compclip.base.files import write_atomic, write_json
 from compclip.benchmarks import aro, crepe, eqben, imagecode, spec, svo_probes, valse, vl_checklist, whatsup
-from compclip.files import write_atomic, write_json
+from compclip.config import grid, read, sections
 
-SUGARCREPE = ("add_obj", "add_att", "replace_obj", "replace_att", "replace_rel", "swap_obj", "swap_att", "add", "replace",
-              "swap", "average")
+SUGARCREPE = (
+    "add_obj",
+    "add_att",
+    "replace_obj",
+    "replace_att",
+    "replace_rel",
+    "swap_obj",
+    "swap_att",
+    "add",
+    "replace",
+    "swap",
+    "average",
+)
 RECALLS = tuple(f"{way}_recall_at_{k}" for way in ("i2t", "t2i") for k in (1, 5, 10))
 METRICS = {
     "sugarcrepe": SUGARCREPE,
@@ -38,16 +49,18 @@ def number(*key: str) -> float:
     return zlib.crc32("/".join(key).encode()) % 1000 / 1000
 
 
-def make(params: config.Params, runs: Path) -> Path:
+def make(params: sections.Params, runs: Path) -> Path:
     """Write config, results and the other files of every cell."""
-    for cell in config.cells(params):
+    for cell in grid.cells(params):
         folder = runs / cell.name
-        write_atomic(folder / "config.yaml", config.to_yaml(config.resolve(params, cell)))
+        write_atomic(folder / "config.yaml", read.to_yaml(grid.resolve(params, cell)))
         write_atomic(folder / "metrics.jsonl", "")
         write_json(folder / "environment.json", {"run_key": cell.name, "seconds": 1.0})
         for name in params.evaluate.benchmarks:
             metrics = METRICS[params.benchmarks[name].benchmark or name]
             values = {m: number(cell.method, cell.backbone, cell.data, name, m) for m in metrics}
-            write_json(folder / "results" / f"{name}.json", {"benchmark": name, "n": 10, "metrics": values,
-                                                              "counts": {"records": 10, "scored": 10}})
+            write_json(
+                folder / "results" / f"{name}.json",
+                {"benchmark": name, "n": 10, "metrics": values, "counts": {"records": 10, "scored": 10}},
+            )
     return runs

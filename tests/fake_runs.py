@@ -9,7 +9,7 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
-from compclip.files import write_atomic, write_json
+from compclip.base.files import write_atomic, write_json
 
 METHODS = ("pretrained", "negclip", "clic")
 BENCHMARKS = ("sugarcrepe", "hard_positives", "retrieval")

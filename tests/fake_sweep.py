@@ -14,7 +14,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from compclip.publish import Publisher
+from compclip.runs.publish import Publisher
 
 PARAMS = """
 grid: {methods: [pretrained, fsc_clip], backbones: [tiny], data: [scenes], seeds: [0]}
@@ -55,8 +55,13 @@ for name, values in metrics.items():
 
 def make(root: Path) -> Path:
     """Parameters, the study `s`, and files in the places of data and backbone, which run keys are made of."""
-    for name, text in (("params.yaml", PARAMS), ("experiments/studies/s.yaml", STUDY), ("models/tiny/weights", "w"),
-                       ("data/scenes/samples.parquet", "s"), ("data/scenes/annotations.parquet", "a")):
+    for name, text in (
+        ("params.yaml", PARAMS),
+        ("experiments/studies/s.yaml", STUDY),
+        ("models/tiny/weights", "w"),
+        ("data/scenes/samples.parquet", "s"),
+        ("data/scenes/annotations.parquet", "a"),
+    ):
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         (root / name).write_text(text)
     return root
@@ -78,7 +83,10 @@ def metrics(run) -> dict:
     if run.method_name == "pretrained":
         return {"sugarcrepe": {"swap": 0.5}, "retrieval": {"i2t": 0.9}}
     swap = 0.7 - 0.01 * (cfg.gamma - 1) ** 2 - 0.02 * abs(cfg.lambda_global - 1) - 0.05 * (cfg.attention == "softmax")
-    return {"sugarcrepe": {"swap": swap + 0.01 * cfg.lambda_local}, "retrieval": {"i2t": 0.9 - 0.02 * cfg.lambda_global}}
+    return {
+        "sugarcrepe": {"swap": swap + 0.01 * cfg.lambda_local},
+        "retrieval": {"i2t": 0.9 - 0.02 * cfg.lambda_global},
+    }
 
 
 def work(key: str) -> Path:
@@ -138,16 +146,16 @@ class Processes:
 
 def main(argv: list[str]) -> int:
     """The real command with these jobs; nothing is evaluated, and MLflow is left alone."""
-    from compclip.sweep import __main__ as command
+    from compclip.sweep import __main__ as sweep_command
 
-    command.base_key, command.sender = lambda study, params: "base", lambda profile: Processes()
-    command.Driver = functools.partial(command.Driver, scored=scored)
-    command.record = lambda name, params: None
-    return command.main(argv)
+    sweep_command.base_key, sweep_command.sender = lambda study, params: "base", lambda profile: Processes()
+    sweep_command.Driver = functools.partial(sweep_command.Driver, scored=scored)
+    sweep_command.record = lambda name, params: None
+    return sweep_command.main(argv)
 
 
 if __name__ == "__main__":
-    from compclip.errors import entry
+    from compclip.base.errors import entry
 
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     sys.exit(entry(main))

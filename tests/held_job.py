@@ -12,8 +12,9 @@ import sys
 import time
 from pathlib import Path
 
-from compclip import job, optimiser
-from compclip.errors import entry
+from compclip.base.errors import entry
+from compclip.launch import job
+from compclip.train import optimiser
 
 if __name__ == "__main__":
     original = optimiser.learning_rate

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from compclip import distributed
+from compclip.train import distributed
 
 if __name__ == "__main__":
     here = distributed.place()

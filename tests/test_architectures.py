@@ -13,7 +13,7 @@ def test_two_methods_on_vit_b_32(shared_data, tmp_path):
     """Each starts, takes two steps with finite losses, and is scored on the records whose photographs are there."""
     model, methods = "ViT-B-32-quickgelu", ["finetune", "c2lip"]
     architectures.make(tmp_path, shared_data, methods, [model], steps=2, batch_size=2)
-    architectures.command(tmp_path, "compclip.pretrain", "--backbone", model)
+    architectures.command(tmp_path, "compclip.model", "--backbone", model)
     for method in methods:
         row = architectures.measure(tmp_path, method, model)
         assert math.isfinite(row.first_loss) and math.isfinite(row.last_loss) and row.first_loss != row.last_loss

@@ -9,9 +9,10 @@ import pytest
 import torch
 from PIL import Image
 
-from compclip import attention, backbone, towers
-from compclip.errors import UserError
-from compclip.files import write_json
+from compclip.base.errors import UserError
+from compclip.base.files import write_json
+from compclip.evaluate import attention
+from compclip.model import backbone, towers
 from tests.test_towers import TINY
 
 PARAMS = """
@@ -44,7 +45,9 @@ def test_map_equals_a_loop_over_patches(project):
     expected = np.array([4 * math.exp(c) / total for c in cosines]).reshape(2, 2)
     with torch.no_grad():
         np.testing.assert_allclose(attention.patch_map(model, pixels, concept), expected, rtol=1e-5)
-        np.testing.assert_allclose(attention.patch_map(model, pixels, concept, "similarity").ravel(), cosines, rtol=1e-4)
+        np.testing.assert_allclose(
+            attention.patch_map(model, pixels, concept, "similarity").ravel(), cosines, rtol=1e-4
+        )
 
 
 def test_concept_of_a_caption_pools_its_tokens(project):
@@ -68,8 +71,22 @@ def test_equal_models_show_no_change(project):
 
 def test_command_takes_a_cell_and_finds_its_backbone(project, capsys):
     """One row a text; the printed change is that of the maps; the picture is whole."""
-    assert attention.main(["--image", "p.png", "--text", "a red star", "a moon", "--checkpoint", "finetune-tiny-d-0",
-                           "--out", "out/f.png"]) == 0
+    assert (
+        attention.main(
+            [
+                "--image",
+                "p.png",
+                "--text",
+                "a red star",
+                "a moon",
+                "--checkpoint",
+                "finetune-tiny-d-0",
+                "--out",
+                "out/f.png",
+            ]
+        )
+        == 0
+    )
     models = [backbone.load(f) for f in ("models/tiny", "runs/finetune-tiny-d-0/checkpoint")]
     row = attention.rows(*models, "p.png", ["a red star"], "", "attention")[0]
     line = f"a red star: attention changes by {row.difference_PP.min():+.4f} to {row.difference_PP.max():+.4f}"
@@ -79,12 +96,15 @@ def test_command_takes_a_cell_and_finds_its_backbone(project, capsys):
         assert picture.width > picture.height > 100
 
 
-@pytest.mark.parametrize("args,message", [
-    (["--checkpoint", "finetun-tiny-d-0"], "unknown cell 'finetun-tiny-d-0'; did you mean"),
-    (["--checkpoint", "models/tiny"], "give --against"),
-    (["--checkpoint", "finetune-tiny-d-0", "--image", "none.png"], "no such picture"),
-    (["--checkpoint", "finetune-tiny-d-0", "--against", "fine"], "differ"),
-])
+@pytest.mark.parametrize(
+    "args,message",
+    [
+        (["--checkpoint", "finetun-tiny-d-0"], "unknown cell 'finetun-tiny-d-0'; did you mean"),
+        (["--checkpoint", "models/tiny"], "give --against"),
+        (["--checkpoint", "finetune-tiny-d-0", "--image", "none.png"], "no such picture"),
+        (["--checkpoint", "finetune-tiny-d-0", "--against", "fine"], "differ"),
+    ],
+)
 def test_mistakes_are_one_line(project, args, message):
     """Unknown cells, no backbone, no picture, models with other patches."""
     write_json("finer.json", TINY | {"vision_cfg": TINY["vision_cfg"] | {"patch_size": 8}})

@@ -11,19 +11,36 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from compclip import backbone, encode, hub, optimiser, tokenizers, towers
-from compclip.batch import Batch
-from compclip.errors import UserError
-from compclip.files import read_json, write_json
+from compclip.base.errors import UserError
+from compclip.base.files import read_json, write_json
+from compclip.config.sections import Train
 from compclip.methods import c2lip
-from compclip.sections import Train
+from compclip.model import backbone, hub, tokenizers, towers
+from compclip.train import encode, optimiser
+from compclip.train.batch import Batch
 from tests.test_towers import TEXTS, TINY
 
 SIGLIP = {
-    "embed_dim": 192, "init_logit_bias": -10, "custom_text": True,
-    "vision_cfg": {"image_size": 224, "timm_model_name": "vit_tiny_patch16_224", "timm_pool": "map", "timm_proj": "none"},
-    "text_cfg": {"context_length": 16, "vocab_size": 1000, "hf_tokenizer_name": "nobody/tiny", "width": 32, "heads": 2,
-                 "layers": 2, "no_causal_mask": True, "proj_bias": True, "pool_type": "last"},
+    "embed_dim": 192,
+    "init_logit_bias": -10,
+    "custom_text": True,
+    "vision_cfg": {
+        "image_size": 224,
+        "timm_model_name": "vit_tiny_patch16_224",
+        "timm_pool": "map",
+        "timm_proj": "none",
+    },
+    "text_cfg": {
+        "context_length": 16,
+        "vocab_size": 1000,
+        "hf_tokenizer_name": "nobody/tiny",
+        "width": 32,
+        "heads": 2,
+        "layers": 2,
+        "no_causal_mask": True,
+        "proj_bias": True,
+        "pool_type": "last",
+    },
 }
 
 
@@ -92,11 +109,16 @@ def test_a_folder_is_asked_for_its_activation_too(tmp_path):
         made(tmp_path, "gelu", weights=str(folder), activation="quickgelu")
 
 
-@pytest.mark.parametrize("arguments,told", [
-    (("foo",), "device 'foo': .*; give cpu, or cuda with a GPU"), (("meta",), "device 'meta': "),
-    (("",), "device '': "), (("cuda:99",), "device 'cuda:99': "),
-    (("cpu", "gulu"), "activation: unknown activation 'gulu'; did you mean 'gelu'"),
-])
+@pytest.mark.parametrize(
+    "arguments,told",
+    [
+        (("foo",), "device 'foo': .*; give cpu, or cuda with a GPU"),
+        (("meta",), "device 'meta': "),
+        (("",), "device '': "),
+        (("cuda:99",), "device 'cuda:99': "),
+        (("cpu", "gulu"), "activation: unknown activation 'gulu'; did you mean 'gelu'"),
+    ],
+)
 def test_what_a_command_checks_first(arguments, told):
     """One line each; a device that computes passes with either activation."""
     with pytest.raises(UserError, match=told) as error:
@@ -159,19 +181,24 @@ def test_file_tuned_with_a_learnt_bias_keeps_it(tmp_path):
     assert made(tmp_path, "gelu", weights=str(tmp_path / "b.safetensors")).clip.logit_bias.item() == -7.5
 
 
-@pytest.mark.parametrize("kwargs,message", [
-    ({"model": "ViT-B-32-quickgelu", "weights": "openai"},
-     "download open_clip_model.safetensors.*timm/vit_base_patch32_clip_224.openai into a folder.*snapshots"),
-    ({"model": "ViT-B-16", "weights": "datacomp_xl_s13b_b90k"}, "laion/CLIP-ViT-B-16-DataComp.XL-s13B-b90K"),
-    ({"model": "ViT-B-32", "weights": "laion400m_e32"}, "trained with QuickGELU; use ViT-B-32-quickgelu"),
-    ({"model": "ViT-B-16-SigLIP"}, "tokenizer.json.*timm/ViT-B-16-SigLIP into a folder.*tokenizer: clip"),
-    ({"model": "ViT-B-16-SigLIP", "weights": "webli", "tokenizer": "clip"}, "timm/ViT-B-16-SigLIP into a folder"),
-    ({"model": "ViT-B-16-SigLIP", "tokenizer": "no/where"}, "tokenizer 'no/where': no folder with tokenizer.json"),
-    ({"model": "ViT-B-32", "tokenizer": "no/where"}, "has CLIP's own tokenizer; remove"),
-    ({"model": "hf-hub:nobody/nothing"}, "hf-hub:nobody/nothing: cannot fetch it"),
-    ({"model": "local-dir:no/where"}, "no such file or folder"),
-    ({"model": "local-dir:no/where", "weights": "openai"}, "brings its own weights"),
-])
+@pytest.mark.parametrize(
+    "kwargs,message",
+    [
+        (
+            {"model": "ViT-B-32-quickgelu", "weights": "openai"},
+            "download open_clip_model.safetensors.*timm/vit_base_patch32_clip_224.openai into a folder.*snapshots",
+        ),
+        ({"model": "ViT-B-16", "weights": "datacomp_xl_s13b_b90k"}, "laion/CLIP-ViT-B-16-DataComp.XL-s13B-b90K"),
+        ({"model": "ViT-B-32", "weights": "laion400m_e32"}, "trained with QuickGELU; use ViT-B-32-quickgelu"),
+        ({"model": "ViT-B-16-SigLIP"}, "tokenizer.json.*timm/ViT-B-16-SigLIP into a folder.*tokenizer: clip"),
+        ({"model": "ViT-B-16-SigLIP", "weights": "webli", "tokenizer": "clip"}, "timm/ViT-B-16-SigLIP into a folder"),
+        ({"model": "ViT-B-16-SigLIP", "tokenizer": "no/where"}, "tokenizer 'no/where': no folder with tokenizer.json"),
+        ({"model": "ViT-B-32", "tokenizer": "no/where"}, "has CLIP's own tokenizer; remove"),
+        ({"model": "hf-hub:nobody/nothing"}, "hf-hub:nobody/nothing: cannot fetch it"),
+        ({"model": "local-dir:no/where"}, "no such file or folder"),
+        ({"model": "local-dir:no/where", "weights": "openai"}, "brings its own weights"),
+    ],
+)
 def test_what_cannot_be_fetched_is_named_with_its_place(kwargs, message):
     """One line: file, repository, where to put it."""
     with pytest.raises(UserError, match=message) as caught:
@@ -200,8 +227,9 @@ def _hf_tokenizer(folder):
     made_ = library.Tokenizer(library.models.WordLevel(words, "<unk>"))
     made_.pre_tokenizer = library.pre_tokenizers.Whitespace()
     made_.post_processor = library.processors.TemplateProcessing("$A </s>", special_tokens=[("</s>", 1)])
-    transformers.PreTrainedTokenizerFast(tokenizer_object=made_, eos_token="</s>", pad_token="</s>",
-                                         unk_token="<unk>").save_pretrained(str(folder))
+    transformers.PreTrainedTokenizerFast(
+        tokenizer_object=made_, eos_token="</s>", pad_token="</s>", unk_token="<unk>"
+    ).save_pretrained(str(folder))
 
 
 def test_tokenizer_from_a_folder_travels_with_the_checkpoint(tmp_path):
@@ -212,7 +240,10 @@ def test_tokenizer_from_a_folder_travels_with_the_checkpoint(tmp_path):
     assert model.tokenize(["a red star"])[0].tolist() == [2, 3, 4] + [1] * 13
     assert model.clip.layout == tokenizers.Layout(starts=0, end=1) and model.positions("a red") == 2
     model.save(tmp_path / "saved")
-    for again in (backbone.load(tmp_path / "saved").tokenizer, open_clip.get_tokenizer(f"local-dir:{tmp_path / 'saved'}")):
+    for again in (
+        backbone.load(tmp_path / "saved").tokenizer,
+        open_clip.get_tokenizer(f"local-dir:{tmp_path / 'saved'}"),
+    ):
         assert torch.equal(again(["a red star"]), model.tokenize(["a red star"]))
 
 
@@ -226,10 +257,19 @@ def test_commands_read_a_hub_repository_from_its_cache(tmp_path):
     (tmp_path / "params.yaml").write_text(
         "grid: {methods: [pretrained], backbones: [there, away], data: [d], seeds: [0]}\nmethods: {pretrained: {}}\n"
         "backbones: {there: {model: 'hf-hub:nobody/tiny'}, away: {model: ViT-B-16-SigLIP, weights: webli}}\n"
-        "data: {d: {source: coco, path: x, images: y, captioner: none}}\n")
+        "data: {d: {source: coco, path: x, images: y, captioner: none}}\n"
+    )
     env = {**os.environ, "HF_HOME": str(tmp_path / "home"), "HF_HUB_OFFLINE": "1"}
-    done = [subprocess.run([sys.executable, "-m", "compclip.pretrain", "--backbone", name], cwd=tmp_path, env=env,
-                           capture_output=True, text=True) for name in ("there", "away")]
+    done = [
+        subprocess.run(
+            [sys.executable, "-m", "compclip.model", "--backbone", name],
+            cwd=tmp_path,
+            env=env,
+            capture_output=True,
+            text=True,
+        )
+        for name in ("there", "away")
+    ]
     assert done[0].returncode == 0, done[0].stderr
     saved = load_file(tmp_path / "models" / "there" / backbone.WEIGHTS)
     assert all(torch.equal(v, saved[k]) for k, v in model.clip.state_dict().items())
@@ -242,8 +282,18 @@ def _batch(model) -> Batch:
     text = model.tokenize(["a red star", "a blue moon above"])
     none = torch.zeros(2, 0, text.shape[1], dtype=torch.long)
     spans = torch.tensor([[model.starts, model.starts + 3]] * 2)
-    return Batch(pixels(model), text, none, torch.zeros(2, 0, dtype=torch.bool), none,
-                 torch.zeros(2, 0, dtype=torch.bool), spans, text[:0], torch.tensor([0, 1]), {})
+    return Batch(
+        pixels(model),
+        text,
+        none,
+        torch.zeros(2, 0, dtype=torch.bool),
+        none,
+        torch.zeros(2, 0, dtype=torch.bool),
+        spans,
+        text[:0],
+        torch.tensor([0, 1]),
+        {},
+    )
 
 
 @pytest.mark.parametrize("kind", ["gelu", "quickgelu", "siglip"])
@@ -265,10 +315,15 @@ def test_siglip_towers_equal_open_clip(tmp_path):
     model = made(tmp_path, "siglip")
     image, text = pixels(model), model.tokenize(TEXTS)
     for tokens in (False, True):
-        torch.testing.assert_close(towers.image(model.clip, image, tokens)[0],
-                                   model.clip.encode_image(image, normalize=True), rtol=0, atol=1e-6)
-        torch.testing.assert_close(towers.text(model.clip, text, tokens)[0],
-                                   model.clip.encode_text(text, normalize=True), rtol=0, atol=1e-6)
+        torch.testing.assert_close(
+            towers.image(model.clip, image, tokens)[0],
+            model.clip.encode_image(image, normalize=True),
+            rtol=0,
+            atol=1e-6,
+        )
+        torch.testing.assert_close(
+            towers.text(model.clip, text, tokens)[0], model.clip.encode_text(text, normalize=True), rtol=0, atol=1e-6
+        )
 
 
 @pytest.mark.parametrize("kind", ["gelu", "siglip"])

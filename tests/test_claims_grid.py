@@ -9,12 +9,14 @@ from statistics import mean
 
 from omegaconf import OmegaConf
 
-from compclip import evaluate, pretrain, train
+from compclip.base.files import write_json
 from compclip.data import prepare
-from compclip.data.scenes import __main__ as scenes
-from compclip.files import write_json
-from compclip.report import __main__ as report
+from compclip.data.scenes import __main__ as data_scenes_command
+from compclip.evaluate import __main__ as evaluate_command
+from compclip.model import __main__ as model_command
+from compclip.report import __main__ as report_command
 from compclip.report.claims import ABSENT, HOLDS, REFUTED, UNDECIDED
+from compclip.train import __main__ as train_command
 from tests.conftest import ROOT
 from tests.tiny_project import TINY
 
@@ -45,12 +47,16 @@ def metric(root: Path, method: str, seed: int, column: str) -> float:
 
 def run() -> None:
     """What `dvc repro report` runs, in one process; tests/test_pipeline.py shows that it runs that."""
-    commands = [(scenes.main, "--out data/scenes_world"), (prepare.main, "--data scenes"),
-                (prepare.main, "--data scenes --annotate"), (pretrain.main, "--backbone scenes")]
+    commands = [
+        (data_scenes_command.main, "--out data/scenes_world"),
+        (prepare.main, "--data scenes"),
+        (prepare.main, "--data scenes --annotate"),
+        (model_command.main, "--backbone scenes"),
+    ]
     cells = [f"{method}-scenes-scenes-{seed}" for method in METHODS for seed in (0, 1, 2)]
-    commands += [(main, f"--cell {cell}") for cell in cells for main in (train.main, evaluate.main)]
+    commands += [(main, f"--cell {cell}") for cell in cells for main in (train_command.main, evaluate_command.main)]
     own = ROOT / "experiments"
-    commands.append((report.main, f"--claims {own / 'claims.yaml'} --published {own / 'published'}"))
+    commands.append((report_command.main, f"--claims {own / 'claims.yaml'} --published {own / 'published'}"))
     for main, words in commands:
         assert main(words.split()) == 0
 

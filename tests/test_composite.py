@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from compclip import composite
-from compclip.batch import Views
 from compclip.data.sample import Sample
-from compclip.text import sentences
+from compclip.text import sentences as text_sentences
 from compclip.text.annotation import Annotation
-from compclip.views import Maker, TrainSet
+from compclip.train import composite
+from compclip.train.batch import Views
+from compclip.train.views import Maker, TrainSet
 
 RED, BLUE = (255, 0, 0), (0, 0, 255)
 
@@ -90,7 +90,14 @@ def test_partners_by_common_nouns():
     """Another sample of the same orientation with a noun of this one; none where no other has one."""
     shared = composite.CommonNouns(CAPTIONS, SHAPES, seed=0)
     met = {i: {shared.draw((i, 0), np.random.default_rng(k)) for k in range(50)} for i in range(6)}
-    assert met == {0: {(1, 0), (3, 0)}, 1: {(0, 0), (3, 0)}, 2: {None}, 3: {(0, 0), (1, 0), (4, 0)}, 4: {(3, 0)}, 5: {None}}
+    assert met == {
+        0: {(1, 0), (3, 0)},
+        1: {(0, 0), (3, 0)},
+        2: {None},
+        3: {(0, 0), (1, 0), (4, 0)},
+        4: {(3, 0)},
+        5: {None},
+    }
 
 
 def test_a_caption_has_at_most_five_partners_and_keeps_them():
@@ -114,8 +121,8 @@ def test_the_common_noun_is_never_exchanged():
 def test_all_steps_mean_the_same_first_sentence():
     """CLIC's plain steps, composites and single pictures begin with the first of 4 to 34 words (B.1), never "A bar chart."."""
     text = "A bar chart. The chart shows house prices. It is blue and red."
-    (a,), = tagged(text)
-    a = replace(a, sentences=tuple(sentences.split(text)))
+    ((a,),) = tagged(text)
+    a = replace(a, sentences=tuple(text_sentences.split(text)))
     samples = (Sample("s", "s.png", (text,), "train", 40, 20),)
     maker = Maker(TrainSet(samples, ((a,),), lambda path: Image.new("RGB", (40, 20))), seed=0, side=8)
     for wanted in (Views(), Views(composite=1, partner=""), Views(composite=1)):

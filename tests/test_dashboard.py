@@ -6,10 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from compclip import dashboard
-from compclip.errors import UserError
-from compclip.files import write_json
-from compclip.track import records, sync
+from compclip.base.errors import UserError
+from compclip.base.files import write_json
+from compclip.track import dashboard, records, sync
 from tests import fake_runs
 
 URI = "sqlite:///x.db"

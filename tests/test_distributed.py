@@ -13,8 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from compclip import distributed, train
-from compclip.errors import UserError
+from compclip.base.errors import UserError
+from compclip.train import __main__ as train_command
+from compclip.train import distributed
 from tests import distributed_check, tiny_project
 from tests.conftest import ROOT
 from tests.distributed_check import CASES, FROZEN, difference, run
@@ -102,7 +103,7 @@ def test_a_cell_on_two_processes(here, tmp_path, monkeypatch):
     assert json.loads((work / "environment.json").read_text())["processes"] == 2
     shutil.copytree(here, tmp_path / "one", ignore=shutil.ignore_patterns(".work", "runs"))
     monkeypatch.chdir(tmp_path / "one")
-    assert train.main(["--cell", name]) == 0
+    assert train_command.main(["--cell", name]) == 0
     close(steps(here / "runs" / name / "metrics.jsonl"), steps(tmp_path / "one" / "runs" / name / "metrics.jsonl"))
 
 
@@ -110,20 +111,21 @@ def test_a_batch_that_cannot_be_shared(here, monkeypatch):
     """The line names the batch size and the processes."""
     monkeypatch.setattr(distributed, "current", lambda: distributed.Place(0, 3))
     with pytest.raises(UserError, match="batch_size=8: not a multiple of the 3 processes"):
-        train.main(["--cell", cell("finetune")])
+        train_command.main(["--cell", cell("finetune")])
 
 
 def test_worker_processes_change_no_bit(here, tmp_path, monkeypatch):
     """Batches made ahead by two processes: the same weights, and pictures that cannot be read are counted as before."""
+
     def counted(root: Path) -> dict:
         return json.loads((root / "runs" / name / "environment.json").read_text())["dropped"]
 
     name = cell("fsc_clip")
     (here / "world" / "train" / "000003.png").write_bytes(b"\x89PNG broken")
     shutil.copytree(here, tmp_path / "serial")
-    assert train.main(["--cell", name, "train.workers=2"]) == 0
+    assert train_command.main(["--cell", name, "train.workers=2"]) == 0
     monkeypatch.chdir(tmp_path / "serial")
-    assert train.main(["--cell", name]) == 0
+    assert train_command.main(["--cell", name]) == 0
     weights = [root / "runs" / name / "checkpoint" / "open_clip_model.safetensors" for root in (here, Path("."))]
     assert weights[0].read_bytes() == weights[1].read_bytes()
     assert counted(here) == counted(Path(".")) != {}
@@ -133,10 +135,10 @@ def test_gradient_caching_in_a_cell(here, tmp_path, monkeypatch):
     """`train.micro_batch` is another run, with the same losses but for rounding; the log has its shares."""
     name = cell("fsc_clip")
     shutil.copytree(here, tmp_path / "plain")
-    assert train.main(["--cell", name, "train.micro_batch=3"]) == 0
+    assert train_command.main(["--cell", name, "train.micro_batch=3"]) == 0
     cached = here / "runs" / name / "metrics.jsonl"
     monkeypatch.chdir(tmp_path / "plain")
-    assert train.main(["--cell", name]) == 0
+    assert train_command.main(["--cell", name]) == 0
     close(steps(cached), steps(Path("runs") / name / "metrics.jsonl"))
     for line in cached.read_text().splitlines():
         row = json.loads(line)
@@ -174,8 +176,8 @@ def test_counted_operations_are_those_of_the_model():
     """Two images of 4 + 1 tokens through one layer, forward and backward, by hand."""
     import torch
 
-    from compclip.batch import Views
-    from compclip.throughput import flops
+    from compclip.train.batch import Views
+    from compclip.train.throughput import flops
 
     clip, views = distributed_check.model(bias=False), Views()
     W, D, T, patch = 32, 16, 5, 16 * 16 * 3

@@ -9,8 +9,9 @@ import pytest
 import torch
 from PIL import Image
 
-from compclip import backbone, embed
-from compclip.errors import UserError
+from compclip.base.errors import UserError
+from compclip.evaluate import embed
+from compclip.model import backbone
 
 CONFIG = {
     "embed_dim": 16,

@@ -9,9 +9,13 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from compclip import backbone, config, evaluate, files
+from compclip.base import files
+from compclip.base.errors import UserError
 from compclip.benchmarks import sugarcrepe, sugarcrepe_pp
-from compclip.errors import UserError
+from compclip.config import sections
+from compclip.evaluate import __main__ as evaluate_command
+from compclip.evaluate import score
+from compclip.model import backbone
 from compclip.report import collect
 
 CONFIG = {
@@ -52,28 +56,28 @@ def _record(i: int) -> dict:
 @pytest.fixture
 def params(root, monkeypatch):
     """Parameters as config.load gives them, and the overrides it was given."""
-    spec = {name: config.Benchmark(module, str(root / path), str(root / "images"))
+    spec = {name: sections.Benchmark(module, str(root / path), str(root / "images"))
             for name, module, path in (("sugarcrepe", "", "sc"), ("plus", "sugarcrepe_pp", "pp"))}  # fmt: skip
-    how = config.Evaluate(list(spec), batch_size=3, threads=1)
+    how = sections.Evaluate(list(spec), batch_size=3, threads=1)
     found = SimpleNamespace(benchmarks=spec, evaluate=how, overrides=None)
-    cells = {f"{m}-tiny-d-0": config.Cell(m, "tiny", "d", 0) for m in ("clip", "pretrained")}
+    cells = {f"{m}-tiny-d-0": sections.Cell(m, "tiny", "d", 0) for m in ("clip", "pretrained")}
 
     def load(path, overrides):
         found.overrides = overrides
         return found
 
-    monkeypatch.setattr(evaluate.config, "load", load)
-    monkeypatch.setattr(evaluate.config, "resolve", lambda params, name: SimpleNamespace(cell=cells[name]))
+    monkeypatch.setattr(evaluate_command.read, "load", load)
+    monkeypatch.setattr(evaluate_command.grid, "resolve", lambda params, name: SimpleNamespace(cell=cells[name]))
     return found
 
 
 def test_each_image_and_text_is_encoded_once_for_all_benchmarks(checkpoint, params, monkeypatch):
     seen = {"image": 0, "text": 0}
     for kind in seen:
-        tower = getattr(evaluate.embed.towers, kind)
-        monkeypatch.setattr(evaluate.embed.towers, kind, _counting(seen, kind, tower))
-    benchmarks, _ = evaluate.load_benchmarks(params, ["sugarcrepe", "plus"])
-    scored = evaluate.outcomes(backbone.load(checkpoint), benchmarks, batch_size=3, threads=1)
+        tower = getattr(score.embed.towers, kind)
+        monkeypatch.setattr(score.embed.towers, kind, _counting(seen, kind, tower))
+    benchmarks, _ = score.load_benchmarks(params, ["sugarcrepe", "plus"])
+    scored = score.outcomes(backbone.load(checkpoint), benchmarks, batch_size=3, threads=1)
     assert sum(len(b) for b in benchmarks.values()) == 4 * (7 + 5)
     assert seen == {"image": 4, "text": 8}
     assert scored["sugarcrepe"].counts["scored"] == 28
@@ -88,9 +92,9 @@ def _counting(seen, kind, tower):
 
 
 def test_scores_are_those_of_the_model(checkpoint, params):
-    benchmarks, _ = evaluate.load_benchmarks(params, ["sugarcrepe"])
+    benchmarks, _ = score.load_benchmarks(params, ["sugarcrepe"])
     model = backbone.load(checkpoint)
-    outcome = evaluate.outcomes(model, benchmarks, batch_size=2)["sugarcrepe"].items["add_att"]
+    outcome = score.outcomes(model, benchmarks, batch_size=2)["sugarcrepe"].items["add_att"]
     for i, value in zip(outcome.ids, outcome.values, strict=True):
         record = benchmarks["sugarcrepe"].records[int(i)]
         pixels = model.transform(Image.open(record.images[0]).convert("RGB"))[None]
@@ -102,7 +106,7 @@ def test_scores_are_those_of_the_model(checkpoint, params):
 
 def test_a_checkpoint_by_path(checkpoint, params, tmp_path, capsys):
     arguments = ["--checkpoint", str(checkpoint), "--out", str(tmp_path / "out"), "train.lr=1", "--benchmarks", "plus"]
-    assert evaluate.main([*arguments, "evaluate.threads=1", "--device", "cpu"]) == 0
+    assert evaluate_command.main([*arguments, "evaluate.threads=1", "--device", "cpu"]) == 0
     assert sorted(params.overrides) == ["evaluate.threads=1", "train.lr=1"]
     document = files.read_json(tmp_path / "out" / "plus.json")
     assert (document["benchmark"], document["module"], document["n"]) == ("plus", "sugarcrepe_pp", 20)
@@ -113,7 +117,7 @@ def test_a_checkpoint_by_path(checkpoint, params, tmp_path, capsys):
 
 
 def test_result_files_satisfy_the_report(checkpoint, params, tmp_path):
-    evaluate.main(["--checkpoint", str(checkpoint), "--out", str(tmp_path / "out"), "--device", "cpu"])
+    evaluate_command.main(["--checkpoint", str(checkpoint), "--out", str(tmp_path / "out"), "--device", "cpu"])
     flat = files.read_json(tmp_path / "out" / "summary.json")
     for name in ("sugarcrepe", "plus"):
         result = collect.read_result(tmp_path / "out" / f"{name}.json")  # checks metrics against items and means
@@ -127,7 +131,7 @@ def test_a_cell_gets_its_results_folder_whole(checkpoint, params, root):
     (cell / "results").mkdir(parents=True)
     (cell / "results" / "stale.json").write_text("{}")
     (cell / "checkpoint").symlink_to(checkpoint)
-    evaluate.main(["--cell", "clip-tiny-d-0", "--device", "cpu"], root)
+    evaluate_command.main(["--cell", "clip-tiny-d-0", "--device", "cpu"], root)
     assert sorted(p.name for p in (cell / "results").iterdir()) == ["plus.json", "sugarcrepe.json", "summary.json"]
     assert [p.name for p in cell.iterdir() if p.name.startswith(".")] == []
 
@@ -135,7 +139,7 @@ def test_a_cell_gets_its_results_folder_whole(checkpoint, params, root):
 def test_the_pretrained_cell_reads_the_backbone(checkpoint, params, root):
     (root / "models").mkdir()
     (root / "models" / "tiny").symlink_to(checkpoint)
-    evaluate.main(["--cell", "pretrained-tiny-d-0", "--device", "cpu"], root)
+    evaluate_command.main(["--cell", "pretrained-tiny-d-0", "--device", "cpu"], root)
     document = files.read_json(root / "runs/pretrained-tiny-d-0/results/plus.json")
     assert document["checkpoint"]["path"] == str(root / "models/tiny")
 
@@ -147,20 +151,23 @@ def test_a_cell_is_scored_on_all_benchmarks_or_not_at_all(params, root, option):
     files.write_json(old, {"old": 1})
     told = f"--cell clip-tiny-d-0: .*leave out {option[0]}, or give --checkpoint runs/clip-tiny-d-0/checkpoint"
     with pytest.raises(UserError, match=told):
-        evaluate.main(["--cell", "clip-tiny-d-0", "--device", "cpu", "evaluate.threads=1", *option], root)
+        evaluate_command.main(["--cell", "clip-tiny-d-0", "--device", "cpu", "evaluate.threads=1", *option], root)
     assert files.read_json(old) == {"old": 1}
 
 
-@pytest.mark.parametrize("option,told", [
-    (["--device", "foo"], "device 'foo': Expected one of cpu, cuda"),
-    (["--device", "cuda:99"], "device 'cuda:99': .*; give cpu"),
-    (["--device", "cpu", "--activation", "foo"], "activation: unknown activation 'foo'; known: gelu, quickgelu"),
-    (["--device", "cpu", "--activation", "quickgelu"], "trained with quickgelu .* computes gelu"),
-])
+@pytest.mark.parametrize(
+    "option,told",
+    [
+        (["--device", "foo"], "device 'foo': Expected one of cpu, cuda"),
+        (["--device", "cuda:99"], "device 'cuda:99': .*; give cpu"),
+        (["--device", "cpu", "--activation", "foo"], "activation: unknown activation 'foo'; known: gelu, quickgelu"),
+        (["--device", "cpu", "--activation", "quickgelu"], "trained with quickgelu .* computes gelu"),
+    ],
+)
 def test_a_device_and_an_activation_that_are_none(checkpoint, params, option, told):
     """Said of themselves, and not of the checkpoint's config."""
     with pytest.raises(UserError, match=told) as error:
-        evaluate.main(["--checkpoint", str(checkpoint), *option])
+        evaluate_command.main(["--checkpoint", str(checkpoint), *option])
     assert "does not describe" not in str(error.value) and "\n" not in str(error.value)
 
 
@@ -169,7 +176,7 @@ def test_a_cell_without_checkpoint_names_the_stage(params, root, method):
     cell = f"{method}-tiny-d-0"
     stage = "backbone" if method == "pretrained" else f"train@{cell}"
     with pytest.raises(UserError, match=f"run `dvc repro {stage}` first"):
-        evaluate.main(["--cell", cell], root)
+        evaluate_command.main(["--cell", cell], root)
     assert not (root / "runs").exists()
 
 
@@ -178,16 +185,16 @@ def test_a_failure_leaves_the_old_results(checkpoint, params, root, monkeypatch)
     (cell / "results").mkdir(parents=True)
     (cell / "results" / "plus.json").write_text("old")
     (cell / "checkpoint").symlink_to(checkpoint)
-    monkeypatch.setattr(evaluate, "write_json", lambda *args: (_ for _ in ()).throw(UserError("disk full")))
+    monkeypatch.setattr(score, "write_json", lambda *args: (_ for _ in ()).throw(UserError("disk full")))
     with pytest.raises(UserError, match="disk full"):
-        evaluate.main(["--cell", "clip-tiny-d-0", "--device", "cpu"], root)
+        evaluate_command.main(["--cell", "clip-tiny-d-0", "--device", "cpu"], root)
     assert (cell / "results" / "plus.json").read_text() == "old"
 
 
 def test_missing_images_are_warned_of_and_give_no_metrics(checkpoint, params, root, capsys):
     for path in (root / "images").iterdir():
         path.unlink()
-    evaluate.main(["--checkpoint", str(checkpoint), "--device", "cpu", "--out", str(root / "out")])
+    evaluate_command.main(["--checkpoint", str(checkpoint), "--device", "cpu", "--out", str(root / "out")])
     error = capsys.readouterr().err.splitlines()
     assert error == [
         "warning: sugarcrepe: 0 of 28 records scored (28 missing_image)",
@@ -199,15 +206,15 @@ def test_missing_images_are_warned_of_and_give_no_metrics(checkpoint, params, ro
 
 def test_unknown_names(checkpoint, params):
     with pytest.raises(UserError, match="unknown benchmark 'sugarcrep'; did you mean 'sugarcrepe'"):
-        evaluate.main(["--checkpoint", str(checkpoint), "--benchmarks", "sugarcrep"])
-    params.benchmarks["plus"] = config.Benchmark("sugarcrepe_p")
+        evaluate_command.main(["--checkpoint", str(checkpoint), "--benchmarks", "sugarcrep"])
+    params.benchmarks["plus"] = sections.Benchmark("sugarcrepe_p")
     with pytest.raises(UserError, match="unknown benchmark 'sugarcrepe_p'; did you mean 'sugarcrepe_pp'"):
-        evaluate.main(["--checkpoint", str(checkpoint), "--benchmarks", "plus"])
+        evaluate_command.main(["--checkpoint", str(checkpoint), "--benchmarks", "plus"])
 
 
 def test_outcomes_are_plain_numbers(checkpoint, params):
-    benchmarks, module_of = evaluate.load_benchmarks(params, ["plus"])
-    document = evaluate.run(evaluate.Job(str(checkpoint), benchmarks, module_of))["plus"]
+    benchmarks, module_of = score.load_benchmarks(params, ["plus"])
+    document = score.run(score.Job(str(checkpoint), benchmarks, module_of))["plus"]
     outcomes = document["items"]["swap_att_tot"]["outcomes"]
     assert all(type(value) is int for value in outcomes)
     assert np.mean(outcomes) == document["metrics"]["swap_att_tot"]

@@ -14,11 +14,15 @@ from pathlib import Path
 
 import pytest
 
-from compclip import errors, evaluate, jobs, train
-from compclip.errors import UserError
-from compclip.launch import __main__ as command
+from compclip.base import errors
+from compclip.base.errors import UserError
+from compclip.evaluate import __main__ as evaluate_command
+from compclip.launch import __main__ as launch_command
 from compclip.launch import grid
-from compclip.publish import Publisher
+from compclip.runs import jobs
+from compclip.runs.publish import Publisher
+from compclip.train import __main__ as train_command
+from compclip.train import loop
 from tests import tiny_project
 from tests.conftest import ROOT
 from tests.tiny_project import cell, outcome, wait_for
@@ -112,13 +116,13 @@ def remount(folder: Path, options: str) -> None:
 
 def collect(name: str) -> None:
     """What `dvc repro` does with a cell."""
-    assert train.main(["--cell", name]) == 0
-    assert evaluate.main(["--cell", name]) == 0
+    assert train_command.main(["--cell", name]) == 0
+    assert evaluate_command.main(["--cell", name]) == 0
 
 
 def launch() -> int:
     """All stale runs as processes of this machine."""
-    return command.main([PROFILE, "-j", "2"])
+    return launch_command.main([PROFILE, "-j", "2"])
 
 
 def dvc(*args: str) -> subprocess.CompletedProcess[str]:
@@ -170,7 +174,9 @@ def test_a_read_only_work_folder(here, disk, undisturbed, capsys):
     work = Publisher.of("params.yaml", [], NAME).work
     disk(work, "ro")
     assert launch() == 1
-    assert f"failed: {NAME}: {work}/run.yaml: cannot write: Read-only file system; free space" in capsys.readouterr().out
+    assert (
+        f"failed: {NAME}: {work}/run.yaml: cannot write: Read-only file system; free space" in capsys.readouterr().out
+    )
     assert other_is_done()
     remount(work, "rw,size=64m")
     assert launch() == 0
@@ -183,15 +189,15 @@ def test_a_read_only_run_directory(here, disk, undisturbed, monkeypatch):
     runs = Path("runs", NAME)
     disk(runs, "ro")
     with pytest.raises(UserError, match=f"runs/{NAME}: cannot write: Read-only file system; free space or make it"):
-        train.main(["--cell", NAME])
+        train_command.main(["--cell", NAME])
     collect(OTHER)
     with monkeypatch.context() as patch:
-        patch.setattr(train, "train", None)
+        patch.setattr(loop, "train", None)
         remount(runs, "rw,size=64m")
-        assert train.main(["--cell", NAME]) == 0
+        assert train_command.main(["--cell", NAME]) == 0
         remount(runs, "ro")
         with pytest.raises(UserError, match=f"runs/{NAME}/.*results.*: cannot write: Read-only file system"):
-            evaluate.main(["--cell", NAME])
+            evaluate_command.main(["--cell", NAME])
         remount(runs, "rw")
         collect(NAME)
     assert outcome(here, NAME) == undisturbed
@@ -200,6 +206,7 @@ def test_a_read_only_run_directory(here, disk, undisturbed, monkeypatch):
 @pytest.mark.parametrize("error", [OSError(28, "No space left on device"), OSError(30, "Read-only file system", "a/b")])
 def test_any_write_that_fails_for_the_disk_is_one_line(monkeypatch, capsys, error):
     """Also where the code did not foresee it; another error keeps its traceback."""
+
     def main(_argv) -> int:
         raise error
 

@@ -7,8 +7,8 @@ import os
 
 import pytest
 
-from compclip import files
-from compclip.errors import UserError, entry, unknown
+from compclip.base import files
+from compclip.base.errors import UserError, entry, unknown
 
 
 def test_full_disk_leaves_the_old_file(tmp_path, monkeypatch):
@@ -26,10 +26,13 @@ def test_full_disk_leaves_the_old_file(tmp_path, monkeypatch):
     assert [p.name for p in tmp_path.iterdir()] == ["result.json"]
 
 
-@pytest.mark.parametrize("raw,message", [
-    (b"\xff\xfe{}", "not UTF-8 at byte 0"),
-    (b'{"a": }', "not JSON at line 1"),
-])
+@pytest.mark.parametrize(
+    "raw,message",
+    [
+        (b"\xff\xfe{}", "not UTF-8 at byte 0"),
+        (b'{"a": }', "not JSON at line 1"),
+    ],
+)
 def test_unreadable_json(tmp_path, raw, message):
     """Invalid UTF-8 and broken JSON name the file and the place."""
     path = tmp_path / "x.json"

@@ -7,7 +7,9 @@ from dataclasses import asdict
 import open_clip
 import pytest
 
-from compclip import config
+from compclip.config import __main__ as config_command
+from compclip.config import grid as config_grid
+from compclip.config import read
 from compclip.report import published
 from tests.conftest import ROOT
 
@@ -28,8 +30,12 @@ TABLES = {
     "hard_positives_table7": ("Hard Positives", "Table 7"),
 }  # fmt: skip
 # Rows that name a method of ours but are its authors' checkpoint, as the grids' headers say.
-CHECKPOINTS = {("CLIC", "NegCLIP", "negclip"), ("C2LIP", "NegCLIP", "negclip"), ("C2LIP", "CLIC", "clic"),
-               ("Hard Positives", "NegCLIP", "negclip")}
+CHECKPOINTS = {
+    ("CLIC", "NegCLIP", "negclip"),
+    ("C2LIP", "NegCLIP", "negclip"),
+    ("C2LIP", "CLIC", "clic"),
+    ("Hard Positives", "NegCLIP", "negclip"),
+}
 NO_MODULE = {"overall", "retrieval_docci", "retrieval_iiw"}
 
 
@@ -46,18 +52,18 @@ def test_every_paper_grid_is_known_here():
 
 @pytest.mark.parametrize("name", GRIDS)
 def test_every_cell_passes_the_check(name, capsys):
-    assert config.main(["check", "--params", str(GRIDS[name])]) == 0
-    params = config.load(GRIDS[name])
-    for cell in config.cells(params):
-        assert config.resolve(params, cell.name).cell == cell
-    assert f"{len(config.cells(params))} cells" in capsys.readouterr().out
+    assert config_command.main(["check", "--params", str(GRIDS[name])]) == 0
+    params = read.load(GRIDS[name])
+    for cell in config_grid.cells(params):
+        assert config_grid.resolve(params, cell.name).cell == cell
+    assert f"{len(config_grid.cells(params))} cells" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("name", TABLES)
 def test_every_published_row_of_ours_has_its_cell(name):
     """By method, backbone and data; a table that does not name the data or the backbone asks for neither."""
-    params = config.load(GRIDS[name])
-    cells = {(c.method, c.backbone, c.data) for c in config.cells(params)}
+    params = read.load(GRIDS[name])
+    cells = {(c.method, c.backbone, c.data) for c in config_grid.cells(params)}
     wanted = {(n.method, published.slug(n.backbone), published.slug(n.data)) for n in rows(name)}
     lacking = [w for w in wanted if not any(c[:2] == w[:2] and w[2] in ("", c[2]) for c in cells)]
     assert wanted and not lacking
@@ -68,7 +74,7 @@ def test_every_published_row_of_ours_has_its_cell(name):
 @pytest.mark.parametrize("name", TABLES)
 def test_every_published_column_is_shown(name):
     """But for benchmarks that have no module here; summary columns are made of the others."""
-    params = config.load(GRIDS[name])
+    params = read.load(GRIDS[name])
     shown = set(params.report.columns)
     columns = {n.column for n in rows(name) if n.benchmark not in {*NO_MODULE, "summary"}}
     assert columns <= shown
@@ -81,7 +87,7 @@ def test_every_published_column_is_shown(name):
 @pytest.mark.parametrize("name", GRIDS)
 def test_backbones_are_open_clip_s(name):
     """A model with a tag of its weights, or a repository that brings both; OpenAI's weights with QuickGELU."""
-    for backbone in config.load(GRIDS[name]).backbones.values():
+    for backbone in read.load(GRIDS[name]).backbones.values():
         if backbone.model in open_clip.list_models():
             assert backbone.weights in open_clip.list_pretrained_tags_by_model(backbone.model)
             assert backbone.weights != "openai" or backbone.model.endswith("-quickgelu")
@@ -89,8 +95,17 @@ def test_backbones_are_open_clip_s(name):
             assert backbone.model.startswith("hf-hub:") or (ROOT / backbone.model).is_file()
 
 
-CLIC = {"lr": 1e-6, "lr_start": 1e-7, "lr_end": 1e-8, "warmup_fraction": 0.2, "batch_size": 800, "beta1": 0.9,
-        "beta2": 0.98, "eps": 1e-8, "weight_decay": 0.1}
+CLIC = {
+    "lr": 1e-6,
+    "lr_start": 1e-7,
+    "lr_end": 1e-8,
+    "warmup_fraction": 0.2,
+    "batch_size": 800,
+    "beta1": 0.9,
+    "beta2": 0.98,
+    "eps": 1e-8,
+    "weight_decay": 0.1,
+}
 FSC = {"lr": 5e-6, "epochs": 5, "batch_size": 256, "warmup_steps": 50, "weight_decay": 0.1}
 LORA = {"lr": 5e-5, "lora": {"rank": 4, "alpha": 1.0, "targets": ["attention", "mlp", "patch"]}}
 C2LIP = {"lr": 1e-5, "epochs": 5, "batch_size": 768, "warmup_steps": 50, "beta2": 0.98, "eps": 1e-6}
@@ -122,7 +137,7 @@ STATED = [  # grid, cell, what the paper (or its code) says of training and of t
 
 @pytest.mark.parametrize("grid,cell,train,method", STATED, ids=[f"{g}-{c}" for g, c, *_ in STATED])
 def test_numbers_are_the_papers(grid, cell, train, method):
-    run = config.resolve(config.load(GRIDS[grid]), cell)
+    run = config_grid.resolve(read.load(GRIDS[grid]), cell)
     found, made = asdict(run.train), asdict(run.method)
     assert {key: found[key] for key in train} == train
     assert {key: made[key] for key in method} == method

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from compclip import images
-from compclip.images import ImageError
+from compclip.data import images
+from compclip.data.images import ImageError
 
 
 def pixel(path, xy=(0, 0)):
@@ -23,17 +23,20 @@ def save(path, mode, colour, size=(8, 8), **options):
     return path
 
 
-@pytest.mark.parametrize("mode,colour,suffix,expected", [
-    ("RGB", (10, 20, 30), "png", (10, 20, 30)),
-    ("L", 77, "png", (77, 77, 77)),
-    ("1", 1, "png", (255, 255, 255)),
-    ("RGBA", (255, 0, 0, 0), "png", (255, 255, 255)),
-    ("RGBA", (255, 0, 0, 255), "png", (255, 0, 0)),
-    ("LA", (0, 0), "png", (255, 255, 255)),
-    ("CMYK", (0, 0, 0, 0), "tiff", (255, 255, 255)),
-    ("I;16", 65535, "png", (255, 255, 255)),
-    ("I;16", 32768, "png", (127, 127, 127)),
-])
+@pytest.mark.parametrize(
+    "mode,colour,suffix,expected",
+    [
+        ("RGB", (10, 20, 30), "png", (10, 20, 30)),
+        ("L", 77, "png", (77, 77, 77)),
+        ("1", 1, "png", (255, 255, 255)),
+        ("RGBA", (255, 0, 0, 0), "png", (255, 255, 255)),
+        ("RGBA", (255, 0, 0, 255), "png", (255, 0, 0)),
+        ("LA", (0, 0), "png", (255, 255, 255)),
+        ("CMYK", (0, 0, 0, 0), "tiff", (255, 255, 255)),
+        ("I;16", 65535, "png", (255, 255, 255)),
+        ("I;16", 32768, "png", (127, 127, 127)),
+    ],
+)
 def test_modes(tmp_path, mode, colour, suffix, expected):
     """Transparency lies on white, 16 bit are scaled and not clipped, CMYK is converted."""
     path = save(tmp_path / f"a.{suffix}", mode, colour)

@@ -14,10 +14,15 @@ from pathlib import Path
 
 import pytest
 
-from compclip import cluster, config, evaluate, jobs, train
-from compclip.errors import UserError
-from compclip.files import write_json
-from compclip.publish import Publisher, holder
+from compclip.base.errors import UserError
+from compclip.base.files import write_json
+from compclip.config import read
+from compclip.evaluate import __main__ as evaluate_command
+from compclip.evaluate import score
+from compclip.runs import cluster, jobs
+from compclip.runs.publish import Publisher, holder
+from compclip.train import __main__ as train_command
+from compclip.train import loop
 from tests import tiny_project
 from tests.tiny_project import cell, outcome, wait_for
 
@@ -30,8 +35,8 @@ def serial(project, tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(root)
         for name in map(cell, ("finetune", "fsc_clip")):
-            assert train.main(["--cell", name]) == 0
-            assert evaluate.main(["--cell", name]) == 0
+            assert train_command.main(["--cell", name]) == 0
+            assert evaluate_command.main(["--cell", name]) == 0
     return {name: outcome(root, name) for name in map(cell, ("finetune", "fsc_clip"))}
 
 
@@ -47,16 +52,16 @@ def submit(made: Publisher, module: str = jobs.MODULE) -> jobs.LocalJob:
 
 def collect(name: str) -> None:
     """What `dvc repro` does with a cell."""
-    assert train.main(["--cell", name]) == 0
-    assert evaluate.main(["--cell", name]) == 0
+    assert train_command.main(["--cell", name]) == 0
+    assert evaluate_command.main(["--cell", name]) == 0
 
 
 def test_a_job_makes_what_the_stages_make(here, serial, monkeypatch):
     """Trained and scored by a job; the stages publish its files without a step or a picture encoded, bit for bit."""
     job = submit(publisher("fsc_clip"))
     assert jobs.wait(job, lambda: None) == jobs.DONE, job.reason()
-    monkeypatch.setattr(train, "train", None)
-    monkeypatch.setattr(evaluate, "run", None)
+    monkeypatch.setattr(loop, "train", None)
+    monkeypatch.setattr(score, "run", None)
     collect(cell("fsc_clip"))
     assert outcome(here, cell("fsc_clip")) == serial[cell("fsc_clip")]
 
@@ -66,11 +71,11 @@ def test_results_of_another_evaluation_are_not_taken_over(here):
     job = submit(publisher("finetune"))
     assert jobs.wait(job, lambda: None) == jobs.DONE, job.reason()
     final = publisher("finetune").work / "final"
-    benchmarks, module_of = evaluate.load_benchmarks(config.load("params.yaml"), ["sugarcrepe"])
-    task = evaluate.Job(str(final / "checkpoint"), benchmarks, module_of, threads=1)
-    assert evaluate.kept(task, final)["sugarcrepe"]["n"] == len(benchmarks["sugarcrepe"])
-    assert evaluate.kept(evaluate.Job(str(final / "checkpoint"), benchmarks, module_of, 17, 1), final) is None
-    assert evaluate.kept(evaluate.Job("models/tiny", benchmarks, module_of, threads=1), final) is None
+    benchmarks, module_of = score.load_benchmarks(read.load("params.yaml"), ["sugarcrepe"])
+    task = score.Job(str(final / "checkpoint"), benchmarks, module_of, threads=1)
+    assert score.kept(task, final)["sugarcrepe"]["n"] == len(benchmarks["sugarcrepe"])
+    assert score.kept(score.Job(str(final / "checkpoint"), benchmarks, module_of, 17, 1), final) is None
+    assert score.kept(score.Job("models/tiny", benchmarks, module_of, threads=1), final) is None
 
 
 def test_the_train_stage_attaches_to_a_live_job(here, serial, monkeypatch, capfd):
@@ -80,15 +85,20 @@ def test_the_train_stage_attaches_to_a_live_job(here, serial, monkeypatch, capfd
     wait_for(lambda: Path("held").exists())
     assert jobs.attach(made.key).state() == jobs.RUNNING
     assert holder(made.work) == jobs.find(made.key).record["pid"]
-    stage = subprocess.Popen([sys.executable, "-m", "compclip.train", "--cell", cell("fsc_clip")], text=True,
-                             stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=tiny_project.environment())
+    stage = subprocess.Popen(
+        [sys.executable, "-m", "compclip.train", "--cell", cell("fsc_clip")],
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=tiny_project.environment(),
+    )
     assert "trains this run (running); waiting for it" in stage.stdout.readline()
     assert not Path("runs").exists()
     Path("go").touch()
     out, err = stage.communicate(timeout=120)
     assert stage.returncode == 0, err
     assert holder(made.work) is None
-    monkeypatch.setattr(train, "train", None)
+    monkeypatch.setattr(loop, "train", None)
     collect(cell("fsc_clip"))
     assert outcome(here, cell("fsc_clip")) == serial[cell("fsc_clip")]
 
@@ -142,18 +152,20 @@ def test_a_cluster_job_that_is_gone_leaves_the_cell_stale(here, monkeypatch, cap
     monkeypatch.setattr(cluster, "why", lambda job_id, log: "time limit reached")
     cluster.queue.cache_clear()
     with pytest.raises(UserError, match="job 7_1 failed: time limit reached: RuntimeError: CUDA error"):
-        train.main(["--cell", cell("finetune")])
+        train_command.main(["--cell", cell("finetune")])
     assert capsys.readouterr().err == "    step 3/10\n    RuntimeError: CUDA error\n"
     assert not Path("runs").exists()
     jobs.forget(made.key)
-    assert train.main(["--cell", cell("finetune")]) == 0
+    assert train_command.main(["--cell", cell("finetune")]) == 0
 
 
 def test_a_job_whose_inputs_changed_refuses(here):
     """The key is of the data and code at submission."""
     made = publisher("finetune")
     jobs.write_inputs("0123456789abcdef", "params.yaml", made.run)
-    done = subprocess.run([sys.executable, "-m", "compclip.job", "0123456789abcdef"], capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-m", "compclip.launch.job", "0123456789abcdef"], capture_output=True, text=True
+    )
     assert done.returncode == 2
     assert f"code or data changed since it was submitted (its key is now {made.key})" in done.stderr
 
@@ -182,10 +194,12 @@ def test_liveness_needs_more_than_a_process_id(tmp_path):
     """An id that another process has now, another boot, another machine: no live job."""
     pid, ours = os.getpid(), jobs.started(os.getpid())
     host = socket.gethostname()
-    for record, live in (({"pid": pid, "started": ours, "host": host}, True),
-                         ({"pid": pid, "started": "1@" + ours.partition("@")[2], "host": host}, False),
-                         ({"pid": pid, "started": ours.partition("@")[0] + "@other", "host": host}, False),
-                         ({"pid": pid, "started": ours, "host": "elsewhere"}, False)):
+    for record, live in (
+        ({"pid": pid, "started": ours, "host": host}, True),
+        ({"pid": pid, "started": "1@" + ours.partition("@")[2], "host": host}, False),
+        ({"pid": pid, "started": ours.partition("@")[0] + "@other", "host": host}, False),
+        ({"pid": pid, "started": ours, "host": "elsewhere"}, False),
+    ):
         write_json(tmp_path / ".work" / "k" / "job.json", {"kind": "local", **record})
         assert (jobs.attach("k", tmp_path) is not None) == live
 
@@ -217,16 +231,21 @@ def test_what_the_accounts_say(monkeypatch, said, wanted):
 def test_memory_that_only_the_log_tells_of(monkeypatch):
     """Enforced without control groups it is accounted as a kill; a job that only speaks of memory is not meant."""
     monkeypatch.setattr(cluster, "run", lambda *c: subprocess.CompletedProcess(c, 0, "FAILED|0:9|vm\n", ""))
-    for line in ("slurmstepd-vm: error: StepId=3.0 exceeded memory limit (839446528 > 52428800), being killed",
-                 "slurmstepd: error: Detected 1 oom_kill event in StepId=3.0", "srun: error: n1: task 0: Out Of Memory"):
+    for line in (
+        "slurmstepd-vm: error: StepId=3.0 exceeded memory limit (839446528 > 52428800), being killed",
+        "slurmstepd: error: Detected 1 oom_kill event in StepId=3.0",
+        "srun: error: n1: task 0: Out Of Memory",
+    ):
         assert cluster.why("3", line).startswith("out of memory")
     assert cluster.why("3", "memory in use: 5 GiB").startswith("failed")
 
 
 def test_without_accounts_the_controller_is_asked(monkeypatch):
     """As long as it remembers; then the line says that nothing is known, and why."""
-    answers = {"sacct": (1, "", "Slurm accounting storage is disabled\n"),
-               "scontrol": (0, "JobId=5 JobState=TIMEOUT Reason=TimeLimit ExitCode=0:0 NodeList=vm\n", "")}
+    answers = {
+        "sacct": (1, "", "Slurm accounting storage is disabled\n"),
+        "scontrol": (0, "JobId=5 JobState=TIMEOUT Reason=TimeLimit ExitCode=0:0 NodeList=vm\n", ""),
+    }
     monkeypatch.setattr(cluster, "run", lambda *c: subprocess.CompletedProcess(c, *answers[c[0]]))
     assert cluster.why("5").startswith("time limit reached")
     answers["scontrol"] = (1, "", "slurm_load_jobs error: Invalid job id specified\n")
@@ -243,8 +262,10 @@ def test_slurm_that_does_not_answer_leaves_the_state_as_it_was(monkeypatch, caps
     job = jobs.SlurmJob("k", {"kind": "slurm", "id": "5"})
     assert [job.state() for _ in range(4)] == [jobs.RUNNING] * 3 + [jobs.FAILED]
     said = capsys.readouterr().err.splitlines()
-    assert said == ["warning: SLURM does not answer (Unable to contact slurm controller); waiting",
-                    "SLURM answers again"]
+    assert said == [
+        "warning: SLURM does not answer (Unable to contact slurm controller); waiting",
+        "SLURM answers again",
+    ]
 
 
 def test_a_job_that_left_its_results_needs_no_slurm(tmp_path, monkeypatch):
@@ -272,9 +293,9 @@ def test_a_read_only_run_directory_is_one_line(here, monkeypatch):
     """Named with the fix; other runs are unaffected, and with the cause gone it goes on."""
     Path("runs").write_text("a file where the folder should be")
     with pytest.raises(UserError, match="runs/finetune-tiny-scenes-0: cannot write: Not a directory; free space"):
-        train.main(["--cell", cell("finetune")])
+        train_command.main(["--cell", cell("finetune")])
     Path("runs").unlink()
-    monkeypatch.setattr(train, "train", None)
-    assert train.main(["--cell", cell("finetune")]) == 0
+    monkeypatch.setattr(loop, "train", None)
+    assert train_command.main(["--cell", cell("finetune")]) == 0
     facts = json.loads(Path("runs", cell("finetune"), "environment.json").read_text())
     assert facts["run_key"] == publisher("finetune").key

@@ -6,7 +6,7 @@ import json
 import subprocess
 import sys
 
-from compclip.publish import Publisher
+from compclip.runs.publish import Publisher
 from tests import tiny_project
 from tests.conftest import ROOT
 
@@ -25,8 +25,13 @@ def test_four_kills_change_nothing(tmp_path):
 
 def test_half_written_files_go_with_the_next_holder(tmp_path):
     """Else a kill while the finished model is written would publish its temporary file; files in place stay."""
-    half = [".step_00000003.safetensors.7.tmp", ".metrics.jsonl.7.tmp", "final/.config.yaml.7.tmp",
-            "final/checkpoint/.open_clip_model.safetensors.7.tmp", "final/checkpoint/lora/.adapter.safetensors.7.tmp"]
+    half = [
+        ".step_00000003.safetensors.7.tmp",
+        ".metrics.jsonl.7.tmp",
+        "final/.config.yaml.7.tmp",
+        "final/checkpoint/.open_clip_model.safetensors.7.tmp",
+        "final/checkpoint/lora/.adapter.safetensors.7.tmp",
+    ]
     whole = [".job.json.8.tmp", "step_00000003.safetensors", "final/checkpoint/open_clip_config.json"]
     for name in half + whole:
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)

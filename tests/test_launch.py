@@ -12,11 +12,17 @@ from pathlib import Path
 
 import pytest
 
-from compclip import cluster, config, evaluate, jobs, train
-from compclip.errors import UserError
-from compclip.launch import __main__ as command
+from compclip.base.errors import UserError
+from compclip.config import read
+from compclip.evaluate import __main__ as evaluate_command
+from compclip.evaluate import score
+from compclip.launch import __main__ as launch_command
 from compclip.launch import grid, profiles, slurm
-from compclip.publish import Publisher
+from compclip.runs import cluster
+from compclip.runs import jobs as runs_jobs
+from compclip.runs.publish import Publisher
+from compclip.train import __main__ as train_command
+from compclip.train import loop
 from tests import tiny_project
 from tests.conftest import ROOT
 from tests.tiny_project import cell, outcome, steps, wait_for
@@ -32,7 +38,7 @@ def launch(*args: str) -> subprocess.CompletedProcess[str]:
 
 def stale(name: str) -> bool:
     """Whether launch would send a cell."""
-    params = config.load("params.yaml")
+    params = read.load("params.yaml")
     return name in [p.run.cell.name for p in grid.stale(list(grid.runs(params, Path(".")).values()), params)]
 
 
@@ -49,18 +55,18 @@ def test_the_grid_through_two_processes(here, tmp_path, project, monkeypatch):
     assert done.returncode == 0, done.stderr
     assert "3 runs: 0 finished, 0 on their way, 3 to send" in done.stdout
     with monkeypatch.context() as patch:
-        patch.setattr(train, "train", None)
-        patch.setattr(evaluate, "run", None)
+        patch.setattr(loop, "train", None)
+        patch.setattr(score, "run", None)
         for name in CELLS:
-            assert train.main(["--cell", name]) == 0
-            assert evaluate.main(["--cell", name]) == 0
+            assert train_command.main(["--cell", name]) == 0
+            assert evaluate_command.main(["--cell", name]) == 0
     assert "3 runs: 3 finished, 0 on their way, 0 to send" in launch("-j", "2").stdout
     other = tmp_path / "serial"
     shutil.copytree(project, other)
     monkeypatch.chdir(other)
     for name in CELLS[1:]:
-        train.main(["--cell", name])
-        evaluate.main(["--cell", name])
+        train_command.main(["--cell", name])
+        evaluate_command.main(["--cell", name])
         assert outcome(here, name) == outcome(other, name)
 
 
@@ -79,18 +85,21 @@ def test_one_failure_leaves_the_others(here):
 
 def test_the_driver_dies_and_the_next_attaches(here):
     """SIGKILL to the driver leaves its job; a second driver waits for that one, and starts no other for its key."""
-    code = "import sys; from compclip import jobs; jobs.Local.__init__.__defaults__ = (jobs.Path('.'), 'tests.held_job'); " \
-           "from compclip.launch.__main__ import main; sys.exit(main(sys.argv[1:]))"
-    first = subprocess.Popen([sys.executable, "-c", code, LAUNCH[-1]], env=tiny_project.environment(),
-                             stdout=subprocess.DEVNULL)
+    code = (
+        "import sys; from compclip import jobs; jobs.Local.__init__.__defaults__ = (jobs.Path('.'), 'tests.held_job'); "
+        "from compclip.launch.__main__ import main; sys.exit(main(sys.argv[1:]))"
+    )
+    first = subprocess.Popen(
+        [sys.executable, "-c", code, LAUNCH[-1]], env=tiny_project.environment(), stdout=subprocess.DEVNULL
+    )
     wait_for(lambda: Path("held").exists())
     second = launch()
     assert second.returncode == 2
     assert f"process {first.pid} is sending runs already" in second.stderr
     first.send_signal(signal.SIGKILL)
     first.wait()
-    made = {p.run.cell.name: p for p in grid.runs(config.load("params.yaml"), Path(".")).values()}
-    pid = jobs.attach(made[CELLS[1]].key).record["pid"]
+    made = {p.run.cell.name: p for p in grid.runs(read.load("params.yaml"), Path(".")).values()}
+    pid = runs_jobs.attach(made[CELLS[1]].key).record["pid"]
     third = subprocess.Popen(LAUNCH, env=tiny_project.environment(), stdout=subprocess.PIPE, text=True)
     assert "3 runs: 1 finished, 1 on their way, 1 to send" in third.stdout.readline()
     assert third.stdout.readline() == f"{CELLS[1]}: attached to process {pid}\n"
@@ -101,49 +110,54 @@ def test_the_driver_dies_and_the_next_attaches(here):
 
 def test_cancel_stops_and_forgets(here, capsys):
     """A live job saves and leaves; afterwards the run counts as never sent."""
-    made = next(p for p in grid.runs(config.load("params.yaml"), Path(".")).values() if p.run.cell.name == CELLS[2])
-    job = jobs.Local(module="tests.held_job").submit(made.key, "params.yaml", made.run)
+    made = next(p for p in grid.runs(read.load("params.yaml"), Path(".")).values() if p.run.cell.name == CELLS[2])
+    job = runs_jobs.Local(module="tests.held_job").submit(made.key, "params.yaml", made.run)
     wait_for(lambda: Path("held").exists())
     Path("go").touch()
-    assert command.main([LAUNCH[-1], "cancel"]) == 0
+    assert launch_command.main([LAUNCH[-1], "cancel"]) == 0
     assert "1 jobs stopped, 0 that were over forgotten" in capsys.readouterr().out
-    wait_for(lambda: job.state() != jobs.RUNNING)  # its parent may hear of the end a moment later
-    assert job.state() == jobs.FAILED
-    assert jobs.find(made.key) is None
+    wait_for(lambda: job.state() != runs_jobs.RUNNING)  # its parent may hear of the end a moment later
+    assert job.state() == runs_jobs.FAILED
+    assert runs_jobs.find(made.key) is None
     assert list(made.work.glob("step_*.safetensors"))
 
 
 def test_what_is_stale(here, monkeypatch):
     """Finished in .work, or published with its results, is not; trained without results is."""
     assert stale(CELLS[1])
-    train.main(["--cell", CELLS[1]])
+    train_command.main(["--cell", CELLS[1]])
     assert stale(CELLS[1])
-    evaluate.main(["--cell", CELLS[1]])
+    evaluate_command.main(["--cell", CELLS[1]])
     assert not stale(CELLS[1])
     shutil.rmtree(".work")
     assert not stale(CELLS[1])
-    Path("params.yaml").write_text(Path("params.yaml").read_text().replace("finetune: {}", "finetune: {caption: first}"))
+    Path("params.yaml").write_text(
+        Path("params.yaml").read_text().replace("finetune: {}", "finetune: {caption: first}")
+    )
     assert stale(CELLS[1])
 
 
 def test_a_further_benchmark_makes_jobs_stale(here):
     """A job's results on fewer benchmarks are sent again, for their evaluation alone."""
     made = Publisher.of("params.yaml", [], CELLS[1])
-    assert jobs.wait(jobs.Local().submit(made.key, "params.yaml", made.run), lambda: None) == jobs.DONE
+    assert runs_jobs.wait(runs_jobs.Local().submit(made.key, "params.yaml", made.run), lambda: None) == runs_jobs.DONE
     assert not stale(CELLS[1])
     text = Path("params.yaml").read_text().replace("benchmarks: [sugarcrepe]", "benchmarks: [sugarcrepe, again]")
     one = "sugarcrepe: {path: world/sugarcrepe, images: world/test}"
-    Path("params.yaml").write_text(text.replace(one, f"{one}, again: {{benchmark: sugarcrepe, path: world/sugarcrepe, "
-                                                     "images: world/test}"))
+    Path("params.yaml").write_text(
+        text.replace(one, f"{one}, again: {{benchmark: sugarcrepe, path: world/sugarcrepe, images: world/test}}")
+    )
     assert stale(CELLS[1])
     trained = (made.work / "final" / "environment.json").read_bytes()
-    assert jobs.wait(jobs.Local().submit(made.key, "params.yaml", made.run), lambda: None) == jobs.DONE
+    assert runs_jobs.wait(runs_jobs.Local().submit(made.key, "params.yaml", made.run), lambda: None) == runs_jobs.DONE
     assert not stale(CELLS[1])
     assert (made.work / "final" / "environment.json").read_bytes() == trained
 
 
-@pytest.mark.parametrize("said", ["Unable to acquire lock. Most likely another DVC process is running",
-                                  "'data/x' is busy, it is being blocked by:"])
+@pytest.mark.parametrize(
+    "said",
+    ["Unable to acquire lock. Most likely another DVC process is running", "'data/x' is busy, it is being blocked by:"],
+)
 def test_another_dvc_at_work_is_one_line(here, monkeypatch, capsys, said):
     """What DVC says of its locks becomes one line, and nothing is sent."""
     Path("dvc.yaml").touch()
@@ -153,7 +167,7 @@ def test_another_dvc_at_work_is_one_line(here, monkeypatch, capsys, said):
     Path("other/dvc/__main__.py").write_text(f"import sys; sys.exit({'ERROR: ' + said!r})")
     monkeypatch.setenv("PYTHONPATH", "other")
     with pytest.raises(UserError, match="another dvc is at work in this project; wait for it or stop it"):
-        grid.prepare(config.load("params.yaml"), Path("."))
+        grid.prepare(read.load("params.yaml"), Path("."))
     assert said in capsys.readouterr().err
 
 
@@ -185,13 +199,13 @@ def test_profiles_that_are_wrong(tmp_path, text, message):
 def test_a_number_of_processes_is_one_or_more(monkeypatch, jobs):
     """Nothing is sent with another; without the option the profile says it."""
     sent = []
-    monkeypatch.setattr(command, "send", lambda *args: sent.append(args) or 0)
+    monkeypatch.setattr(launch_command, "send", lambda *args: sent.append(args) or 0)
     local = str(ROOT / "slurm" / "local.yaml")
     with pytest.raises(UserError, match=f"-j {jobs}: must be >= 1"):
-        command.main([local, "-j", jobs, "--dry-run"])
+        launch_command.main([local, "-j", jobs, "--dry-run"])
     assert sent == []
     for options in ([], ["-j", "3"]):
-        assert command.main([local, "--dry-run", *options]) == 0
+        assert launch_command.main([local, "--dry-run", *options]) == 0
     assert [args[-1] for args in sent] == [profiles.load(local).jobs, 3]
 
 
@@ -209,14 +223,23 @@ def test_shipped_profiles(path):
 
 def test_options_of_a_profile(here, tmp_path):
     """Empty choices are left to the cluster; the copy of the code comes first on the path of jobs."""
-    made = grid.runs(config.load("params.yaml"), Path("."))
+    made = grid.runs(read.load("params.yaml"), Path("."))
     runs = [(key, p.run) for key, p in made.items()]
-    chosen = profiles.load(profile("{partition: gpu, gpus: 1, memory_gb: 1.5, setup: [module load cuda], options: {nice: '5'}}",
-                                   tmp_path))
+    chosen = profiles.load(
+        profile("{partition: gpu, gpus: 1, memory_gb: 1.5, setup: [module load cuda], options: {nice: '5'}}", tmp_path)
+    )
     options = slurm.parameters(chosen, runs, Path("code"), Path("."))
     assert {"account", "qos", "constraint"}.isdisjoint(options)
-    assert (options["partition"], options["gpus_per_node"], options["cpus_per_task"], options["mem"]) == ("gpu", 1, 1, "1536M")
-    assert options["setup"] == ["module load cuda", f"export PYTHONSAFEPATH=1 PYTHONPATH={here / 'code'}${{PYTHONPATH:+:$PYTHONPATH}}"]
+    assert (options["partition"], options["gpus_per_node"], options["cpus_per_task"], options["mem"]) == (
+        "gpu",
+        1,
+        1,
+        "1536M",
+    )
+    assert options["setup"] == [
+        "module load cuda",
+        f"export PYTHONSAFEPATH=1 PYTHONPATH={here / 'code'}${{PYTHONPATH:+:$PYTHONPATH}}",
+    ]
     assert options["additional_parameters"] == {"requeue": True, "chdir": str(here), "nice": "5"}
 
 
@@ -225,8 +248,13 @@ def test_the_code_is_copied_once_for_each_state(tmp_path):
     first = slurm.snapshot(tmp_path)
     assert slurm.snapshot(tmp_path) == first
     assert len(list((tmp_path / ".work" / "code").iterdir())) == 1
-    done = subprocess.run([sys.executable, "-c", "import compclip; print(compclip.__file__)"], capture_output=True, text=True,
-                          env={**os.environ, "PYTHONSAFEPATH": "1", "PYTHONPATH": str(first)}, cwd=ROOT)
+    done = subprocess.run(
+        [sys.executable, "-c", "import compclip; print(compclip.__file__)"],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONSAFEPATH": "1", "PYTHONPATH": str(first)},
+        cwd=ROOT,
+    )
     assert Path(done.stdout.strip()).parent == first / "compclip"
 
 
@@ -242,18 +270,22 @@ def test_arrays_are_cut_to_the_cluster_s_size(here, monkeypatch):
     sizes = []
     monkeypatch.setattr(slurm, "max_array_size", lambda: 2)
     monkeypatch.setattr(slurm.Slurm, "_submit_array", lambda self, runs, code: sizes.append(len(runs)) or [])
-    made = grid.runs(config.load("params.yaml"), Path("."))
+    made = grid.runs(read.load("params.yaml"), Path("."))
     slurm.Slurm(profiles.Profile()).submit_all([(key, p.run) for key, p in made.items()], "params.yaml")
     assert sizes == [2, 1]
 
 
 def test_jobs_of_a_command_that_was_killed_are_found(tmp_path, monkeypatch):
     """Its note has the keys, the queue has the array by its name; then each key has its job."""
-    from compclip.files import write_json
+    from compclip.base.files import write_json
 
     write_json(tmp_path / ".work" / "slurm" / "compclip-1a2b3c4d.json", ["k0", "k1", "k2"])
     monkeypatch.setattr(cluster, "run", lambda *c: subprocess.CompletedProcess(c, 0, "9_0\n9_2\n", ""))
     sender = slurm.Slurm(profiles.Profile(), tmp_path)
     assert sender.recover() == 2
-    assert (jobs.find("k0", tmp_path).id, jobs.find("k1", tmp_path), jobs.find("k2", tmp_path).id) == ("9_0", None, "9_2")
+    assert (runs_jobs.find("k0", tmp_path).id, runs_jobs.find("k1", tmp_path), runs_jobs.find("k2", tmp_path).id) == (
+        "9_0",
+        None,
+        "9_2",
+    )
     assert sender.recover() == 0

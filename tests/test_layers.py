@@ -12,18 +12,27 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "compclip"
 
-# From left to right; a folder stands for all its modules, which may import each other.
-ORDER = (
-    "errors", "files", "lazy", "modules", "images", "chat", "text.annotation", "text", "features", "distributed", "batch", "losses", "methods",
-    "data.sample", "data.scenes.config", "sections", "config", "run_key", "data.scenes", "data.sources", "data.store", "recaption",
-    "data.rewrite", "data.prepare", "hub", "tokenizers", "weights", "backbone", "towers", "composite", "views", "collate", "loader", "encode", "accumulate", "throughput", "lora", "optimiser", "checkpoint",
-    "progress", "environment", "publish", "cluster", "jobs", "watch", "pretrain", "train", "metrics", "embed", "benchmark",
-    "benchmarks", "evaluate", "attention", "wise_ft", "rungs", "job", "launch", "status", "census", "report", "scorer", "track", "sweep", "dashboard",
+# The folders in the order in which data flows; those of one line know nothing of each other.
+ROOMS = (
+    ("base",),
+    ("config", "text"),
+    ("data", "model", "runs"),
+    ("train", "report"),
+    ("methods", "evaluate"),
+    ("benchmarks", "launch", "track"),
+    ("sweep",),
 )
-HEAVY = {"mlflow": {"track.store", "track.log", "track.models"}, "spacy": {"text.annotate"}, "dvc": set(),
-         "optuna": {"sweep.sampler", "sweep.driver", "sweep.__main__"}, "submitit": {"launch.slurm"},
-         "peft": {"lora"},
-         "nltk": {"text.wordnet", "text.wordnet_data"}, "transformers": {"recaption.hf"}}
+FLOOR = {room: floor for floor, rooms in enumerate(ROOMS) for room in rooms}
+HEAVY = {
+    "mlflow": {"track.store", "track.log", "track.models"},
+    "spacy": {"text.annotate"},
+    "dvc": set(),
+    "optuna": {"sweep.sampler", "sweep.driver", "sweep.__main__"},
+    "submitit": {"launch.slurm"},
+    "peft": {"model.lora"},
+    "nltk": {"text.wordnet", "text.wordnet_data"},
+    "transformers": {"data.captioners.hf"},
+}
 
 
 def modules() -> dict[str, Path]:
@@ -47,13 +56,6 @@ def imports(path: Path) -> set[str]:
     return found
 
 
-def rank(name: str) -> int:
-    """Where a module stands: the place of its longest prefix in ORDER."""
-    fitting = [o for o in ORDER if name == o or name.startswith(o + ".")]
-    assert fitting, f"compclip.{name} has no place in ORDER"
-    return ORDER.index(max(fitting, key=len))
-
-
 def own(name: str, known: dict[str, Path]) -> str | None:
     """The compclip module that an imported dotted name belongs to."""
     parts = name.split(".")
@@ -64,16 +66,20 @@ def own(name: str, known: dict[str, Path]) -> str | None:
     return ".".join(parts[1:]) or None
 
 
+def test_every_module_stands_in_a_room():
+    """Only the list of commands stands in the hall."""
+    assert {name for name in modules() if name.partition(".")[0] not in FLOOR} == {"__main__"}
+
+
 @pytest.mark.parametrize("name", sorted(modules()))
 def test_imports_come_from_the_left(name):
-    """No upward import."""
-    known = modules()
-    if known[name].name == "__init__.py" and not imports(known[name]):
-        return
+    """A room imports from its own folder and from those to its left alone."""
+    known, room = modules(), name.partition(".")[0]
     for imported in imports(known[name]):
         target = own(imported, known)
-        if target and target != name and known[target].name != "__init__.py":
-            assert rank(target) <= rank(name), f"compclip.{name} imports compclip.{target}, which stands to its right"
+        if target and room in FLOOR:
+            there = target.partition(".")[0]
+            assert there == room or FLOOR[there] < FLOOR[room], f"compclip.{name} imports compclip.{target}"
 
 
 @pytest.mark.parametrize("package", sorted(HEAVY))
@@ -85,18 +91,22 @@ def test_heavy_packages_have_one_importer(package):
 
 def test_training_core_needs_no_heavy_package():
     """Importing the trainer loads none of them; open_clip loads transformers where there is one, so that it is hidden."""
-    code = ("import sys; sys.modules['transformers'] = None; import compclip.train; from compclip import lazy, modules; lazy.open_clip.CLIP;"
-            "[modules.find('compclip.methods', n) for n in modules.names('compclip.methods')];"
-            f"print(sorted({{n for n, m in sys.modules.items() if m}} & {set(HEAVY) | {'matplotlib', 'pandas', 'jinja2'}}))")
+    code = (
+        "import sys; sys.modules['transformers'] = None; import compclip.train.finish; from compclip.base import lazy, plugins; lazy.open_clip.CLIP;"
+        "[plugins.find('compclip.methods', n) for n in plugins.names('compclip.methods')];"
+        f"print(sorted({{n for n, m in sys.modules.items() if m}} & {set(HEAVY) | {'matplotlib', 'pandas', 'jinja2'}}))"
+    )
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
     assert out.stdout.strip() == "[]"
 
 
 def test_commands_that_only_look_do_not_import_open_clip():
     """Collecting, sending and watching runs would pay seconds a command for it."""
-    code = ("import sys; import compclip.train, compclip.evaluate, compclip.launch.__main__, compclip.status;"
-            "print('open_clip.model' in sys.modules); compclip.backbone.open_clip.CLIP;"
-            "print('open_clip.model' in sys.modules)")
+    code = (
+        "import sys; import compclip.train.__main__, compclip.evaluate.__main__, compclip.launch.__main__, compclip.runs.status;"
+        "print('open_clip.model' in sys.modules); compclip.model.backbone.open_clip.CLIP;"
+        "print('open_clip.model' in sys.modules)"
+    )
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
     assert out.stdout.split() == ["False", "True"]
 
@@ -105,40 +115,3 @@ def test_no_file_is_long():
     """At most 400 lines a file."""
     long = {n: count for n, p in modules().items() if (count := len(p.read_text().splitlines())) > 400}
     assert not long
-
-
-def test_dvc_reruns_what_the_run_key_depends_on():
-    """The train stage has every file of the run key as a dep, or an edit would silently reuse stale results."""
-    from omegaconf import OmegaConf
-
-    from compclip.run_key import TRAIN_CODE
-
-    deps = set(OmegaConf.to_container(OmegaConf.load(ROOT / "dvc.yaml"), resolve=False)["stages"]["train"]["deps"])
-    assert {f"compclip/{name}" for name in TRAIN_CODE} <= deps
-    assert all((PACKAGE / name).is_file() for name in TRAIN_CODE)
-
-
-def test_the_run_key_covers_the_training_code():
-    """Whatever views, collate, encode and the methods import of our own is part of the run key or of its inputs."""
-    from compclip.run_key import TRAIN_CODE
-
-    known, aside = modules(), {"errors", "files", "lazy", "modules", "sections", "config", "backbone", "data.sample"}
-    covered = {".".join(Path(name).with_suffix("").parts) for name in TRAIN_CODE}
-    for name in covered:
-        for imported in imports(known[name]):
-            target = own(imported, known)
-            plain = target is None or known[target].name == "__init__.py" or target in covered | aside
-            assert plain or name == "train", f"compclip.{name} imports compclip.{target}"
-
-
-def test_a_registered_model_carries_what_it_imports():
-    """The files that travel with a logged model are the scorer, all it imports of ours, and theirs."""
-    from compclip.scorer import CODE
-
-    known, carried, ahead = modules(), set(), ["scorer"]
-    while ahead:
-        name = ahead.pop()
-        carried.add(name)
-        targets = {own(imported, known) for imported in imports(known[name])}
-        ahead += [target for target in targets - carried if target]
-    assert set(CODE) == {"__init__.py", *(str(known[name].relative_to(PACKAGE)) for name in carried)}

@@ -7,20 +7,28 @@ import json
 import numpy as np
 import pytest
 
-from compclip import chat, config
-from compclip.data import prepare, rewrite, store
-from compclip.data.sample import Data, Sample
-from compclip.errors import UserError
+from compclip.base.errors import UserError
+from compclip.config import grid, read
+from compclip.config.sections import Data
+from compclip.data import chat, prepare, rewrite, store
+from compclip.data.sample import Sample
 from compclip.methods import hard_positives
 from compclip.text import annotation, positives
-from compclip.views import Maker, TrainSet
+from compclip.train.views import Maker, TrainSet
 from tests.chat_server import Reply, prompt, said, serve
 
 RNG = np.random.default_rng(0)
 CAPTIONS = ("A dog and a cat.", "A red bus.", "Bread and butter on a table.", "Two men.")
-SWAPPED = {"A dog and a cat.": "A cat and a dog.", "Bread and butter on a table.": "Output: Butter and bread on a table."}
-REPLACED = {"A dog and a cat.": "A dog and a feline.", "A red bus.": '"A crimson bus."', "Two men.": "Two men.",
-            "Bread and butter on a table.": "Sure! Here is one way of putting it that keeps all of the meaning of it as it was"}
+SWAPPED = {
+    "A dog and a cat.": "A cat and a dog.",
+    "Bread and butter on a table.": "Output: Butter and bread on a table.",
+}
+REPLACED = {
+    "A dog and a cat.": "A dog and a feline.",
+    "A red bus.": '"A crimson bus."',
+    "Two men.": "Two men.",
+    "Bread and butter on a table.": "Sure! Here is one way of putting it that keeps all of the meaning of it as it was",
+}
 
 
 def writer(body):
@@ -41,8 +49,9 @@ def folder(tmp_path):
 
 def settings(at, folder, **more):
     """A rewriter that does not wait."""
-    return rewrite.Config(**{"url": at.url, "model": "m", "backoff_s": 0.0, "attempts": 2,
-                             "cache": str(folder / "answers.sqlite")} | more)
+    return rewrite.Config(
+        **{"url": at.url, "model": "m", "backoff_s": 0.0, "attempts": 2, "cache": str(folder / "answers.sqlite")} | more
+    )
 
 
 def test_rewrites_are_written_and_what_is_not_used_is_counted(folder):
@@ -83,6 +92,7 @@ def test_one_kind_alone(folder):
 
 def test_failures_leave_nothing_half_written(folder):
     """Too many failures: one line, and no file."""
+
     def answer(body):
         raise Reply(500, "broken")
 
@@ -91,18 +101,32 @@ def test_failures_leave_nothing_half_written(folder):
     assert not (folder / "rewrites.parquet").exists()
 
 
-@pytest.mark.parametrize(("caption", "asked"), [
-    ("a cat and a dog", True), ("A cat And a dog", True), ("a band on sand", False), ("a " * 11 + "and b c", True),
-    ("a " * 12 + "and b c", False)])
+@pytest.mark.parametrize(
+    ("caption", "asked"),
+    [
+        ("a cat and a dog", True),
+        ("A cat And a dog", True),
+        ("a band on sand", False),
+        ("a " * 11 + "and b c", True),
+        ("a " * 12 + "and b c", False),
+    ],
+)
 def test_which_captions_are_swapped(caption, asked):
     """The word "and", and fewer than 15 words."""
     assert rewrite.swappable(caption, 15) is asked
 
 
-@pytest.mark.parametrize(("kind", "text", "cut_short", "fault"), [
-    ("swap", "a dog and a cat", False, ""), ("swap", "a dog, a cat", False, "chatter"),
-    ("swap", "a dog and a", True, "unfinished"), ("swap", "A cat and a dog.", False, "unchanged"),
-    ("replace", "a cat and a hound\nIs it fine?", False, "chatter"), ("replace", "a cat and a hound", False, "")])
+@pytest.mark.parametrize(
+    ("kind", "text", "cut_short", "fault"),
+    [
+        ("swap", "a dog and a cat", False, ""),
+        ("swap", "a dog, a cat", False, "chatter"),
+        ("swap", "a dog and a", True, "unfinished"),
+        ("swap", "A cat and a dog.", False, "unchanged"),
+        ("replace", "a cat and a hound\nIs it fine?", False, "chatter"),
+        ("replace", "a cat and a hound", False, ""),
+    ],
+)
 def test_what_is_usable(kind, text, cut_short, fault):
     """Of answers for "a cat and a dog"."""
     assert rewrite.usable(kind, "a cat and a dog", chat.Answer(text, cut_short))[1] == fault
@@ -139,7 +163,10 @@ def test_from_the_rewriter_to_the_view(folder):
     views = hard_positives.views(hard_positives.Config(source="llm"), 0)
     maker = Maker(TrainSet(tuple(samples), annotations, lambda path: None), seed=0, side=8)
     seen = {v.caption: v.positives for epoch in range(20) for v in (maker.view(0, epoch, views),)}
-    assert seen == {"A dog and a cat.": ("A cat and a dog.", "A dog and a feline."), "A red bus.": (None, "A crimson bus.")}
+    assert seen == {
+        "A dog and a cat.": ("A cat and a dog.", "A dog and a feline."),
+        "A red bus.": (None, "A crimson bus."),
+    }
 
 
 def test_a_rewrite_is_of_the_whole_caption(annotated_pair):
@@ -169,19 +196,31 @@ data:
 def load(tmp_path, source="llm", rewriter="{}"):
     """The parameters of a grid with hard_positives."""
     (tmp_path / "params.yaml").write_text(PARAMS.format(source=source, rewriter=rewriter))
-    return config.load(tmp_path / "params.yaml")
+    return read.load(tmp_path / "params.yaml")
 
 
 def test_parameters(tmp_path):
     """Unknown keys have close matches; `source: llm` needs a rewriter."""
     params = load(tmp_path, rewriter="{url: 'http://x/v1', model: m, kinds: swap}")
-    assert config.rewriter_config(params.data["d"]) == rewrite.Config(url="http://x/v1", model="m", kinds="swap")
-    assert config.rewriter_config(Data()) is None
+    assert grid.rewriter_config(params.data["d"]) == rewrite.Config(url="http://x/v1", model="m", kinds="swap")
+    assert grid.rewriter_config(Data()) is None
     for source, rewriter, fault in (
-        ("llm", "{}", "methods.hard_positives.source=llm: data.d names no rewriter; add data.d.rewriter with url and model"),
+        (
+            "llm",
+            "{}",
+            "methods.hard_positives.source=llm: data.d names no rewriter; add data.d.rewriter with url and model",
+        ),
         ("lmm", "{}", "source"),
-        ("rules", "{url: 'http://x/v1', model: m, paralel: 2}", "data.d.rewriter: unknown key 'paralel'; did you mean 'parallel'"),
-        ("rules", "{url: 'http://x/v1', model: m, kinds: swp}", "data.d.rewriter.kinds=swp: must be one of both, swap, replace"),
+        (
+            "rules",
+            "{url: 'http://x/v1', model: m, paralel: 2}",
+            "data.d.rewriter: unknown key 'paralel'; did you mean 'parallel'",
+        ),
+        (
+            "rules",
+            "{url: 'http://x/v1', model: m, kinds: swp}",
+            "data.d.rewriter.kinds=swp: must be one of both, swap, replace",
+        ),
         ("rules", "{model: m}", "data.d.rewriter.url: must be given"),
     ):
         with pytest.raises(UserError) as caught:

@@ -15,12 +15,15 @@ from safetensors import safe_open
 from safetensors.torch import load_file
 from torch import nn
 
-from compclip import backbone, config, lora, optimiser, publish, towers, train
-from compclip.backbone import WEIGHTS
-from compclip.config import Train
-from compclip.errors import UserError
-from compclip.files import fingerprint, write_atomic, write_json
-from compclip.sections import Lora
+from compclip.base.errors import UserError
+from compclip.base.files import fingerprint, write_atomic, write_json
+from compclip.config import grid, read
+from compclip.config.sections import Lora, Train
+from compclip.model import backbone, lora, towers
+from compclip.model.backbone import WEIGHTS
+from compclip.runs import publish
+from compclip.train import __main__ as train_command
+from compclip.train import optimiser
 from tests import tiny_project
 from tests.test_towers import TEXTS, TINY
 
@@ -45,8 +48,12 @@ def inputs(model):
 def outputs(clip: nn.Module, inputs) -> list[torch.Tensor]:
     """Embeddings, patches and tokens."""
     with torch.no_grad():
-        return [*towers.image(clip, inputs[0], tokens=True), *towers.text(clip, inputs[1], tokens=True),
-                clip.encode_image(inputs[0]), clip.encode_text(inputs[1])]
+        return [
+            *towers.image(clip, inputs[0], tokens=True),
+            *towers.text(clip, inputs[1], tokens=True),
+            clip.encode_image(inputs[0]),
+            clip.encode_text(inputs[1]),
+        ]
 
 
 def fit(clip: nn.Module, inputs, cfg: Train, steps: int = 4) -> None:
@@ -66,8 +73,10 @@ def own(clip: nn.Module) -> dict[str, torch.Tensor]:
     """The backbone's tensors under their plain names, adapted or not."""
     state = {k: v for k, v in clip.state_dict().items() if ".lora_" not in k}
     plain = {k.replace("base_layer.", ""): v.clone() for k, v in state.items()}
-    return {k.replace("in_proj.weight", "in_proj_weight").replace("in_proj.bias", "in_proj_bias"): v
-            for k, v in plain.items()}
+    return {
+        k.replace("in_proj.weight", "in_proj_weight").replace("in_proj.bias", "in_proj_bias"): v
+        for k, v in plain.items()
+    }
 
 
 def same_bits(a: dict[str, torch.Tensor], b: dict[str, torch.Tensor]) -> bool:
@@ -195,8 +204,14 @@ def test_siglip_trunk(tmp_path):
     image, before = torch.randn(2, 3, 32, 32), own(clip)
     optimiser.freeze(clip, Train(trainable="image", lora=Lora()))
     adapted = {n.split(".lora_")[0] for n in lora.adapter(clip)}
-    assert {"visual.trunk.patch_embed.proj", "visual.trunk.attn_pool.kv", "visual.trunk.attn_pool.mlp.fc1",
-            "visual.trunk.blocks.0.attn.qkv", "visual.trunk.blocks.0.attn.proj", "visual.trunk.blocks.0.mlp.fc2"} <= adapted
+    assert {
+        "visual.trunk.patch_embed.proj",
+        "visual.trunk.attn_pool.kv",
+        "visual.trunk.attn_pool.mlp.fc1",
+        "visual.trunk.blocks.0.attn.qkv",
+        "visual.trunk.blocks.0.attn.proj",
+        "visual.trunk.blocks.0.mlp.fc2",
+    } <= adapted
     adamw = optimiser.adamw(clip, Train(lr=1e-2))
     for _ in range(2):
         adamw.zero_grad()
@@ -214,6 +229,7 @@ def test_siglip_trunk(tmp_path):
 
 def test_the_start_depends_on_the_seed_alone(model):
     """The same seed gives the same factors whatever was drawn before, and draws nothing from the global generator."""
+
     def start(seed, others):
         clip = copy.deepcopy(model.clip)
         torch.manual_seed(others)
@@ -276,7 +292,7 @@ def project(tmp_path_factory):
 
 def test_a_run_publishes_adapter_and_merged_weights(here):
     """Adapter and merged checkpoint agree, what has no adapter keeps the backbone's bits, the count is reported."""
-    assert train.main(ARGS) == 0
+    assert train_command.main(ARGS) == 0
     folder, base = here / "runs" / CELL / "checkpoint", backbone.load(here / "models" / "tiny")
     merged = backbone.load(folder)
     before, after = base.clip.state_dict(), merged.clip.state_dict()
@@ -296,19 +312,19 @@ def test_killed_and_resumed_ends_with_the_same_bits(here, tmp_path, monkeypatch,
     """What is saved on the way is the adapter and its moments alone, and it is enough."""
     whole = shutil.copytree(project, tmp_path / "whole")
     monkeypatch.chdir(whole)
-    assert train.main(ARGS) == 0
+    assert train_command.main(ARGS) == 0
     monkeypatch.chdir(here)
     with monkeypatch.context() as patch:
         patch.setattr(optimiser, "clamp_scale", _stopping(after=5))
         with pytest.raises(KeyboardInterrupt):
-            train.run_cell(*_publisher())
+            train_command.run_cell(*_publisher())
     saved = sorted(here.glob(".work/*/step_*.safetensors"))
     assert [p.name for p in saved] == ["step_00000002.safetensors", "step_00000004.safetensors"]
     with safe_open(saved[-1], "pt") as file:
         kinds = {name.partition(".")[0] for name in file.keys()}  # noqa: SIM118 (no mapping)
         assert all(".lora_" in name for name in file.keys())  # noqa: SIM118
     assert kinds == {"model", "exp_avg", "exp_avg_sq", "step"}
-    assert train.main(ARGS) == 0
+    assert train_command.main(ARGS) == 0
     for name in (WEIGHTS, f"{lora.FOLDER}/{lora.WEIGHTS}", f"{lora.FOLDER}/{lora.CONFIG}"):
         here_, whole_ = (fingerprint(root / "runs" / CELL / "checkpoint" / name) for root in (here, whole))
         assert here_ == whole_
@@ -325,26 +341,30 @@ def _stopping(after: int):
     def stop(_clip, _largest):
         if next(calls) == after:
             raise KeyboardInterrupt
+
     return stop
 
 
-@pytest.mark.parametrize("value,said", [
-    ("{rank: 0}", r"variants.lora.train.lora.rank=0: must be >= 1"),
-    ("{alpha: 0}", r"train.lora.alpha=0.0: must be > 0"),
-    ("{rnak: 4}", r"train.lora: unknown key 'rnak'; did you mean 'rank'"),
-    ("{targets: [atention]}", r"unknown target 'atention'.*did you mean 'attention'"),
-    ("{targets: []}", r"targets=\[\]: must name"),
-])
+@pytest.mark.parametrize(
+    "value,said",
+    [
+        ("{rank: 0}", r"variants.lora.train.lora.rank=0: must be >= 1"),
+        ("{alpha: 0}", r"train.lora.alpha=0.0: must be > 0"),
+        ("{rnak: 4}", r"train.lora: unknown key 'rnak'; did you mean 'rank'"),
+        ("{targets: [atention]}", r"unknown target 'atention'.*did you mean 'attention'"),
+        ("{targets: []}", r"targets=\[\]: must name"),
+    ],
+)
 def test_wrong_parameters(here, value, said):
     """Key, value and fix, or the nearest name."""
     with pytest.raises(UserError, match=said):
-        config.load("params.yaml", [f"methods.fsc_clip.variants.lora={{train: {{lora: {value}}}}}"])
+        read.load("params.yaml", [f"methods.fsc_clip.variants.lora={{train: {{lora: {value}}}}}"])
 
 
 def test_a_run_knows_its_adapter_again(here):
     """config.yaml gives the same run; without lora the key is null."""
     for args, wanted in ((ARGS[2:], Lora(rank=2)), ([], None)):
-        run = config.resolve(config.load("params.yaml", args), CELL if args else tiny_project.cell("fsc_clip"))
+        run = grid.resolve(read.load("params.yaml", args), CELL if args else tiny_project.cell("fsc_clip"))
         assert run.train.lora == wanted
-        write_atomic(here / "run.yaml", config.to_yaml(run))
-        assert config.from_yaml(here / "run.yaml") == run
+        write_atomic(here / "run.yaml", read.to_yaml(run))
+        assert read.from_yaml(here / "run.yaml") == run

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 from torch.nn import functional as F
 
-from compclip import losses
+from compclip.train import losses
 from tests import reference
 
 pytestmark = pytest.mark.filterwarnings("error")

@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from compclip import metrics
-from compclip.errors import UserError
+from compclip.base.errors import UserError
+from compclip.evaluate import metrics
 
 NAN = math.nan
 pytestmark = pytest.mark.filterwarnings("error")

@@ -6,10 +6,11 @@ import json
 
 import pytest
 
-from compclip import evaluate, train
+from compclip.base.files import write_json
 from compclip.data import prepare
-from compclip.files import write_json
-from compclip.pretrain import main as pretrain
+from compclip.evaluate import __main__ as evaluate_command
+from compclip.model.__main__ import main as pretrain
+from compclip.train import __main__ as train_command
 from tests.tiny_project import TINY
 
 PARAMS = """
@@ -43,19 +44,27 @@ def project(shared_data, tmp_path_factory):
     return root
 
 
-@pytest.mark.parametrize("cell", ["finetune-tiny-coco-0", "clic-tiny-coco-0", "fsc_clip-tiny-coco-0", "c2lip-tiny-coco-0",
-                                  "fsc_clip-tiny-flickr8k-0"])
+@pytest.mark.parametrize(
+    "cell",
+    [
+        "finetune-tiny-coco-0",
+        "clic-tiny-coco-0",
+        "fsc_clip-tiny-coco-0",
+        "c2lip-tiny-coco-0",
+        "fsc_clip-tiny-flickr8k-0",
+    ],
+)
 def test_methods_train_on_photographs(project, monkeypatch, cell):
     """Two steps of each method on photographs of all shapes; nothing had to be replaced."""
     monkeypatch.chdir(project)
-    assert train.main(["--cell", cell]) == 0
+    assert train_command.main(["--cell", cell]) == 0
     assert json.loads((project / "runs" / cell / "environment.json").read_text())["dropped"] == {}
 
 
 def test_evaluation_counts_the_photographs_that_are_not_there(project, monkeypatch, capsys):
     """SugarCrepe has 7,511 records; those of the 65 photographs at hand are scored, the others counted as missing."""
     monkeypatch.chdir(project)
-    assert evaluate.main(["--checkpoint", "models/tiny", "--out", "results"]) == 0
+    assert evaluate_command.main(["--checkpoint", "models/tiny", "--out", "results"]) == 0
     counts = json.loads((project / "results" / "sugarcrepe.json").read_text())["counts"]
     assert counts["records"] == 7511
     assert counts["scored"] + counts["missing_image"] == 7511

@@ -57,10 +57,21 @@ def test_repro_twice_then_one_parameter(checkout):
     """All stages run once; then none; then the touched method's cell, its evaluation, the report and MLflow alone."""
     cells = [f"{m}-tiny-scenes-0" for m in ("pretrained", "finetune", "negclip.words")]
     first = stages_run(dvc(checkout, "repro"))
-    assert first == {"scenes", "recaption@scenes", "rewrite@scenes", "annotate@scenes", "backbone@tiny", "methods",
-                     "benchmark@sugarcrepe",
-                     "benchmark@retrieval", f"wise_ft@{cells[1]}", "report", "track", *(f"train@{c}" for c in cells),
-                     *(f"evaluate@{c}" for c in cells)}
+    assert first == {
+        "scenes",
+        "recaption@scenes",
+        "rewrite@scenes",
+        "annotate@scenes",
+        "backbone@tiny",
+        "methods",
+        "benchmark@sugarcrepe",
+        "benchmark@retrieval",
+        f"wise_ft@{cells[1]}",
+        "report",
+        "track",
+        *(f"train@{c}" for c in cells),
+        *(f"evaluate@{c}" for c in cells),
+    }
     page = (checkout / "reports" / "index.html").read_text()
     assert all(method in page for method in ("pretrained", "finetune", "negclip.words"))
     assert (checkout / "reports" / "plots" / "wise_ft.csv").read_text().count(cells[1]) == 3
@@ -70,8 +81,13 @@ def test_repro_twice_then_one_parameter(checkout):
     assert stages_run(dvc(checkout, "repro")) == set()
 
     (checkout / "params.yaml").write_text(SMALL.replace("negclip: {caption: first,", "negclip: {caption: full,"))
-    assert stages_run(dvc(checkout, "repro")) == {"methods", f"train@{cells[2]}", f"evaluate@{cells[2]}",
-                                                     "report", "track"}
+    assert stages_run(dvc(checkout, "repro")) == {
+        "methods",
+        f"train@{cells[2]}",
+        f"evaluate@{cells[2]}",
+        "report",
+        "track",
+    }
 
     shared = checkout / "compclip" / "losses.py"
     shared.write_text(shared.read_text() + "\n# edited\n")

@@ -10,20 +10,31 @@ import threading
 import pytest
 from PIL import Image
 
-from compclip import chat, config
-from compclip.data import prepare, store
-from compclip.data.sample import Data, Sample
-from compclip.errors import UserError
-from compclip.recaption import endpoint
+from compclip.base.errors import UserError
+from compclip.config import read
+from compclip.config.sections import Data
+from compclip.data import chat, prepare, store
+from compclip.data.captioners import endpoint
+from compclip.data.sample import Sample
 from tests.chat_server import Reply, prompt, said, serve
 
 
 @pytest.fixture
 def server(tmp_path):
     """Makes the settings of a test: no waiting between attempts, a cache of its own."""
+
     def make(url, **more):
-        return chat.Server(**{"url": url, "model": "m", "backoff_s": 0.0, "attempts": 3, "failures_allowed": 1.0,
-                              "cache": str(tmp_path / "cache" / "answers.sqlite")} | more)
+        return chat.Server(
+            **{
+                "url": url,
+                "model": "m",
+                "backoff_s": 0.0,
+                "attempts": 3,
+                "failures_allowed": 1.0,
+                "cache": str(tmp_path / "cache" / "answers.sqlite"),
+            }
+            | more
+        )
 
     return make
 
@@ -81,6 +92,7 @@ class _Response:
 
 def test_errors_until_failure_are_counted(server):
     """A question that always gets 500 fails after its attempts; the others are answered."""
+
     def answer(body):
         if prompt(body) == "q1":
             raise Reply(500, "broken")
@@ -96,6 +108,7 @@ def test_errors_until_failure_are_counted(server):
 
 def test_a_refused_question_is_not_repeated(server):
     """400 is the question's own fault: asked once, counted."""
+
     def answer(body):
         raise Reply(400, "too long")
 
@@ -104,8 +117,17 @@ def test_a_refused_question_is_not_repeated(server):
     assert made.counts["failed_http_400"] == len(at.requests) == 1
 
 
-@pytest.mark.parametrize("body", ["no json", "[]", "{}", '{"choices": []}', '{"choices": [{"message": {"content": null}}]}',
-                                  '{"choices": [{"message": {"content": "x"}}], "usage": {"prompt_tokens": "many"}}'])
+@pytest.mark.parametrize(
+    "body",
+    [
+        "no json",
+        "[]",
+        "{}",
+        '{"choices": []}',
+        '{"choices": [{"message": {"content": null}}]}',
+        '{"choices": [{"message": {"content": "x"}}], "usage": {"prompt_tokens": "many"}}',
+    ],
+)
 def test_malformed_answers_are_counted(server, body):
     """A 200 that is no chat answer."""
     with serve(lambda _: body) as at:
@@ -199,7 +221,9 @@ def test_too_many_failures_end_it_and_what_was_answered_is_kept(server):
         return echo(body)
 
     with serve(answer) as at:
-        with pytest.raises(UserError, match=r"2 of 4 questions failed, the last with http_500 \(out of memory\).*run again"):
+        with pytest.raises(
+            UserError, match=r"2 of 4 questions failed, the last with http_500 \(out of memory\).*run again"
+        ):
             chat.ask(questions(4), server(at.url, parallel=1, failures_allowed=0.25))
         broken = False
         asked = len(at.requests)
@@ -255,8 +279,18 @@ def test_a_cache_that_is_none(server, tmp_path):
         chat.ask(questions(1), server("http://x/v1"))
 
 
-@pytest.mark.parametrize(("key", "value"), [("parallel", 0), ("attempts", 0), ("timeout_s", 0.0), ("failures_allowed", 1.5),
-                                            ("backoff_s", -1.0), ("url", "localhost:8000"), ("temperature", -0.1)])
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("parallel", 0),
+        ("attempts", 0),
+        ("timeout_s", 0.0),
+        ("failures_allowed", 1.5),
+        ("backoff_s", -1.0),
+        ("url", "localhost:8000"),
+        ("temperature", -0.1),
+    ],
+)
 def test_settings_out_of_range(server, key, value):
     """Named with their value."""
     with pytest.raises(UserError, match=f"{key}={value}: must be"):
@@ -289,8 +323,10 @@ def test_captions_replace_those_of_the_data(server, pictures):
         cfg = endpoint.Config(**vars(server(at.url)), image_side=200)
         made, counts = endpoint.caption(pictures, None, cfg)
         again, more = endpoint.caption(pictures, None, cfg)
-    assert {s.id: s.captions for s in made} == {"wide.png": ("A picture 200 wide. It is 50 high.",),
-                                                "tall.jpg": ("A picture 30 wide. It is 60 high.",)}
+    assert {s.id: s.captions for s in made} == {
+        "wide.png": ("A picture 200 wide. It is 50 high.",),
+        "tall.jpg": ("A picture 30 wide. It is 60 high.",),
+    }
     assert counts["failed_unreadable_picture"] == 1
     assert prompt(at.requests[0]).startswith("Can you please describe this image in a long and detailed paragraph?")
     assert len(at.requests) == 2
@@ -325,7 +361,11 @@ data:
 def test_options_are_checked_with_close_matches(tmp_path):
     """Unknown keys, missing ones and bad values of a captioner name the key below data."""
     for captioner, options, fault in (
-        ("endpoint", "{url: 'http://x/v1', model: m, promt: x}", "data.d.options: unknown key 'promt'; did you mean 'prompt'"),
+        (
+            "endpoint",
+            "{url: 'http://x/v1', model: m, promt: x}",
+            "data.d.options: unknown key 'promt'; did you mean 'prompt'",
+        ),
         ("endpoint", "{url: 'http://x/v1'}", "data.d.options.model: must be given"),
         ("endpoint", "{url: 'http://x/v1', model: m, parallel: 0}", "data.d.options.parallel=0: must be >= 1"),
         ("endpoint", "{url: 'http://x/v1', model: m, parallel: many}", "data.d.options.parallel='many': must be int"),
@@ -334,7 +374,7 @@ def test_options_are_checked_with_close_matches(tmp_path):
     ):
         (tmp_path / "params.yaml").write_text(PARAMS.format(captioner=captioner, options=options))
         with pytest.raises(UserError) as caught:
-            config.load(tmp_path / "params.yaml")
+            read.load(tmp_path / "params.yaml")
         assert fault in str(caught.value)
 
 
@@ -347,6 +387,8 @@ def test_the_recaption_stage(server, tmp_path, pictures):
         data = Data("karpathy", str(tmp_path / "d.json"), str(tmp_path), captioner="endpoint", options=options)
         counts = prepare.recaption(data, tmp_path / "out")
     assert sorted(s.captions[0] for s in store.load(tmp_path / "out" / "samples.parquet")) == [
-        "A picture 30 wide. It is 60 high.", "A picture 400 wide. It is 100 high."]
+        "A picture 30 wide. It is 60 high.",
+        "A picture 400 wide. It is 100 high.",
+    ]
     assert counts["answered"] == 2
     assert json.loads((tmp_path / "out" / "counts.json").read_text()) == counts

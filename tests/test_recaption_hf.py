@@ -9,23 +9,62 @@ import pytest
 import torch
 from PIL import Image
 
+from compclip.base.errors import UserError
+from compclip.data.captioners import hf
 from compclip.data.sample import Sample
-from compclip.errors import UserError
-from compclip.recaption import hf
 
-WORDS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "[DEC]", "a", "picture", "of", "dog", "cat", "red", "blue", "tree",
-         "on", "under", "the", "grass", "house", "boat", "runs", "sleeps", "with", "hat")
+WORDS = (
+    "[PAD]",
+    "[UNK]",
+    "[CLS]",
+    "[SEP]",
+    "[MASK]",
+    "[DEC]",
+    "a",
+    "picture",
+    "of",
+    "dog",
+    "cat",
+    "red",
+    "blue",
+    "tree",
+    "on",
+    "under",
+    "the",
+    "grass",
+    "house",
+    "boat",
+    "runs",
+    "sleeps",
+    "with",
+    "hat",
+)
 
 
 @pytest.fixture(scope="module")
 def blip(tmp_path_factory):
     """A folder with config, random weights, tokenizer and image processor."""
-    transformers = pytest.importorskip("transformers", reason="the captioner hf is optional: pip install compclip[captioners]")
+    transformers = pytest.importorskip(
+        "transformers", reason="the captioner hf is optional: pip install compclip[captioners]"
+    )
     folder = tmp_path_factory.mktemp("blip")
-    width = {"hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2,
-             "projection_dim": 8, "initializer_range": 1.0}
-    text = width | {"encoder_hidden_size": 16, "vocab_size": len(WORDS), "max_position_embeddings": 40, "pad_token_id": 0,
-                    "sep_token_id": 3, "eos_token_id": 3, "bos_token_id": 5}
+    width = {
+        "hidden_size": 16,
+        "intermediate_size": 32,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 2,
+        "projection_dim": 8,
+        "initializer_range": 1.0,
+    }
+    text = width | {
+        "encoder_hidden_size": 16,
+        "vocab_size": len(WORDS),
+        "max_position_embeddings": 40,
+        "pad_token_id": 0,
+        "sep_token_id": 3,
+        "eos_token_id": 3,
+        "bos_token_id": 5,
+    }
     torch.manual_seed(0)
     config = transformers.BlipConfig(text_config=text, vision_config=width | {"image_size": 32, "patch_size": 8})
     transformers.BlipForConditionalGeneration(config).save_pretrained(folder)
@@ -87,7 +126,12 @@ def test_a_prompt_is_continued(samples, blip):
 def test_unreadable_pictures_are_counted(samples, blip, tmp_path):
     """They leave the data; the rest keeps its order."""
     (tmp_path / "broken.jpg").write_bytes(b"no picture")
-    rows = [samples[0], Sample("broken", str(tmp_path / "broken.jpg"), ("x",)), Sample("gone", "gone.jpg", ("x",)), samples[1]]
+    rows = [
+        samples[0],
+        Sample("broken", str(tmp_path / "broken.jpg"), ("x",)),
+        Sample("gone", "gone.jpg", ("x",)),
+        samples[1],
+    ]
     made, counts = hf.caption(rows, None, hf.Config(model=str(blip), max_new_tokens=4, device="cpu", batch_size=2))
     assert [s.id for s in made] == ["0", "1"]
     assert +counts == {"unreadable_picture": 1, "missing_picture": 1}
@@ -95,7 +139,9 @@ def test_unreadable_pictures_are_counted(samples, blip, tmp_path):
 
 def test_what_is_missing_is_one_line(tmp_path, blip, monkeypatch):
     """No folder, a folder without weights, a model of another kind, no package: what to get and where it goes."""
-    with pytest.raises(UserError, match=r"options.model=\S*nowhere: no config.json there; .*hf download Salesforce/blip"):
+    with pytest.raises(
+        UserError, match=r"options.model=\S*nowhere: no config.json there; .*hf download Salesforce/blip"
+    ):
         hf.caption([], None, hf.Config(model=str(tmp_path / "nowhere")))
     half = tmp_path / "half"
     half.mkdir()

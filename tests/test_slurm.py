@@ -13,11 +13,16 @@ from pathlib import Path
 
 import pytest
 
-from compclip import cluster, config, evaluate, jobs, train
-from compclip.errors import UserError
-from compclip.launch import __main__ as command
+from compclip.base.errors import UserError
+from compclip.config import read
+from compclip.evaluate import __main__ as evaluate_command
+from compclip.evaluate import score
+from compclip.launch import __main__ as launch_command
 from compclip.launch import grid, profiles, slurm
-from compclip.publish import Publisher
+from compclip.runs import cluster, jobs
+from compclip.runs.publish import Publisher
+from compclip.train import __main__ as train_command
+from compclip.train import loop
 from tests import tiny_project
 from tests.tiny_project import cell, outcome, steps, wait_for
 
@@ -74,8 +79,8 @@ def profile(**changes) -> Path:
 
 def collect(name: str) -> None:
     """What `dvc repro` does with a cell."""
-    assert train.main(["--cell", name]) == 0
-    assert evaluate.main(["--cell", name]) == 0
+    assert train_command.main(["--cell", name]) == 0
+    assert evaluate_command.main(["--cell", name]) == 0
 
 
 def send(made: Publisher, **changes) -> jobs.SlurmJob:
@@ -92,19 +97,19 @@ def ran_twice(made: Publisher) -> bool:
 
 def test_the_grid_as_an_array(here, serial, monkeypatch, capsys):
     """One array; the stages wait for its jobs, publish, and have the bits of the serial run; then nothing is stale."""
-    assert command.main([str(profile())]) == 0
-    made = {p.run.cell.name: p for p in grid.runs(config.load("params.yaml"), Path(".")).values()}
+    assert launch_command.main([str(profile())]) == 0
+    made = {p.run.cell.name: p for p in grid.runs(read.load("params.yaml"), Path(".")).values()}
     ids = [jobs.find(p.key).id for p in made.values()]
     assert [i.partition("_")[2] for i in ids] == ["0", "1", "2"]
     assert len({i.partition("_")[0] for i in ids}) == 1
-    assert command.main([str(profile())]) == 0
+    assert launch_command.main([str(profile())]) == 0
     assert "0 to send" in capsys.readouterr().out.splitlines()[-1]
-    monkeypatch.setattr(train, "train", None)
-    monkeypatch.setattr(evaluate, "run", None)
+    monkeypatch.setattr(loop, "train", None)
+    monkeypatch.setattr(score, "run", None)
     for name in made:
         collect(name)
         assert outcome(here, name) == serial[name]
-    assert command.main([str(profile())]) == 0
+    assert launch_command.main([str(profile())]) == 0
     assert "3 runs: 3 finished" in capsys.readouterr().out
 
 
@@ -147,8 +152,10 @@ def test_a_cancelled_job_says_so_and_goes_on_when_sent_again(here, serial):
     made = Publisher.of("params.yaml", [], NAME)
     job = send(made)
     assert cluster.run("scancel", job.id).returncode == 0
-    with pytest.raises(UserError, match=f"{NAME}: job {job.id} failed: cancelled: stopped by a signal after step .*job.log"):
-        train.main(["--cell", NAME])
+    with pytest.raises(
+        UserError, match=f"{NAME}: job {job.id} failed: cancelled: stopped by a signal after step .*job.log"
+    ):
+        train_command.main(["--cell", NAME])
     assert not Path("runs").exists()
     again = slurm.Slurm(profiles.load(profile())).submit(made.key, "params.yaml", made.run)
     assert again.id != job.id
@@ -163,8 +170,10 @@ def test_a_time_limit(here, serial, monkeypatch):
     made = Publisher.of("params.yaml", [], NAME)
     limited = profiles.load(profile(time_min=1, signal_s=10, requeues=0))
     job = slurm.Slurm(limited, module="tests.held_job").submit(made.key, "params.yaml", made.run)
-    with pytest.raises(UserError, match=f"job {job.id} failed: time limit reached; raise time_min in the profile, or requeues"):
-        train.main(["--cell", NAME])
+    with pytest.raises(
+        UserError, match=f"job {job.id} failed: time limit reached; raise time_min in the profile, or requeues"
+    ):
+        train_command.main(["--cell", NAME])
     collect(cell("pretrained"))
     slurm.Slurm(profiles.load(profile())).submit(made.key, "params.yaml", made.run)
     collect(NAME)
@@ -194,7 +203,7 @@ def test_out_of_memory(here):
     made = Publisher.of("params.yaml", [], NAME)
     job = slurm.Slurm(profiles.load(profile(memory_gb=0.1))).submit(made.key, "params.yaml", made.run)
     with pytest.raises(UserError, match=f"{NAME}: job {job.id} failed: out of memory; raise memory_gb in the profile"):
-        train.main(["--cell", NAME])
+        train_command.main(["--cell", NAME])
     collect(cell("pretrained"))
     slurm.Slurm(profiles.load(profile())).submit(made.key, "params.yaml", made.run)
     collect(NAME)
@@ -211,16 +220,16 @@ def test_a_job_that_raises_leaves_its_line(here):
 def test_an_unknown_partition(here):
     """The cluster's own are listed."""
     with pytest.raises(UserError, match="partition='mian', the cluster has main, urgent"):
-        command.main([str(profile(partition="mian"))])
+        launch_command.main([str(profile(partition="mian"))])
     assert not list(Path(".work").glob("*/job.json"))
     assert not list(Path(".work/slurm").glob("compclip-*.json"))
 
 
 def test_cancel(here, capsys):
     """All of the grid's jobs, waiting ones too; nothing is left in the queue."""
-    assert command.main([str(profile(array_limit=1))]) == 0
+    assert launch_command.main([str(profile(array_limit=1))]) == 0
     ids = [json.loads(p.read_text())["id"] for p in Path(".work").glob("*/job.json")]
-    assert command.main([str(profile()), "cancel"]) == 0
+    assert launch_command.main([str(profile()), "cancel"]) == 0
     assert "3 jobs stopped" in capsys.readouterr().out
     assert not set(cluster.run("squeue", "--me", "-h", "-r", "-o", "%i").stdout.split()) & set(ids)
     assert not list(Path(".work").glob("*/job.json"))
@@ -228,8 +237,10 @@ def test_cancel(here, capsys):
 
 def test_a_killed_command_is_found_again(here):
     """Killed after SLURM took the array and before it noted the ids: the next command finds the jobs by their name."""
-    code = ("import os, signal, sys; from compclip.launch import __main__, slurm;"
-            "slurm._record = lambda *a: os.kill(os.getpid(), signal.SIGKILL); __main__.main(sys.argv[1:])")
+    code = (
+        "import os, signal, sys; from compclip.launch import __main__, slurm;"
+        "slurm._record = lambda *a: os.kill(os.getpid(), signal.SIGKILL); __main__.main(sys.argv[1:])"
+    )
     done = subprocess.run([sys.executable, "-c", code, str(profile())], env=tiny_project.environment())
     assert done.returncode == -9
     assert not list(Path(".work").glob("*/job.json"))

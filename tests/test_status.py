@@ -1,4 +1,4 @@
-"""`python -m compclip.status`: one row a run, whatever became of it."""
+"""`python -m compclip status`: one row a run, whatever became of it."""
 
 from __future__ import annotations
 
@@ -10,9 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from compclip import config, jobs, status, train, watch
-from compclip.files import write_json
-from compclip.publish import Publisher
+from compclip.base.files import write_json
+from compclip.config import grid, read
+from compclip.runs import jobs, progress, status
+from compclip.runs.publish import Publisher
+from compclip.train import __main__ as train_command
+from compclip.train import loop
 from tests import tiny_project
 from tests.tiny_project import cell, wait_for
 
@@ -39,7 +42,7 @@ def test_a_run_from_nothing_to_published(here):
     again = jobs.Local().submit(made.key, "params.yaml", made.run)
     assert jobs.wait(again, lambda: None) == jobs.DONE
     assert rows()[name].state == "done"
-    train.main(["--cell", name])
+    train_command.main(["--cell", name])
     assert rows()[name].state == "published"
     shown = status.page("params.yaml", 200)
     assert "10/10" in shown and "3 runs: 2 stale, 1 published" in shown
@@ -76,26 +79,38 @@ def test_trials_of_sweeps_and_older_folders(here):
     assert status.row(found[-1]).cells() == ("gamma#4", "stale", "", "", "", "", "", "it failed")
 
 
-@pytest.mark.parametrize(("settings", "per_epoch"), [("train.epochs=2", 5), ("train.epochs=1.25", 5), ("train.epochs=0.3", 7),
-                                                     ("train.epochs=0.001", 3), ("train.max_steps=4", 9)])
+@pytest.mark.parametrize(
+    ("settings", "per_epoch"),
+    [
+        ("train.epochs=2", 5),
+        ("train.epochs=1.25", 5),
+        ("train.epochs=0.3", 7),
+        ("train.epochs=0.001", 3),
+        ("train.max_steps=4", 9),
+    ],
+)
 def test_steps_are_those_of_the_trainer(here, tmp_path, settings, per_epoch):
     """The total is worked out from a logged line as train works it out from its data."""
     override = [settings] if "max_steps" in settings else [settings, "train.max_steps=0"]
-    cfg = config.resolve(config.load("params.yaml", override), cell("finetune")).train
+    cfg = grid.resolve(read.load("params.yaml", override), cell("finetune")).train
     log = tmp_path / "metrics.jsonl"
-    log.write_text('{"step": 3, "epoch": %r, "loss": 1.0, "samples_per_second": 10.0, "time": 0.0}\n{"step": 4' % (3 / per_epoch))
-    seen = watch.progress(log, cfg)
-    assert (seen.step, seen.steps) == (3, train.total_steps(cfg, per_epoch))
+    log.write_text(
+        '{"step": 3, "epoch": %r, "loss": 1.0, "samples_per_second": 10.0, "time": 0.0}\n{"step": 4' % (3 / per_epoch)
+    )
+    seen = progress.progress(log, cfg)
+    assert (seen.step, seen.steps) == (3, loop.total_steps(cfg, per_epoch))
 
 
 def test_the_table():
     """Aligned; empty columns left out; cut at the terminal's width."""
-    done = watch.Progress(10, 10, 1.5, 80.0, 0.0, 0.0)
-    going = watch.Progress(5, 10, 2.25, 40.0, 3700.0, 0.0)
+    done = progress.Progress(10, 10, 1.5, 80.0, 0.0, 0.0)
+    going = progress.Progress(5, 10, 2.25, 40.0, 3700.0, 0.0)
     text = status.table([status.Row("a", "done", done), status.Row("bcd", "running", going, "job 5_1")], 200)
-    assert text.splitlines() == ["run  state    step   loss    samples/s  left   job",
-                                 "a    done     10/10  1.5000",
-                                 "bcd  running  5/10   2.2500  40         1h01m  job 5_1"]
+    assert text.splitlines() == [
+        "run  state    step   loss    samples/s  left   job",
+        "a    done     10/10  1.5000",
+        "bcd  running  5/10   2.2500  40         1h01m  job 5_1",
+    ]
     assert max(map(len, status.table([status.Row("a" * 50, "done")], 20).splitlines())) == 20
     assert [status.duration(s) for s in (0.4, 59, 200, 18420)] == ["0s", "59s", "3m20s", "5h07m"]
 
@@ -103,7 +118,7 @@ def test_the_table():
 def test_a_trained_run_is_being_scored(here):
     """Someone holds the key of a run whose training is finished."""
     made = Publisher.of("params.yaml", [], cell("pretrained"))
-    train.main(["--cell", cell("pretrained")])
+    train_command.main(["--cell", cell("pretrained")])
     shutil.rmtree("runs")
     with made.lock():
         assert rows()[cell("pretrained")].state == "scoring"
@@ -129,9 +144,13 @@ def test_a_params_file_that_is_being_edited(here, monkeypatch):
 def test_watch_shows_it_again(here):
     """Until Ctrl-C, which is no error."""
     # a shell's background job, which these tests may be, hands down that SIGINT is ignored
-    shown = subprocess.Popen([sys.executable, "-m", "compclip.status", "--watch"], stdout=subprocess.PIPE, text=True,
-                             env=tiny_project.environment(),
-                             preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))
+    shown = subprocess.Popen(
+        [sys.executable, "-m", "compclip.runs.status", "--watch"],
+        stdout=subprocess.PIPE,
+        text=True,
+        env=tiny_project.environment(),
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )
     try:
         for _ in range(2):
             while "Ctrl-C ends" not in shown.stdout.readline():

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from omegaconf import OmegaConf
 
-from compclip import config
-from compclip.errors import UserError
+from compclip.base.errors import UserError
+from compclip.config import grid, read, switch
 from compclip.sweep import declared, page, results
 from tests.conftest import ROOT
 from tests.fake_sweep import PARAMS, STUDY
@@ -21,7 +21,15 @@ def parse(**changes) -> declared.Study:
 
 def test_the_papers_studies_are_there():
     """Those of the papers' own parameters, and one of two objectives."""
-    wanted = {"fsc_gamma", "fsc_lambda", "fsc_epsilon", "fsc_joint", "clic_lambda", "c2lip_lambda", "hard_positives_mix"}
+    wanted = {
+        "fsc_gamma",
+        "fsc_lambda",
+        "fsc_epsilon",
+        "fsc_joint",
+        "clic_lambda",
+        "c2lip_lambda",
+        "hard_positives_mix",
+    }
     assert wanted <= set(SHIPPED)
     assert any(len(declared.load(n, ROOT / "experiments/studies").objectives) == 2 for n in SHIPPED)
 
@@ -31,10 +39,10 @@ def test_shipped_studies_fit_the_grid(name, monkeypatch):
     """Their parameters, benchmarks, backbone and data exist, and every corner of their space is a valid run."""
     monkeypatch.chdir(ROOT)
     study = declared.load(name)
-    params = config.load("params.yaml")
+    params = read.load("params.yaml")
     declared.check(study, params)
     for values in (declared.corner(study), *study.paper):
-        tried = config.load("params.yaml", declared.overrides(study, values, params.methods))
+        tried = read.load("params.yaml", declared.overrides(study, values, params.methods))
         made = declared.run(study, tried)
         for key, value in values.items():
             part, key = (made.train, key.removeprefix("train.")) if key.startswith("train.") else (made.method, key)
@@ -92,23 +100,26 @@ def test_what_params_do_not_have(tmp_path, changes, message):
     """A study must fit params.yaml."""
     (tmp_path / "params.yaml").write_text(PARAMS)
     with pytest.raises(UserError, match=message):
-        declared.check(parse(**changes), config.load(tmp_path / "params.yaml"))
+        declared.check(parse(**changes), read.load(tmp_path / "params.yaml"))
 
 
 def test_values_go_into_the_variants_section():
     """A method with a variant is overlaid there; texts survive YAML."""
     study = parse(method="fsc_clip.mine", overrides=["train.epochs=2"])
     assert declared.overrides(study, {"gamma": 1e-7, "attention": "no"}, {}) == [
-        "train.epochs=2", "methods.fsc_clip.variants.mine.gamma=1e-07", 'methods.fsc_clip.variants.mine.attention="no"']
+        "train.epochs=2",
+        "methods.fsc_clip.variants.mine.gamma=1e-07",
+        'methods.fsc_clip.variants.mine.attention="no"',
+    ]
 
 
 def test_a_trial_stands_over_what_holds_on_its_data(tmp_path):
     """per_data would hide the trial's value otherwise; what it says of other parameters holds in the sweep."""
     (tmp_path / "params.yaml").write_text(PARAMS)
     base = ["methods.fsc_clip.per_data.scenes={gamma: 4.0, lambda_local: 0.7}"]
-    methods = config.load(tmp_path / "params.yaml", base).methods
+    methods = read.load(tmp_path / "params.yaml", base).methods
     trial = declared.overrides(parse(), {"gamma": 0.5}, methods)
-    made = declared.run(parse(), config.load(tmp_path / "params.yaml", base + trial))
+    made = declared.run(parse(), read.load(tmp_path / "params.yaml", base + trial))
     assert (made.method.gamma, made.method.lambda_local) == (0.5, 0.7)
 
 
@@ -121,8 +132,15 @@ def trial(number: int, *values: float, state: str = "complete") -> dict:
 
 
 TWO = [{"column": "sugarcrepe/swap"}, {"column": "retrieval/loss", "direction": "minimize"}]
-POINTS = [trial(0, 0.5, 0.5), trial(1, 0.6, 0.6), trial(2, 0.6, 0.5), trial(3, 0.4, 0.1), trial(4, 0.4, 0.2),
-          trial(5, 0.6, 0.5), trial(6, state="failed")]
+POINTS = [
+    trial(0, 0.5, 0.5),
+    trial(1, 0.6, 0.6),
+    trial(2, 0.6, 0.5),
+    trial(3, 0.4, 0.1),
+    trial(4, 0.4, 0.2),
+    trial(5, 0.6, 0.5),
+    trial(6, state="failed"),
+]
 
 
 def test_front_and_choice_by_hand():
@@ -147,8 +165,8 @@ def test_best_yaml_is_a_grid(tmp_path, monkeypatch):
     values = {"lambda_s_neg": 0.123456789012345, "hard_positives": "none", "train.lr": 1e-6}
     chosen = trial(3, 0.75) | {"params": values}
     (tmp_path / "best.yaml").write_text(results.best_yaml(study, tmp_path / "params.yaml", chosen))
-    config.use("best.yaml", force=True)
-    cell = config.resolve(config.load("params.yaml"), "hard_positives-tiny-scenes-0")
+    switch.use("best.yaml", force=True)
+    cell = grid.resolve(read.load("params.yaml"), "hard_positives-tiny-scenes-0")
     assert (cell.method.lambda_s_neg, cell.method.hard_positives) == (0.123456789012345, "none")
     assert (cell.train.lr, cell.train.epochs) == (1e-6, 3)
     assert "sugarcrepe/swap 0.7500" in (tmp_path / "params.yaml").read_text().splitlines()[0]

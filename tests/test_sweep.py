@@ -19,12 +19,12 @@ import optuna
 import pytest
 from omegaconf import OmegaConf
 
-from compclip import config
-from compclip.errors import UserError
-from compclip.files import write_json
+from compclip.base.errors import UserError
+from compclip.base.files import write_json
+from compclip.config import read, switch
 from compclip.launch import slurm
 from compclip.launch.profiles import Profile
-from compclip.sweep import __main__ as command
+from compclip.sweep import __main__ as sweep_command
 from compclip.sweep import declared, results
 from compclip.sweep import driver as sweep_driver
 from compclip.sweep.driver import Driver, open_study
@@ -77,7 +77,7 @@ def study(**changes) -> declared.Study:
 def driver(jobs=None, url: str = "", workers: int = 1, **changes) -> Driver:
     """A driver in the current folder."""
     made = study(**changes)
-    opened = open_study(made, command.storage_url(url, "s", Path(".")), "base")
+    opened = open_study(made, sweep_command.storage_url(url, "s", Path(".")), "base")
     return Driver(made, opened, jobs or Here(), Path("params.yaml"), Path("."), workers, 0.01, fake_sweep.scored)
 
 
@@ -199,7 +199,7 @@ def test_a_changed_study_is_refused(folder):
     with pytest.raises(UserError, match="study s: seed, sampler changed since it was begun"):
         driver(seed=5, sampler="random")
     with pytest.raises(UserError, match="the code, the data or the fixed parameters have changed"):
-        open_study(study(), command.storage_url("", "s", Path(".")), "other")
+        open_study(study(), sweep_command.storage_url("", "s", Path(".")), "other")
 
 
 def test_two_objectives(folder, monkeypatch):
@@ -222,7 +222,9 @@ PRUNING = {"pruner": "median", "startup_trials": 1, "space": {"gamma": {"float":
 def rungs(gamma: float, *values: float) -> str:
     """Write a trial's scores at the rungs, and half a line behind them; gives its key."""
     made = study(**PRUNING)
-    key = fake_sweep.key_of(declared.run(made, config.load("params.yaml", declared.overrides(made, {"gamma": gamma}, {}))))
+    key = fake_sweep.key_of(
+        declared.run(made, read.load("params.yaml", declared.overrides(made, {"gamma": gamma}, {})))
+    )
     lines = [json.dumps({"step": i + 1, "metrics": {"sugarcrepe/swap": v}}) + "\n" for i, v in enumerate(values)]
     fake_sweep.work(key).mkdir(parents=True, exist_ok=True)
     (fake_sweep.work(key) / "intermediate.jsonl").write_text("".join(lines) + '{"step": 9')
@@ -317,7 +319,7 @@ def test_a_driver_killed_three_times(folder):
     assert len({json.dumps(t["params"]) for t in trials()}) == 24
     starts = Counter((folder / "starts.txt").read_text().split())
     assert len(starts) == 25 and set(starts.values()) == {1}
-    config.use("studies/s/best.yaml", force=True)
+    switch.use("studies/s/best.yaml", force=True)
 
 
 def test_a_second_driver_is_told(folder):
@@ -340,14 +342,18 @@ def postgres(tmp_path_factory):
     pytest.importorskip("psycopg", reason="no psycopg; pip install 'psycopg[binary]' to run this test")
     if os.geteuid() != 0:
         pytest.skip("PostgreSQL is started as the user postgres, which needs root")
-    home = Path(subprocess.run(["mktemp", "-d", "/tmp/pgXXXXXX"], capture_output=True, text=True, check=True).stdout.strip())
+    home = Path(
+        subprocess.run(["mktemp", "-d", "/tmp/pgXXXXXX"], capture_output=True, text=True, check=True).stdout.strip()
+    )
     shutil.chown(home, "postgres", "postgres")
     as_postgres, binaries = ["runuser", "-u", "postgres", "--"], found[-1].parent
     subprocess.run([*as_postgres, binaries / "initdb", "-D", home / "data", "-A", "trust"], check=True, capture_output=True,
                    cwd=home)  # fmt: skip
     control = [*as_postgres, binaries / "pg_ctl", "-D", home / "data", "-w"]
     options = f"-k {home} -c listen_addresses='' -c fsync=off"
-    subprocess.run([*control, "-o", options, "-l", home / "log", "start"], check=True, stdout=subprocess.DEVNULL, cwd=home)
+    subprocess.run(
+        [*control, "-o", options, "-l", home / "log", "start"], check=True, stdout=subprocess.DEVNULL, cwd=home
+    )
     try:
         subprocess.run([*as_postgres, binaries / "createdb", "-h", home, "sweeps"], check=True, cwd=home)
         yield f"postgresql+psycopg://postgres:secret@/sweeps?host={home}"
@@ -372,4 +378,3 @@ def test_postgresql(folder, postgres):
     assert err.startswith("error: study s: storage: ") and "nowhere" in err and "secret" not in err
     assert len(err.splitlines()) == 1
     assert not list(folder.glob(".work/studies/*.db"))
-

@@ -11,12 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from compclip import cluster, config, jobs, train
-from compclip.backbone import WEIGHTS
-from compclip.errors import one_line
-from compclip.files import fingerprint, write_json
-from compclip.publish import Publisher
+from compclip.base.errors import one_line
+from compclip.base.files import fingerprint, write_json
+from compclip.config import read
+from compclip.model.backbone import WEIGHTS
+from compclip.runs import cluster, jobs
+from compclip.runs.publish import Publisher
 from compclip.sweep import declared
+from compclip.train import __main__ as train_command
 from tests import tiny_project
 from tests.tiny_project import cell, wait_for
 
@@ -109,12 +111,12 @@ def test_trials_are_runs_of_the_grid(here):
     parent = next(r for r in runs if r.data.tags["kind"] == "study")
     trials = [r for r in runs if r.data.tags["kind"] == "trial"]
     assert [r.data.tags["mlflow.parentRunId"] for r in trials] == [parent.info.run_id] * 3
-    assert train.main(["--cell", NAME]) == 0
+    assert train_command.main(["--cell", NAME]) == 0
     key = json.loads(Path("runs", NAME, "environment.json").read_text())["run_key"]
     assert key == first["run_key"], "the paper's values are the grid's cell: one run serves both"
     swept = fingerprint(f".work/{key}/final/checkpoint/{WEIGHTS}")
     shutil.rmtree(Path(".work") / key)
-    assert train.main(["--cell", NAME]) == 0
+    assert train_command.main(["--cell", NAME]) == 0
     assert fingerprint(f"runs/{NAME}/checkpoint/{WEIGHTS}") == swept
 
 
@@ -139,7 +141,7 @@ def test_a_failed_trial_and_a_vanished_server(here, monkeypatch):
 def test_a_killed_job_scores_each_rung_once(here):
     """Killed after a rung, with half a line behind it, the run goes on and ends with the undisturbed bits."""
     study = declared.load("s")
-    made = Publisher.of_run(declared.run(study, config.load("params.yaml", ["methods.fsc_clip.gamma=1.5"])))
+    made = Publisher.of_run(declared.run(study, read.load("params.yaml", ["methods.fsc_clip.gamma=1.5"])))
     ends = []
     for disturbed in (False, True):
         shutil.rmtree(made.work, ignore_errors=True)
@@ -162,8 +164,10 @@ def cluster_profile(here):
     """A profile of a SLURM that answers, or a skip that says why not; its jobs are cancelled at the end."""
     ping = cluster.run("scontrol", "ping")
     if ping.returncode or "DOWN" in ping.stdout:
-        pytest.skip(f"no SLURM answers here ({one_line(ping.stderr or ping.stdout)}); start one with "
-                    "`slurm/local-cluster.sh up`")
+        pytest.skip(
+            f"no SLURM answers here ({one_line(ping.stderr or ping.stdout)}); start one with "
+            "`slurm/local-cluster.sh up`"
+        )
     wait_for(lambda: cluster.run("sinfo", "-h", "-o", "%T").stdout.split()[0] in ("idle", "mixed", "allocated"), 30)
     Path("profile.yaml").write_text("{partition: main, memory_gb: 2, time_min: 30, signal_s: 30, jobs: 2}")
     yield "profile.yaml"
@@ -184,6 +188,9 @@ def test_trials_as_jobs_of_a_cluster(here, cluster_profile):
     assert states["complete"] + states["pruned"] == 3, out
     kept = {k: json.loads(p.read_text())["id"] for k in before if (p := here / ".work" / k / "job.json").is_file()}
     assert kept.items() <= before.items() and len(kept) >= 2
-    steps = [json.loads(line)["step"] for p in here.glob(".work/*/final/metrics.jsonl")
-             for line in p.read_text().splitlines()]
+    steps = [
+        json.loads(line)["step"]
+        for p in here.glob(".work/*/final/metrics.jsonl")
+        for line in p.read_text().splitlines()
+    ]
     assert set(Counter(steps).values()) == {states["complete"]}

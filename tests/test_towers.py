@@ -7,9 +7,9 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from compclip import backbone, towers
-from compclip.errors import UserError
-from compclip.files import write_json
+from compclip.base.errors import UserError
+from compclip.base.files import write_json
+from compclip.model import backbone, towers
 
 TINY = {
     "embed_dim": 16,
@@ -98,8 +98,9 @@ def _timm_clip():
     class Visual(torch.nn.Module):
         def __init__(self):
             super().__init__()
-            self.trunk = timm.create_model("vit_tiny_patch16_224", img_size=32, num_classes=0, global_pool="map",
-                                           class_token=False)
+            self.trunk = timm.create_model(
+                "vit_tiny_patch16_224", img_size=32, num_classes=0, global_pool="map", class_token=False
+            )
             self.head = torch.nn.Identity()
 
         def forward(self, x):
@@ -130,10 +131,13 @@ def test_checkpoint_opens_in_plain_open_clip(model, tmp_path):
     assert torch.equal(again.clip.encode_image(image), model.clip.encode_image(image))
 
 
-@pytest.mark.parametrize("change,message", [
-    ({"embed_dim": 8}, "another architecture"),
-    ({"quick_gelu": True}, "quick_gelu"),
-])
+@pytest.mark.parametrize(
+    "change,message",
+    [
+        ({"embed_dim": 8}, "another architecture"),
+        ({"quick_gelu": True}, "quick_gelu"),
+    ],
+)
 def test_other_architecture_is_refused(model, tmp_path, change, message):
     """A checkpoint folder whose config differs from the wanted model names what differs."""
     model.save(tmp_path / "saved")
@@ -150,12 +154,15 @@ def test_weights_of_another_shape_are_refused(model, tmp_path):
         backbone.create(str(tmp_path / "other.json"), str(tmp_path / "w.pt"))
 
 
-@pytest.mark.parametrize("ref,message", [
-    ("no/such/folder", "no such file or folder"),
-    ("ViT-B-32::nothing", "unknown weights 'nothing'"),
-    ("ViT-B-23::openai", "unknown model 'ViT-B-23'; did you mean"),
-    ("ViT-B-32::openai", "use ViT-B-32-quickgelu"),
-])
+@pytest.mark.parametrize(
+    "ref,message",
+    [
+        ("no/such/folder", "no such file or folder"),
+        ("ViT-B-32::nothing", "unknown weights 'nothing'"),
+        ("ViT-B-23::openai", "unknown model 'ViT-B-23'; did you mean"),
+        ("ViT-B-32::openai", "use ViT-B-32-quickgelu"),
+    ],
+)
 def test_wrong_references_are_explained(ref, message):
     """Misspelt names list near ones; OpenAI's weights need the QuickGELU name."""
     with pytest.raises(UserError, match=message):

@@ -9,9 +9,9 @@ import sys
 
 import pytest
 
-from compclip.errors import UserError
-from compclip.files import write_json
-from compclip.track import __main__ as command
+from compclip.base.errors import UserError
+from compclip.base.files import write_json
+from compclip.track import __main__ as track_command
 from compclip.track import log, records, store, sync
 from tests import fake_runs
 
@@ -42,13 +42,13 @@ def uri(tmp_path, empty_database):
 def params(tmp_path, methods=("pretrained", "clic"), seeds=(0, 1), columns=()):
     """A params.yaml whose grid is that of the fake runs."""
     text = f"""
-grid: {{methods: [{', '.join(methods)}], backbones: [vit], data: [scenes], seeds: [{', '.join(map(str, seeds))}]}}
+grid: {{methods: [{", ".join(methods)}], backbones: [vit], data: [scenes], seeds: [{", ".join(map(str, seeds))}]}}
 train: {{}}
 methods: {{pretrained: {{}}, clic: {{}}, negclip: {{}}}}
 backbones: {{vit: {{model: ViT-B-32}}}}
 data: {{scenes: {{source: karpathy, path: a, images: b, captioner: none}}}}
 benchmarks: {{}}
-report: {{columns: [{', '.join(columns)}]}}
+report: {{columns: [{", ".join(columns)}]}}
 """
     path = tmp_path / "params.yaml"
     path.write_text(text)
@@ -393,5 +393,5 @@ def test_the_lowest_value_is_the_best_where_asked(sweep):
 
 def test_the_command_counts_what_it_did(tmp_path, runs, uri, capsys):
     where = ["--params", str(params(tmp_path)), "--runs", str(runs), "--uri", uri]
-    assert command.main(where) == 0
+    assert track_command.main(where) == 0
     assert capsys.readouterr().out == f"{uri}: 4 added, 0 replaced, 0 unchanged\n"

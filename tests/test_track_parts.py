@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from compclip.errors import UserError
+from compclip.base.errors import UserError
 from compclip.track import entries, store
 
 

@@ -19,10 +19,11 @@ import pytest
 import torch
 from PIL import Image
 
-from compclip import backbone, embed
-from compclip.errors import UserError
-from compclip.files import write_json
-from compclip.track import __main__ as command
+from compclip.base.errors import UserError
+from compclip.base.files import write_json
+from compclip.evaluate import embed
+from compclip.model import backbone
+from compclip.track import __main__ as track_command
 from compclip.track import store, sync
 from tests import fake_runs
 from tests.test_track import HOME, empty_database, params, source, steps, tracked, update, uri  # noqa: F401
@@ -70,7 +71,9 @@ def test_eight_processes_in_a_fresh_store_lose_and_duplicate_nothing(tmp_path, r
         shutil.copytree(runs / "clic-vit-scenes-0", mine / "clic-vit-scenes-0")
         shutil.copytree(runs / "clic-vit-scenes-1", mine / f"own-{i}")
         words = command_line(tmp_path, "--runs", str(mine), "--uri", address)
-        started.append(subprocess.Popen(words, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True))
+        started.append(
+            subprocess.Popen(words, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        )
     said = [process.communicate(timeout=300)[0] for process in started]
     assert [process.returncode for process in started] == [0] * 8, said
     client, found = tracked(address)  # fails where a name stands twice
@@ -138,7 +141,7 @@ def test_the_pretrained_model_is_the_best_where_nothing_beats_it(tmp_path, check
 
 def test_a_large_checkpoint_is_named_and_not_uploaded(tmp_path, checkpoints, uri, capsys):  # noqa: F811
     words = command_line(tmp_path, "--uri", uri, "--checkpoint-mib", "0.001")[3:]
-    assert command.main(words) == 0
+    assert track_command.main(words) == 0
     assert "4 checkpoints above 0.001 MiB are named but not uploaded" in capsys.readouterr().out
     client, found = tracked(uri)
     run = found["clic-vit-scenes-0"]
@@ -300,7 +303,10 @@ def test_postgresql_holds_the_store(tmp_path, runs, postgres, monkeypatch):
     client, found = tracked(postgres)
     assert len(found) == 4
     assert steps(client, found["clic-vit-scenes-0"]) == [10, 20, 30]
-    assert client.get_experiment_by_name(HOME).artifact_location == (tmp_path / "mlflow/artifacts/0001/vit-on-scenes").as_uri()
+    assert (
+        client.get_experiment_by_name(HOME).artifact_location
+        == (tmp_path / "mlflow/artifacts/0001/vit-on-scenes").as_uri()
+    )
     assert sync.rebuild(source(tmp_path), postgres)["added"] == 4
     assert update(tmp_path, postgres)["unchanged"] == 4
 

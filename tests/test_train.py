@@ -13,11 +13,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from compclip import config, evaluate, modules, publish, train, views
-from compclip.backbone import WEIGHTS
-from compclip.errors import UserError
-from compclip.files import fingerprint
-from compclip.progress import CLOCK
+from compclip.base import plugins
+from compclip.base.errors import UserError
+from compclip.base.files import fingerprint
+from compclip.config import grid, read
+from compclip.evaluate import __main__ as evaluate_command
+from compclip.model.backbone import WEIGHTS
+from compclip.runs import publish
+from compclip.runs.progress import CLOCK
+from compclip.train import __main__ as train_command
+from compclip.train import loop, views
 from tests import tiny_project
 from tests.conftest import ROOT
 
@@ -53,7 +58,7 @@ def log(root: Path, cell: str) -> list[dict]:
 def outcomes(root: Path, cell: str, monkeypatch) -> dict[str, dict]:
     """The per-item outcomes of a trained cell on SugarCrepe, by metric."""
     monkeypatch.chdir(root)
-    assert evaluate.main(["--cell", cell]) == 0
+    assert evaluate_command.main(["--cell", cell]) == 0
     return json.loads((root / "runs" / cell / "results" / "sugarcrepe.json").read_text())["items"]
 
 
@@ -61,7 +66,7 @@ def outcomes(root: Path, cell: str, monkeypatch) -> dict[str, dict]:
 def test_every_method_trains_and_logs_its_terms(here, method):
     """Weights change, all steps are logged once, and the total is the sum of the named terms."""
     cell = f"{method}-tiny-scenes-0"
-    assert train.main(["--cell", cell]) == 0
+    assert train_command.main(["--cell", cell]) == 0
     rows = log(here, cell)
     assert [r["step"] for r in rows] == list(range(1, 11))
     standard = {"step", "epoch", "samples", "loss", "lr", "logit_scale", "grad_norm"}
@@ -73,7 +78,7 @@ def test_every_method_trains_and_logs_its_terms(here, method):
 
 def test_pretrained_is_published_untouched(here):
     """The grid's first row has the backbone's own bits."""
-    assert train.main(["--cell", "pretrained-tiny-scenes-0"]) == 0
+    assert train_command.main(["--cell", "pretrained-tiny-scenes-0"]) == 0
     assert weights(here, "pretrained-tiny-scenes-0") == fingerprint(here / "models" / "tiny" / WEIGHTS)
 
 
@@ -107,13 +112,13 @@ def test_killed_three_times_ends_with_the_same_bits(here, project, tmp_path, mon
     whole = tmp_path / "whole"
     shutil.copytree(project, whole)
     monkeypatch.chdir(whole)
-    train.main(["--cell", cell])
+    train_command.main(["--cell", cell])
     monkeypatch.chdir(here)
     for target, at in (("optimiser.learning_rate", 4), ("os.fsync", 4), ("optimiser.clamp_scale", 3)):
         assert killed(target, at) == -signal.SIGKILL
         assert not (here / "runs").exists()
     assert list(here.glob(".work/*/step_*.safetensors")), "nothing was saved: the kills came too early to test a resume"
-    train.main(["--cell", cell])
+    train_command.main(["--cell", cell])
     assert weights(here, cell) == weights(whole, cell)
     assert log(here, cell) == log(whole, cell)
     mine, undisturbed = outcomes(here, cell, monkeypatch), outcomes(whole, cell, monkeypatch)
@@ -128,39 +133,40 @@ def test_a_signal_saves_and_stops(here):
     done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True)
     assert "stopped by a signal after step 3 of 10" in done.stderr
     assert [p.name for p in here.glob(".work/*/step_*3.safetensors")] == ["step_00000003.safetensors"]
-    assert train.main(["--cell", "fsc_clip-tiny-scenes-0"]) == 0
+    assert train_command.main(["--cell", "fsc_clip-tiny-scenes-0"]) == 0
     assert len(log(here, "fsc_clip-tiny-scenes-0")) == 10
 
 
 def test_a_finished_run_key_is_not_trained_again(here, monkeypatch):
     """The second time the files are published without a step."""
     cell = "finetune-tiny-scenes-0"
-    train.main(["--cell", cell])
+    train_command.main(["--cell", cell])
     first = weights(here, cell)
     shutil.rmtree(here / "runs")
-    monkeypatch.setattr(train, "train", None)
-    train.main(["--cell", cell])
+    monkeypatch.setattr(loop, "train", None)
+    train_command.main(["--cell", cell])
     assert weights(here, cell) == first
 
 
 def test_full_disk_while_training(here, monkeypatch, capsys):
     """A checkpoint that cannot be written is one line; nothing is published; with space again the run finishes."""
+
     def full(_fd):
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patch:
         patch.setattr("os.fsync", full)
         with pytest.raises(UserError, match="No space left on device"):
-            train.main(["--cell", "finetune-tiny-scenes-0"])
+            train_command.main(["--cell", "finetune-tiny-scenes-0"])
     assert not (here / "runs").exists()
     assert not list(here.rglob("*.tmp"))
-    assert train.main(["--cell", "finetune-tiny-scenes-0"]) == 0
+    assert train_command.main(["--cell", "finetune-tiny-scenes-0"]) == 0
 
 
 def test_unreadable_pictures_are_counted_and_replaced(here):
     """A truncated picture gives way to the next sample, and environment.json says how often."""
     (here / "world" / "train" / "000003.png").write_bytes(b"\x89PNG broken")
-    train.main(["--cell", "finetune-tiny-scenes-0"])
+    train_command.main(["--cell", "finetune-tiny-scenes-0"])
     environment = json.loads((here / "runs" / "finetune-tiny-scenes-0" / "environment.json").read_text())
     assert environment["dropped"] == {"unreadable": 2}
 
@@ -168,17 +174,20 @@ def test_unreadable_pictures_are_counted_and_replaced(here):
 def test_unknown_cell_and_missing_inputs(here):
     """A misspelt cell lists the nearest; a cell without data names the stage to run."""
     with pytest.raises(UserError, match="did you mean 'finetune-tiny-scenes-0'"):
-        train.main(["--cell", "finetun-tiny-scenes-0"])
+        train_command.main(["--cell", "finetun-tiny-scenes-0"])
     shutil.rmtree(here / "models")
     with pytest.raises(UserError, match="dvc repro backbone"):
-        train.main(["--cell", "finetune-tiny-scenes-0"])
+        train_command.main(["--cell", "finetune-tiny-scenes-0"])
 
 
 def same(a, b) -> bool:
     """Whether two views have the same pixels and texts."""
-    return np.array_equal(np.asarray(a.image), np.asarray(b.image)) and (a.caption, a.negatives, a.positives,
-                                                                         a.concepts) == (b.caption, b.negatives,
-                                                                                         b.positives, b.concepts)
+    return np.array_equal(np.asarray(a.image), np.asarray(b.image)) and (
+        a.caption,
+        a.negatives,
+        a.positives,
+        a.concepts,
+    ) == (b.caption, b.negatives, b.positives, b.concepts)
 
 
 def two_captions(data: views.TrainSet) -> views.TrainSet:
@@ -191,7 +200,7 @@ def two_captions(data: views.TrainSet) -> views.TrainSet:
 def test_a_view_depends_on_seed_epoch_and_sample_alone(here, method):
     """The same view in another batch, in another order of calls, from a fresh process state; another in another epoch."""
     publisher = publish.Publisher.of("params.yaml", [], f"{method}-tiny-scenes-0")
-    module = modules.find("compclip.methods", method)
+    module = plugins.find("compclip.methods", method)
     wanted = module.views(publisher.run.method, 0)
     data = two_captions(publisher.train_set())
     first, second = (views.Maker(data, 0, 64) for _ in range(2))
@@ -218,22 +227,31 @@ def test_the_caption_is_the_same_for_all_methods(here):
     """What a sample says in an epoch does not depend on the negatives that a method asks for."""
     publisher = publish.Publisher.of("params.yaml", [], "finetune-tiny-scenes-0")
     maker = views.Maker(two_captions(publisher.train_set()), 0, 64)
-    asked = [modules.find("compclip.methods", m).views(config.resolve(config.load("params.yaml"), f"{m}-tiny-scenes-0")
-                                                       .method, 0) for m in ("finetune", "negclip", "fsc_clip")]
+    asked = [
+        plugins.find("compclip.methods", m).views(
+            grid.resolve(read.load("params.yaml"), f"{m}-tiny-scenes-0").method, 0
+        )
+        for m in ("finetune", "negclip", "fsc_clip")
+    ]
     for index in range(10):
         assert len({maker.view(index, 0, v).caption for v in asked}) == 1
 
 
 def test_run_key_follows_what_matters(here):
     """Another number, seed or data gives another key; where it runs and how often it saves do not."""
+
     def key(*overrides, cell="fsc_clip-tiny-scenes-0"):
         return publish.Publisher.of("params.yaml", list(overrides), cell).key
 
     base = key()
     assert key("train.checkpoint_every_steps=5") == base
     assert key("methods.negclip={}") == base
-    changed = {key("train.lr=2e-3"), key("methods.fsc_clip.gamma=1"), key("train.threads=2"),
-               key("grid.seeds=[1]", cell="fsc_clip-tiny-scenes-1")}
+    changed = {
+        key("train.lr=2e-3"),
+        key("methods.fsc_clip.gamma=1"),
+        key("train.threads=2"),
+        key("grid.seeds=[1]", cell="fsc_clip-tiny-scenes-1"),
+    }
     assert len(changed) == 4
     assert base not in changed
 
@@ -241,5 +259,6 @@ def test_run_key_follows_what_matters(here):
 def test_loss_that_is_not_finite_stops(here):
     """A loss that explodes is named with its step and the learning rate."""
     with pytest.raises(UserError, match="the loss is nan at step .*lower train.lr"):
-        train.main(["--cell", "finetune-tiny-scenes-0", "train.lr=1e30", "train.grad_clip_norm=0", "train.warmup_steps=0"])
-
+        train_command.main(
+            ["--cell", "finetune-tiny-scenes-0", "train.lr=1e30", "train.grad_clip_norm=0", "train.warmup_steps=0"]
+        )

@@ -8,9 +8,10 @@ import math
 import pytest
 import torch
 
-from compclip import checkpoint, encode, optimiser, progress
-from compclip.config import Train
-from compclip.errors import UserError
+from compclip.base.errors import UserError
+from compclip.config.sections import Train
+from compclip.train import checkpoint, encode, optimiser
+from compclip.train import log as train_log
 
 CFG = Train(lr=1e-3, lr_start=1e-5, lr_end=1e-6, warmup_steps=10)
 
@@ -48,12 +49,15 @@ def test_warmup_fraction_replaces_steps():
     assert rates[8] < 1.0
 
 
-@pytest.mark.parametrize("trainable,frozen,trained", [
-    ("all", set(), {"visual", "transformer"}),
-    ("text", {"image"}, {"transformer"}),
-    ("image", {"text"}, {"visual"}),
-    ("none", {"image", "text"}, set()),
-])
+@pytest.mark.parametrize(
+    "trainable,frozen,trained",
+    [
+        ("all", set(), {"visual", "transformer"}),
+        ("text", {"image"}, {"transformer"}),
+        ("image", {"text"}, {"visual"}),
+        ("none", {"image", "text"}, set()),
+    ],
+)
 def test_frozen_towers(trainable, frozen, trained):
     """What is not trained has no gradient and does not change by a bit; the scale is a switch of its own."""
     torch.manual_seed(0)
@@ -149,12 +153,12 @@ def _full(_fd):
 def test_log_is_cut_back_to_the_checkpoint(tmp_path, capsys):
     """After a resume from step 2 the lines behind it, and a torn one, are gone and are written once."""
     path = tmp_path / "metrics.jsonl"
-    log = progress.Log(path, 0, 4, batch_size=8, per_epoch=2)
+    log = train_log.Log(path, 0, 4, batch_size=8, per_epoch=2)
     for step in (1, 2, 3):
         log.write(step, {"clip": torch.tensor(1.5), "global": torch.tensor(0.5)}, 1e-3, 14.0, 0.1)
     with open(path, "a") as file:
         file.write('{"step": 4, "lo')
-    log = progress.Log(path, 2, 4, batch_size=8, per_epoch=2)
+    log = train_log.Log(path, 2, 4, batch_size=8, per_epoch=2)
     log.write(3, {"clip": torch.tensor(1.0)}, 1e-3, 14.0, 0.1)
     rows = [json.loads(line) for line in path.read_text().splitlines()]
     assert [r["step"] for r in rows] == [1, 2, 3]

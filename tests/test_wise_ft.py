@@ -6,11 +6,15 @@ import open_clip
 import pytest
 import torch
 
-from compclip import backbone, config, evaluate, lora, train, wise_ft
-from compclip.config import Train
-from compclip.errors import UserError
-from compclip.files import fingerprint, read_json, write_json
-from compclip.sections import Lora
+from compclip.base.errors import UserError
+from compclip.base.files import fingerprint, read_json, write_json
+from compclip.config import __main__ as config_command
+from compclip.config import read
+from compclip.config.sections import Lora, Train
+from compclip.evaluate import __main__ as evaluate_command
+from compclip.evaluate import wise_ft
+from compclip.model import backbone, lora
+from compclip.train import __main__ as train_command
 from tests import tiny_project
 from tests.conftest import ROOT
 from tests.test_lora import fit
@@ -28,9 +32,9 @@ def project(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(root)
         for cell in CELLS.values():
-            assert train.main(["--cell", cell, GRID, LORA]) == 0
+            assert train_command.main(["--cell", cell, GRID, LORA]) == 0
         for cell in (tiny_project.cell("pretrained"), *CELLS.values()):
-            assert evaluate.main(["--cell", cell, GRID, LORA]) == 0
+            assert evaluate_command.main(["--cell", cell, GRID, LORA]) == 0
     return root
 
 
@@ -56,7 +60,12 @@ def test_the_line_by_hand():
     """A quarter of the way; the ends, what did not move and integers to the bit."""
     third = torch.tensor([1 / 3, -0.1])
     start = {"w": torch.tensor([1.0, 0.1]), "still": third, "count": torch.tensor(3)}
-    end = {"w": torch.tensor([3.0, 0.7]), "still": third.clone(), "count": torch.tensor(5), "logit_bias": torch.tensor(-9.0)}
+    end = {
+        "w": torch.tensor([3.0, 0.7]),
+        "still": third.clone(),
+        "count": torch.tensor(5),
+        "logit_bias": torch.tensor(-9.0),
+    }
     quarter = wise_ft.interpolate(start, end, 0.25)
     torch.testing.assert_close(quarter["w"], torch.tensor([1.5, 0.25]))
     assert all(torch.equal(wise_ft.interpolate(start, end, i / 10)["still"], third) for i in range(11))
@@ -132,7 +141,9 @@ def test_a_cell_at_eleven_points(here, method):
     assert wise_ft.main(["--cell", cell, GRID, LORA]) == 0
     points = read_json(here / "runs" / cell / wise_ft.FILE)["points"]
     assert [p["alpha"] for p in points] == [i / 10 for i in range(11)]
-    own, base = (read_json(here / "runs" / c / "results" / "summary.json") for c in (cell, tiny_project.cell("pretrained")))
+    own, base = (
+        read_json(here / "runs" / c / "results" / "summary.json") for c in (cell, tiny_project.cell("pretrained"))
+    )
     assert points[0]["metrics"] == base
     assert points[-1]["metrics"] == own
     assert before == fingerprint(here / "runs" / cell / "checkpoint", here / "models")
@@ -160,40 +171,48 @@ def test_chosen_points_and_benchmarks(here, capsys):
     assert capsys.readouterr().out.splitlines()[3].split() == ["metric", "0", "0.25", "1"]
 
 
-@pytest.mark.parametrize("override,said", [
-    ("wise_ft.alphas=[0,0.5]", r"wise_ft.alphas=\[0.0, 0.5\]: must rise from 0 to 1"),
-    ("wise_ft.alphas=[]", r"must rise from 0 to 1"),
-    ("wise_ft.alphas=[0,nan,1]", r"must rise from 0 to 1"),
-    ("wise_ft.alphas=[0,0.5,0.5,1]", r"must rise from 0 to 1"),
-    ("wise_ft.methods=[fsc_clp]", "wise_ft.methods: unknown method 'fsc_clp'; did you mean 'fsc_clip'"),
-    ("wise_ft.methods=[pretrained]", "wise_ft.methods: unknown method 'pretrained'"),
-    ("wise_ft.methods=[fsc_clip.x]", "unknown variant 'x'"),
-    ("wise_ft.benchmarks=[sugarcrep]", "wise_ft.benchmarks: unknown benchmark 'sugarcrep'; did you mean 'sugarcrepe'"),
-])
+@pytest.mark.parametrize(
+    "override,said",
+    [
+        ("wise_ft.alphas=[0,0.5]", r"wise_ft.alphas=\[0.0, 0.5\]: must rise from 0 to 1"),
+        ("wise_ft.alphas=[]", r"must rise from 0 to 1"),
+        ("wise_ft.alphas=[0,nan,1]", r"must rise from 0 to 1"),
+        ("wise_ft.alphas=[0,0.5,0.5,1]", r"must rise from 0 to 1"),
+        ("wise_ft.methods=[fsc_clp]", "wise_ft.methods: unknown method 'fsc_clp'; did you mean 'fsc_clip'"),
+        ("wise_ft.methods=[pretrained]", "wise_ft.methods: unknown method 'pretrained'"),
+        ("wise_ft.methods=[fsc_clip.x]", "unknown variant 'x'"),
+        (
+            "wise_ft.benchmarks=[sugarcrep]",
+            "wise_ft.benchmarks: unknown benchmark 'sugarcrep'; did you mean 'sugarcrepe'",
+        ),
+    ],
+)
 def test_wrong_parameters(here, override, said):
     """Key, value and fix."""
     with pytest.raises(UserError, match=said):
-        config.load("params.yaml", [override])
+        read.load("params.yaml", [override])
 
 
 def test_a_line_of_no_run_is_said_before_any_training(here, tmp_path):
     """The `methods` stage, which comes before training, names a run that the grid lacks; a pretrained cell has no line."""
     with pytest.raises(UserError, match="wise_ft.methods: fsc_clip is not in grid.methods; add it there or remove it"):
-        config.main(["methods", "--out", str(tmp_path), "grid.methods=[finetune]", "wise_ft.methods=[fsc_clip]"])
+        config_command.main(
+            ["methods", "--out", str(tmp_path), "grid.methods=[finetune]", "wise_ft.methods=[fsc_clip]"]
+        )
     with pytest.raises(UserError, match="is the pretrained model"):
         wise_ft.main(["--cell", tiny_project.cell("pretrained")])
 
 
 def test_seeds_of_no_method_are_no_runs(here, capsys):
     """A grid without lines may leave any seed there."""
-    assert config.main(["check", "wise_ft.seeds=[7]"]) == 0
+    assert config_command.main(["check", "wise_ft.seeds=[7]"]) == 0
     with pytest.raises(UserError, match="params.yaml: wise_ft.seeds: 7 is not in grid.seeds"):
-        config.main(["check", "wise_ft.seeds=[7]", "wise_ft.methods=[fsc_clip]"])
+        config_command.main(["check", "wise_ft.seeds=[7]", "wise_ft.methods=[fsc_clip]"])
 
 
 def test_dvc_finds_the_keys_of_its_stage():
     """dvc.yaml cannot be read where a grid lacks a key that it names: every committed grid has them."""
     keys = {"methods", "seeds", "benchmarks", "alphas"}
     grids = [ROOT / "params.yaml", *sorted((ROOT / "experiments" / "grids").glob("*.yaml"))]
-    lacking = [p.name for p in grids if not keys <= set(config._read(p, ()).get("wise_ft", {}))]
+    lacking = [p.name for p in grids if not keys <= set(read._read(p, ()).get("wise_ft", {}))]
     assert not lacking, f"add wise_ft: {{methods: [], seeds: [0], benchmarks: [], alphas: [...]}} to {lacking}"

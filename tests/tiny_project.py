@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from compclip.backbone import WEIGHTS
+from compclip.base.files import fingerprint, write_json
+from compclip.config.sections import World
 from compclip.data import prepare
 from compclip.data.scenes import generate
-from compclip.data.scenes.config import World
-from compclip.files import fingerprint, write_json
-from compclip.pretrain import main as pretrain
-from compclip.progress import CLOCK
+from compclip.model.__main__ import main as pretrain
+from compclip.model.backbone import WEIGHTS
+from compclip.runs.progress import CLOCK
 
 TINY = {
     "embed_dim": 16,
@@ -58,8 +58,12 @@ def outcome(root: Path, name: str) -> dict:
     """What two runs of a cell must have in common: weights, logged steps, results; not what the clock says."""
     folder = root / "runs" / name
     result = json.loads((folder / "results" / "sugarcrepe.json").read_text())
-    return {"weights": fingerprint(folder / "checkpoint" / WEIGHTS), "config": (folder / "config.yaml").read_text(),
-            "log": steps(folder / "metrics.jsonl"), "results": {k: v for k, v in result.items() if k != "seconds"}}
+    return {
+        "weights": fingerprint(folder / "checkpoint" / WEIGHTS),
+        "config": (folder / "config.yaml").read_text(),
+        "log": steps(folder / "metrics.jsonl"),
+        "results": {k: v for k, v in result.items() if k != "seconds"},
+    }
 
 
 def steps(path: Path) -> list[dict]:

@@ -12,8 +12,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from compclip.benchmark import Items, Record, by_subset, ids, readable
-from compclip.embed import Embeddings
+from compclip.evaluate.benchmark import Items, Record, by_subset, ids, readable
+from compclip.evaluate.embed import Embeddings
 
 Scores = Callable[[Embeddings, list[Record]], list[np.ndarray]]
 

@@ -7,9 +7,9 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
-from compclip.benchmark import Groups, Record
-from compclip.errors import UserError, unknown
-from compclip.files import read_json, read_text
+from compclip.base.errors import UserError, unknown
+from compclip.base.files import read_json, read_text
+from compclip.evaluate.benchmark import Groups, Record
 
 GROUPS = "groups.json"
 T = TypeVar("T")

@@ -24,11 +24,11 @@ from typing import Any
 
 import numpy as np
 
-from compclip.benchmark import Benchmark, Items, Record
+from compclip.base.errors import UserError
 from compclip.benchmarks import _choice
 from compclip.benchmarks._files import images_folder, rows, subsets, value
-from compclip.embed import Embeddings, boxed
-from compclip.errors import UserError
+from compclip.evaluate.benchmark import Benchmark, Items, Record
+from compclip.evaluate.embed import Embeddings, boxed
 
 RELATION, ATTRIBUTION = "visual_genome_relation", "visual_genome_attribution"
 TASKS = (RELATION, ATTRIBUTION, "flickr30k_order", "coco_order")

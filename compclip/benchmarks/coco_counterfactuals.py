@@ -11,10 +11,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from compclip.benchmark import Benchmark, Record
+from compclip.base.errors import UserError
 from compclip.benchmarks import retrieval
 from compclip.benchmarks._files import images_folder, lines, spread, unique, value
-from compclip.errors import UserError
+from compclip.evaluate.benchmark import Benchmark, Record
 
 FILE = "examples.jsonl"
 

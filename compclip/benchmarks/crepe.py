@@ -19,12 +19,12 @@ import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from compclip.benchmark import Benchmark, Groups, Record, by_subset
+from compclip.base.errors import UserError
+from compclip.base.files import read_text
 from compclip.benchmarks import _choice
 from compclip.benchmarks._files import chosen, images_folder, present, value
-from compclip.embed import boxed
-from compclip.errors import UserError
-from compclip.files import read_text
+from compclip.evaluate.benchmark import Benchmark, Groups, Record, by_subset
+from compclip.evaluate.embed import boxed
 
 TYPES = ("atom", "swap", "negate")
 COMPLEXITIES = range(4, 13)
@@ -44,7 +44,8 @@ def load(path: str | Path, images: str | Path | None = None, split: str = "") ->
     found = [_record(kind, n, file, i, row, pictures) for (kind, n), file in files.items() for i, row in _rows(file)]
     records, dropped = _choice.with_foils(found)
     return Benchmark(
-        records, tuple(files.values()), _choice.of_texts, {"average": TYPES}, _by_complexity(records), dropped)
+        records, tuple(files.values()), _choice.of_texts, {"average": TYPES}, _by_complexity(records), dropped
+    )
 
 
 def _files(folder: Path, split: str) -> dict[tuple[str, int], Path]:

@@ -15,11 +15,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from compclip.benchmark import Benchmark, Items, Record, by_subset, ids, pooled, readable
+from compclip.base.errors import UserError, unknown
 from compclip.benchmarks import winoground
 from compclip.benchmarks._files import chosen, images_folder, one_file, rows, spread, value
-from compclip.embed import Embeddings
-from compclip.errors import UserError, unknown
+from compclip.evaluate.benchmark import Benchmark, Items, Record, by_subset, ids, pooled, readable
+from compclip.evaluate.embed import Embeddings
 
 KUBRIC = ("eqbenkubric_attr", "eqbenkubric_cnt", "eqbenkubric_loc")
 SUBTASKS = ("eqbenag", "eqbengebc", *KUBRIC, "eqbensd", "eqbenyoucook2")

@@ -14,11 +14,11 @@ from typing import Any
 
 import numpy as np
 
-from compclip import metrics
-from compclip.benchmark import Benchmark, Items, Record, by_subset, column, ids, pooled, readable
+from compclip.base.errors import UserError, unknown
 from compclip.benchmarks._files import groups, images_folder, rows, value
-from compclip.embed import Embeddings, boxed
-from compclip.errors import UserError, unknown
+from compclip.evaluate import metrics
+from compclip.evaluate.benchmark import Benchmark, Items, Record, by_subset, column, ids, pooled, readable
+from compclip.evaluate.embed import Embeddings, boxed
 
 KINDS = {  # the file name in the authors' repository
     "replace_relations": "vl_checklist_relations.json",

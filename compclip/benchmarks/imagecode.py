@@ -11,11 +11,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from compclip.benchmark import Benchmark, Items, Record, pooled
+from compclip.base.errors import UserError, unknown
 from compclip.benchmarks import _choice
 from compclip.benchmarks._files import images_folder, rows, value
-from compclip.embed import Embeddings
-from compclip.errors import UserError, unknown
+from compclip.evaluate.benchmark import Benchmark, Items, Record, pooled
+from compclip.evaluate.embed import Embeddings
 
 SPLITS = ("train", "valid", "test")
 KINDS = ("static", "video")

@@ -16,12 +16,12 @@ from typing import Any
 
 import numpy as np
 
-from compclip import metrics
-from compclip.benchmark import Benchmark, Items, Record, ids, readable
+from compclip.base.errors import UserError, unknown
+from compclip.base.files import read_text
 from compclip.benchmarks._files import groups, images_folder, one_file, rows, unique, value
-from compclip.embed import Embeddings
-from compclip.errors import UserError, unknown
-from compclip.files import read_text
+from compclip.evaluate import metrics
+from compclip.evaluate.benchmark import Benchmark, Items, Record, ids, readable
+from compclip.evaluate.embed import Embeddings
 
 KS = (1, 5, 10)
 SUBSET = "all"
@@ -82,9 +82,7 @@ def _karpathy_image(pictures: Path, folder: str, name: str) -> Path:
     return pictures / folder / name if (pictures / folder).is_dir() else pictures / name
 
 
-def _coco(
-    file: Path, content: Mapping[str, Any], pictures: Path, split: str, lost: Counter[str]
-) -> Iterator[Entry]:
+def _coco(file: Path, content: Mapping[str, Any], pictures: Path, split: str, lost: Counter[str]) -> Iterator[Entry]:
     if split:
         raise UserError(f"{file}: split={split!r}: COCO caption files have no splits; leave split out")
     captions: dict[Any, list[str]] = {}

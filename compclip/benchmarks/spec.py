@@ -11,11 +11,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from compclip.benchmark import Benchmark, Items, Record
+from compclip.base.errors import UserError
 from compclip.benchmarks import _choice
 from compclip.benchmarks._files import chosen, present, rows, value
-from compclip.embed import Embeddings
-from compclip.errors import UserError
+from compclip.evaluate.benchmark import Benchmark, Items, Record
+from compclip.evaluate.embed import Embeddings
 
 SUBSETS = ("absolute_size", "absolute_spatial", "count", "existence", "relative_size", "relative_spatial")
 FILES = {"i2t": "image2text.json", "t2i": "text2image.json"}

@@ -13,11 +13,11 @@ import io
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from compclip.benchmark import Benchmark, Record
+from compclip.base.errors import UserError
+from compclip.base.files import read_text
 from compclip.benchmarks import _choice
 from compclip.benchmarks._files import chosen, images_folder
-from compclip.errors import UserError
-from compclip.files import read_text
+from compclip.evaluate.benchmark import Benchmark, Record
 
 FILE = "svo_probes.csv"
 KINDS = ("subj_neg", "verb_neg", "obj_neg")

@@ -10,12 +10,23 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from compclip.benchmark import Benchmark, Record
 from compclip.benchmarks import _choice
 from compclip.benchmarks._files import images_folder, rows, subsets, value
+from compclip.evaluate.benchmark import Benchmark, Record
 
-PIECES = ("existence", "plurals", "counting-hard", "counting-small-quant", "counting-adversarial", "relations",
-          "action-replacement", "actant-swap", "coreference-standard", "coreference-hard", "foil-it")
+PIECES = (
+    "existence",
+    "plurals",
+    "counting-hard",
+    "counting-small-quant",
+    "counting-adversarial",
+    "relations",
+    "action-replacement",
+    "actant-swap",
+    "coreference-standard",
+    "coreference-hard",
+    "foil-it",
+)
 VALID = 2
 
 

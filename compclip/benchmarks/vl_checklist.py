@@ -14,10 +14,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from compclip.benchmark import Benchmark, Record
+from compclip.base.errors import UserError
 from compclip.benchmarks import _choice
 from compclip.benchmarks._files import chosen, images_folder, present, rows, value
-from compclip.errors import UserError
+from compclip.evaluate.benchmark import Benchmark, Record
 
 Sources = dict[str, dict[str, str]]  # source -> corpus -> file
 LIMIT = 1000

@@ -10,10 +10,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from compclip.benchmark import Benchmark, Record
+from compclip.base.errors import UserError
 from compclip.benchmarks import _choice
 from compclip.benchmarks._files import chosen, images_folder, present, rows, value
-from compclip.errors import UserError
+from compclip.evaluate.benchmark import Benchmark, Record
 
 FILES = {  # the subset as the authors call it, and its file
     "Controlled_Images_A": "controlled_images_dataset.json",

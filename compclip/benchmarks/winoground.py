@@ -12,11 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from compclip import metrics
-from compclip.benchmark import Benchmark, Items, Record, column, ids, readable
+from compclip.base.errors import UserError
 from compclip.benchmarks._files import groups, images_folder, lines, unique, value
-from compclip.embed import Embeddings
-from compclip.errors import UserError
+from compclip.evaluate import metrics
+from compclip.evaluate.benchmark import Benchmark, Items, Record, column, ids, readable
+from compclip.evaluate.embed import Embeddings
 
 FILE = "examples.jsonl"
 SUBSET = "all"

@@ -13,12 +13,12 @@ from pathlib import Path
 
 import numpy as np
 
-from compclip import metrics
-from compclip.benchmark import Benchmark, Items, Record, ids, readable
+from compclip.base.errors import UserError, unknown
+from compclip.base.files import read_text
 from compclip.benchmarks._files import groups
-from compclip.embed import Embeddings
-from compclip.errors import UserError, unknown
-from compclip.files import read_text
+from compclip.evaluate import metrics
+from compclip.evaluate.benchmark import Benchmark, Items, Record, ids, readable
+from compclip.evaluate.embed import Embeddings
 
 CLASSES, TEMPLATES = "classnames.txt", "zeroshot_classification_templates.txt"
 SUFFIXES = frozenset((".png", ".jpg", ".jpeg", ".webp", ".bmp", ".gif", ".tif", ".tiff", ".ppm"))

@@ -15,19 +15,20 @@ from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
-from compclip import config, modules
+from compclip.base import plugins
+from compclip.base.errors import UserError, entry, unknown
+from compclip.base.files import write_json
+from compclip.config import grid, read
 from compclip.data import rewrite, store
 from compclip.data.sample import Sample
-from compclip.errors import UserError, entry, unknown
-from compclip.files import write_json
 from compclip.text import annotation, sentences
 
 
 def recaption(cfg, folder: Path) -> dict:
     """Read the source, let the captioner rewrite the captions, write the samples; gives the counts."""
-    samples, counts = modules.find("compclip.data.sources", cfg.source).read(cfg)
-    captioner = modules.find("compclip.recaption", cfg.captioner)
-    samples, more = captioner.caption(samples, cfg, config.captioner_config(cfg))
+    samples, counts = plugins.find(plugins.SOURCES, cfg.source).read(cfg)
+    captioner = plugins.find(plugins.CAPTIONERS, cfg.captioner)
+    samples, more = captioner.caption(samples, cfg, grid.captioner_config(cfg))
     samples, openings = without_openings(samples)
     if not samples:
         raise UserError(f"data with source {cfg.source!r}: no sample is left after captioner {cfg.captioner!r}")
@@ -79,8 +80,11 @@ def annotate(folder: Path, rewritten: dict[str, rewrite.Rewrites] | None = None)
         made[caption] = replace(made[caption], written_swap=texts.swap, written_replace=texts.replace)
     annotations = [made[c] for c in captions]
     annotation.save(folder / "annotations.parquet", annotations, about())
-    counts.update(captions=len(captions), different=len(different),
-                  without_noun=sum(not {"NOUN", "PROPN"} & set(a.pos) for a in annotations))
+    counts.update(
+        captions=len(captions),
+        different=len(different),
+        without_noun=sum(not {"NOUN", "PROPN"} & set(a.pos) for a in annotations),
+    )
     write_json(folder / "annotation_counts.json", dict(counts))
     return dict(counts)
 
@@ -95,7 +99,7 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--params", default="params.yaml")
     parser.add_argument("overrides", nargs="*", metavar="key=value")
     args = parser.parse_args(argv)
-    params = config.load(args.params, args.overrides)
+    params = read.load(args.params, args.overrides)
     if args.data not in params.data:
         raise unknown("data", args.data, params.data)
     print(json.dumps(_stage(args, params.data[args.data], Path("data") / args.data)))
@@ -104,7 +108,7 @@ def main(argv: list[str]) -> int:
 
 def _stage(args: argparse.Namespace, cfg, folder: Path) -> dict:
     if args.rewrite:
-        return rewrite.rewrite(config.rewriter_config(cfg), folder)
+        return rewrite.rewrite(grid.rewriter_config(cfg), folder)
     if args.annotate:
         return annotate(folder, rewrite.load(folder) if cfg.rewriter else None)
     return recaption(cfg, folder)

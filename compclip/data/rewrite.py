@@ -14,10 +14,9 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from compclip import chat
-from compclip.data import store
-from compclip.errors import UserError, one_line
-from compclip.files import atomic, write_json
+from compclip.base.errors import UserError, one_line
+from compclip.base.files import atomic, write_json
+from compclip.data import chat, store
 from compclip.text import edits
 
 FILE, COUNTS = "rewrites.parquet", "rewrite_counts.json"
@@ -27,18 +26,18 @@ SCHEMA = pa.schema([("caption", pa.string()), *((kind, pa.string()) for kind in 
 # Supplementary D.1, as printed
 PROMPTS = {
     "replace": "Replace one word in this sentence with a synonym, without changing the meaning of the sentence. Only "
-               "output the changed sentence. {example}",
+    "output the changed sentence. {example}",
     "swap": 'Swap the words around the word "and" in a sentence without changing the meaning. Only respond with the '
-            "changed sentence. "
-            "Input: three giraffes and two antelope Output: two antelopes and three giraffes "
-            "Input: a blue and white stained glass clock shows the time "
-            "Output: a white and blue stained glass clock shows the time "
-            "Input: a mixture of rice and broccoli are put together "
-            "Output: a mixture of broccoli and rice are put together "
-            "Input: a bathroom with a sink, toilet and shower Output: a bathroom with a sink, shower and toilet "
-            "Input: there is a man wearing glasses and holding a wine bottle "
-            "Output: there is a man holding a wine bottle and wearing glasses "
-            "Input: {example} Output:",
+    "changed sentence. "
+    "Input: three giraffes and two antelope Output: two antelopes and three giraffes "
+    "Input: a blue and white stained glass clock shows the time "
+    "Output: a white and blue stained glass clock shows the time "
+    "Input: a mixture of rice and broccoli are put together "
+    "Output: a mixture of broccoli and rice are put together "
+    "Input: a bathroom with a sink, toilet and shower Output: a bathroom with a sink, shower and toilet "
+    "Input: there is a man wearing glasses and holding a wine bottle "
+    "Output: there is a man holding a wine bottle and wearing glasses "
+    "Input: {example} Output:",
 }
 _AND = re.compile(r"\band\b", re.IGNORECASE)
 

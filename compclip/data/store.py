@@ -8,12 +8,20 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from compclip.base.errors import UserError
+from compclip.base.files import atomic
 from compclip.data.sample import Sample
-from compclip.errors import UserError
-from compclip.files import atomic
 
-SCHEMA = pa.schema([("id", pa.string()), ("image", pa.string()), ("captions", pa.list_(pa.string())),
-                    ("split", pa.string()), ("width", pa.int32()), ("height", pa.int32())])
+SCHEMA = pa.schema(
+    [
+        ("id", pa.string()),
+        ("image", pa.string()),
+        ("captions", pa.list_(pa.string())),
+        ("split", pa.string()),
+        ("width", pa.int32()),
+        ("height", pa.int32()),
+    ]
+)
 
 
 def save(path: str | Path, samples: list[Sample], images: str = "") -> None:

@@ -18,14 +18,15 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from compclip import config, jobs
-from compclip.errors import UserError, entry
-from compclip.files import sole
+from compclip.base.errors import UserError, entry
+from compclip.base.files import sole
+from compclip.config import read
 from compclip.launch import grid, profiles
-from compclip.launch.local import Driver
 from compclip.launch.profiles import Profile
 from compclip.launch.slurm import Slurm, parameters
-from compclip.publish import Publisher
+from compclip.runs import jobs
+from compclip.runs.local import Driver
+from compclip.runs.publish import Publisher
 
 CANCEL_S = 120
 LOCK = Path(".work/launch.lock")
@@ -34,7 +35,7 @@ BUSY = f"{LOCK}: process {{}} is sending runs already; wait for it or stop it"
 
 def send(profile: Profile, params_path: str, dry: bool, workers: int, root: Path = Path(".")) -> int:
     """Send what is stale; 0 where nothing failed."""
-    params = config.load(params_path)
+    params = read.load(params_path)
     if not dry:
         grid.prepare(params, root)
     if profile.executor == "slurm" and not dry and (found := Slurm(profile, root).recover()):
@@ -42,8 +43,11 @@ def send(profile: Profile, params_path: str, dry: bool, workers: int, root: Path
     every = grid.runs(params, root)
     todo = grid.stale(list(every.values()), params)
     live = {p.key: job for p in todo if (job := jobs.attach(p.key, root))}
-    print(f"{len(every)} runs: {len(every) - len(todo)} finished, {len(live)} on their way, "
-          f"{len(todo) - len(live)} to send", flush=True)
+    print(
+        f"{len(every)} runs: {len(every) - len(todo)} finished, {len(live)} on their way, "
+        f"{len(todo) - len(live)} to send",
+        flush=True,
+    )
     if profile.executor == "local":
         return _local(todo, params_path, workers, dry, root)
     return _slurm(profile, [p for p in todo if p.key not in live], params_path, dry, root)
@@ -69,7 +73,7 @@ def _slurm(profile: Profile, todo: Sequence[Publisher], params_path: str, dry: b
     if ready:
         sent = Slurm(profile, root).submit_all([(p.key, p.run) for p in ready], params_path)
         print("\n".join(f"{p.run.cell.name}: job {job.id}" for p, job in zip(ready, sent, strict=True)))
-        print("sent; `dvc repro` waits for them and publishes, `python -m compclip.status --watch` shows them")
+        print("sent; `dvc repro` waits for them and publishes, `python -m compclip status --watch` shows them")
     return 0 if len(ready) == len(todo) else 1
 
 
@@ -85,14 +89,14 @@ def _writable(publisher: Publisher, params_path: str, root: Path) -> bool:
 
 def cancel(params_path: str, root: Path = Path(".")) -> int:
     """Stop the grid's live jobs, wait until they have saved, and forget them and those that failed before."""
-    found = [job for p in grid.runs(config.load(params_path), root).values() if (job := jobs.find(p.key, root))]
+    found = [job for p in grid.runs(read.load(params_path), root).values() if (job := jobs.find(p.key, root))]
     live = [job for job in found if job.state() in (jobs.PENDING, jobs.RUNNING)]
     for job in live:
         job.cancel()
     deadline = time.monotonic() + CANCEL_S
     while any(job.state() in (jobs.PENDING, jobs.RUNNING) for job in live):
         if time.monotonic() > deadline:
-            raise UserError(f"jobs still live after {CANCEL_S} s; look at `python -m compclip.status`, then try again")
+            raise UserError(f"jobs still live after {CANCEL_S} s; look at `python -m compclip status`, then try again")
         time.sleep(0.5)
     for job in found:
         jobs.forget(job.key, root)
@@ -108,7 +112,7 @@ def main(argv: list[str]) -> int:
     parser.add_argument("action", nargs="?", choices=("send", "cancel"), default="send")
     parser.add_argument("-j", "--jobs", type=int, help="processes of this machine at a time; default: the profile's")
     parser.add_argument("--dry-run", action="store_true", help="print what would be sent")
-    parser.add_argument("--params", default=config.DEFAULT)
+    parser.add_argument("--params", default=read.DEFAULT)
     args = parser.parse_args(argv)
     profile = profiles.load(args.profile)
     if args.jobs is not None and args.jobs < 1:

@@ -8,12 +8,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from compclip import config, evaluate
-from compclip.errors import UserError
-from compclip.files import read_json
-from compclip.job import task
-from compclip.publish import Publisher
-from compclip.sections import Params
+from compclip.base.errors import UserError
+from compclip.base.files import read_json
+from compclip.config import grid
+from compclip.config.sections import Params
+from compclip.evaluate import score
+from compclip.launch.job import task
+from compclip.runs.publish import Publisher
 
 # What DVC says where another one holds its lock, or writes what this one needs.
 LOCKED = ("Unable to acquire lock", "is busy, it is being blocked by")
@@ -43,7 +44,7 @@ def prepare(params: Params, root: Path) -> None:
 
 def runs(params: Params, root: Path) -> dict[str, Publisher]:
     """The runs of all cells by run key; cells with equal keys share one."""
-    made = (Publisher.of_run(config.resolve(params, cell), root) for cell in config.cells(params))
+    made = (Publisher.of_run(grid.resolve(params, cell), root) for cell in grid.cells(params))
     return {publisher.key: publisher for publisher in made}
 
 
@@ -56,9 +57,9 @@ def stale(every: Sequence[Publisher], params: Params) -> list[Publisher]:
     return [p for p in left if not (p.finished() and _scored(p, asked))]
 
 
-def _scored(publisher: Publisher, asked: evaluate.Job) -> bool:
+def _scored(publisher: Publisher, asked: score.Job) -> bool:
     final = publisher.work / "final"
-    return evaluate.kept(replace(asked, checkpoint=str(final / "checkpoint")), final) is not None
+    return score.kept(replace(asked, checkpoint=str(final / "checkpoint")), final) is not None
 
 
 def _published(publisher: Publisher, params: Params) -> bool:

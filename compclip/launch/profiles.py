@@ -9,7 +9,7 @@ from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
-from compclip.errors import UserError, one_line, unknown
+from compclip.base.errors import UserError, one_line, unknown
 
 EXECUTORS = ("local", "slurm")
 
@@ -85,5 +85,6 @@ def _check(profile: Profile, path: str | Path) -> None:
     if profile.executor == "slurm" and profile.signal_s >= 60 * profile.time_min:
         raise UserError(f"{path}: signal_s={profile.signal_s}: must be shorter than time_min={profile.time_min}")
     if profile.gpus and profile.tasks_per_node not in (0, profile.gpus):
-        raise UserError(f"{path}: tasks_per_node={profile.tasks_per_node}: one process a GPU, gpus={profile.gpus}; "
-                        "leave it out")
+        raise UserError(
+            f"{path}: tasks_per_node={profile.tasks_per_node}: one process a GPU, gpus={profile.gpus}; leave it out"
+        )

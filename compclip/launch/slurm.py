@@ -26,11 +26,11 @@ from typing import Any
 import submitit
 from submitit.core.utils import FailedJobError, FailedSubmissionError
 
-from compclip import cluster, jobs
-from compclip.errors import UserError, one_line
-from compclip.files import fingerprint, read_json, write_json
+from compclip.base.errors import UserError, one_line
+from compclip.base.files import fingerprint, read_json, write_json
+from compclip.config.sections import Run
 from compclip.launch.profiles import Profile
-from compclip.sections import Run
+from compclip.runs import cluster, jobs
 
 PACKAGE = Path(__file__).resolve().parent.parent
 POLL_S = 0.2
@@ -158,8 +158,10 @@ def max_array_size() -> int:
     done = cluster.run("scontrol", "show", "config")
     found = re.search(r"MaxArraySize\s*=\s*(\d+)", done.stdout)
     if done.returncode or not found:
-        raise UserError(f"scontrol: {one_line(done.stderr) or 'no MaxArraySize'}; run this where SLURM answers, or use "
-                        "slurm/local.yaml")
+        raise UserError(
+            f"scontrol: {one_line(done.stderr) or 'no MaxArraySize'}; run this where SLURM answers, or use "
+            "slurm/local.yaml"
+        )
     return max(1, int(found[1]))
 
 

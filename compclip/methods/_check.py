@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 
-from compclip.errors import UserError, unknown
+from compclip.base.errors import UserError, unknown
 
 
 def at_least(cfg: object, low: float, *fields: str) -> None:

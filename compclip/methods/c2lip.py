@@ -17,11 +17,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from compclip import losses
-from compclip.batch import Views
-from compclip.errors import UserError
-from compclip.features import Features
+from compclip.base.errors import UserError
 from compclip.methods import _check
+from compclip.train import losses
+from compclip.train.batch import Views
+from compclip.train.features import Features
 
 TRAINS = True
 

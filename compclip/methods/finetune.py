@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from compclip import losses
-from compclip.batch import Views
-from compclip.features import Features
 from compclip.methods import _check
+from compclip.train import losses
+from compclip.train.batch import Views
+from compclip.train.features import Features
 
 TRAINS = True
 

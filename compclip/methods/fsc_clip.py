@@ -14,11 +14,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from compclip import losses
-from compclip.batch import Views
-from compclip.features import Features
 from compclip.methods import _check
 from compclip.text import replace, shuffle, swap
+from compclip.train import losses
+from compclip.train.batch import Views
+from compclip.train.features import Features
 
 TRAINS = True
 

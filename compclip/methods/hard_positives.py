@@ -15,17 +15,19 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from compclip import losses
-from compclip.batch import Views
-from compclip.features import Features
 from compclip.methods import _check
 from compclip.text import positives, replace, swap
+from compclip.train import losses
+from compclip.train.batch import Views
+from compclip.train.features import Features
 
 TRAINS = True
 KINDS = {"both": ("swap", "replace"), "swap": ("swap",), "replace": ("replace",), "none": ()}
 NEGATIVES = {"swap": swap.negclip, "replace": replace.wordnet}
-POSITIVES = {"rules": {"swap": positives.swap, "replace": positives.replace},
-             "llm": {"swap": positives.written_swap, "replace": positives.written_replace}}
+POSITIVES = {
+    "rules": {"swap": positives.swap, "replace": positives.replace},
+    "llm": {"swap": positives.written_swap, "replace": positives.written_replace},
+}
 
 
 @dataclass(frozen=True)

@@ -10,14 +10,14 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from compclip import losses
-from compclip.batch import Views
-from compclip.features import Features
 from compclip.methods import _check
-from compclip.text import swap
+from compclip.text import swap as text_swap
+from compclip.train import losses
+from compclip.train.batch import Views
+from compclip.train.features import Features
 
 TRAINS = True
-RULES = {"negclip": swap.negclip, "clic": swap.single}
+RULES = {"negclip": text_swap.negclip, "clic": text_swap.single}
 
 
 @dataclass(frozen=True)

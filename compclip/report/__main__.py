@@ -14,9 +14,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from compclip import config, modules
-from compclip.errors import UserError, entry
-from compclip.files import write_atomic, write_json
+from compclip.base import plugins
+from compclip.base.errors import UserError, entry
+from compclip.base.files import write_atomic, write_json
+from compclip.config import grid, read, sections
 from compclip.report import claims, claims_table, formats, page, plots, published, stale, tables, wise_ft
 from compclip.report.claims import Claim
 from compclip.report.collect import Run, collect
@@ -32,15 +33,24 @@ def main(argv: list[str]) -> int:
     """The `report` stage."""
     args = _parser().parse_args(argv)
     _check_given(args)
-    params = config.load(args.params)
+    params = read.load(args.params)
     benchmarks = list(params.evaluate.benchmarks)
-    runs, missing = collect(config.cells(params), benchmarks, args.runs, args.partial)
+    runs, missing = collect(grid.cells(params), benchmarks, args.runs, args.partial)
     missing += stale.check(params, runs, args.partial)
     printed = published.read(args.published or PUBLISHED)
     stated = _claims(args.claims or CLAIMS, params, runs, printed)
-    lines, without = wise_ft.collect(config.line_cells(params), args.runs, args.partial)
-    made = page.build(runs, benchmarks, params.report.columns, [*missing, *without], printed, usual(params),
-                      params.report.bootstrap_samples, stated, lines)
+    lines, without = wise_ft.collect(grid.line_cells(params), args.runs, args.partial)
+    made = page.build(
+        runs,
+        benchmarks,
+        params.report.columns,
+        [*missing, *without],
+        printed,
+        usual(params),
+        params.report.bootstrap_samples,
+        stated,
+        lines,
+    )
     write(made, args.out)
     print(f"{args.out / 'index.html'}: {len(runs)} runs" + (f", {len(missing)} missing" if missing else ""))
     return 0
@@ -65,13 +75,15 @@ def _check_given(args: argparse.Namespace) -> None:
         raise UserError(f"--claims {args.claims}: no such file; give one with claims, or leave it out")
 
 
-def _claims(path: Path, params: config.Params, runs: Sequence[Run], printed: Sequence[published.Number]) -> list[Claim]:
+def _claims(
+    path: Path, params: sections.Params, runs: Sequence[Run], printed: Sequence[published.Number]
+) -> list[Claim]:
     stated = claims.read(path) if path.is_file() else []
     claims.check(stated, known_methods(params, runs, printed), known_columns(runs, printed), str(path))
     return stated
 
 
-def known_methods(params: config.Params, runs: Sequence[Run], printed: Sequence[published.Number]) -> set[str]:
+def known_methods(params: sections.Params, runs: Sequence[Run], printed: Sequence[published.Number]) -> set[str]:
     """The methods that a claim may name: the grid's, those of params.yaml with variants, and the published tables'."""
     variants = {m: (raw or {}).get("variants") or {} for m, raw in params.methods.items()}
     ours = {name for m, found in variants.items() for name in (m, *(f"{m}.{v}" for v in found))}
@@ -85,11 +97,11 @@ def known_columns(runs: Sequence[Run], printed: Sequence[published.Number]) -> s
     return ours | {f"{tables.SUMMARY}/{name}" for name in tables.SUMMARIES} | {n.column for n in printed}
 
 
-def usual(params: config.Params) -> Callable[[Run], dict[str, Any]]:
+def usual(params: sections.Params) -> Callable[[Run], dict[str, Any]]:
     """A function that gives a run's defaults: the common training settings and its method's own."""
 
     def defaults(run: Run) -> dict[str, Any]:
-        method = modules.find("compclip.methods", run.cell.method.partition(".")[0])
+        method = plugins.find(plugins.METHODS, run.cell.method.partition(".")[0])
         return {"train": _plain(params.train), "method": _plain(method.Config())}
 
     return defaults

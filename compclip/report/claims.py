@@ -23,8 +23,8 @@ from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
-from compclip.errors import UserError, one_line, unknown
-from compclip.files import read_text
+from compclip.base.errors import UserError, one_line, unknown
+from compclip.base.files import read_text
 from compclip.report import published, tables
 from compclip.report.collect import PRETRAINED, Run
 from compclip.report.statistics import DRAWS, Interval, mean_std

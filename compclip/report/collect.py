@@ -16,8 +16,8 @@ import numpy as np
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from compclip.errors import UserError
-from compclip.files import read_json, read_text
+from compclip.base.errors import UserError
+from compclip.base.files import read_json, read_text
 
 PRETRAINED = "pretrained"
 TRAINED_FILES = ("config.yaml", "metrics.jsonl", "environment.json")

@@ -54,8 +54,9 @@ def build(
     made = [tuple(tables.groups(runs, s, draws)) if s else () for s in sections]
     columns = {c.name: c for c in (*main, *others)}
     findings = tuple(judge(claims, runs, made[0], columns, published, draws))
-    return Report(tuple(runs), tuple(benchmarks), *made, tuple(missing), tuple(published), defaults, draws, findings,
-                  tuple(lines))
+    return Report(
+        tuple(runs), tuple(benchmarks), *made, tuple(missing), tuple(published), defaults, draws, findings, tuple(lines)
+    )
 
 
 def render(report: Report) -> str:
@@ -102,8 +103,10 @@ def formulas(report: Report) -> list[tuple[str, str]]:
 
 def _formula(column: Column) -> str:
     inner = "; ".join(f"{p.benchmark} ({', '.join(q.metric for q in p.parts)})" for p in column.parts if p.parts)
-    return f"mean over benchmarks of the mean of a benchmark's columns: {inner}" if inner else "mean of " + ", ".join(
-        p.name for p in column.parts
+    return (
+        f"mean over benchmarks of the mean of a benchmark's columns: {inner}"
+        if inner
+        else "mean of " + ", ".join(p.name for p in column.parts)
     )
 
 

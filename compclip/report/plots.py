@@ -189,8 +189,11 @@ def trajectory_svg(found: Sequence[Trajectory], x_label: str, size: tuple[int, i
 
 def _way(t: Trajectory, x: Axis, y: Axis) -> str:
     line = f'<path class="line c{t.colour % COLOURS}" d="{_path([(x(p.x), y(p.y)) for p in t.points])}"/>'
-    dots = [f'<circle class="f{t.colour % COLOURS}" cx="{x(p.x)}" cy="{y(p.y)}" r="2.6"><title>{escape(p.name)}: '
-            f"{p.x:.1f} / {p.y:.1f}</title></circle>" for p in t.points[1:-1]]
+    dots = [
+        f'<circle class="f{t.colour % COLOURS}" cx="{x(p.x)}" cy="{y(p.y)}" r="2.6"><title>{escape(p.name)}: '
+        f"{p.x:.1f} / {p.y:.1f}</title></circle>"
+        for p in t.points[1:-1]
+    ]
     return line + "".join(dots)
 
 

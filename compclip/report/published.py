@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from compclip.errors import UserError
-from compclip.files import read_text
+from compclip.base.errors import UserError
+from compclip.base.files import read_text
 from compclip.report.collect import PRETRAINED
 from compclip.report.formats import number
 from compclip.report.tables import Column, Entry, Group, Row
@@ -103,9 +103,7 @@ def rows(numbers: Sequence[Number]) -> dict[tuple[str, str, str, str], dict[str,
     return found
 
 
-def differences(
-    numbers: Sequence[Number], paper: str, table: str, left: str, right: str, column: str
-) -> list[float]:
+def differences(numbers: Sequence[Number], paper: str, table: str, left: str, right: str, column: str) -> list[float]:
     """left - right in a paper's table, as printed, once for each pair of rows of one backbone and data set.
 
     The pretrained model fits every data set; where `table` has no row of `right`, the paper's other tables serve.

@@ -7,14 +7,14 @@ from typing import Any
 
 from omegaconf import OmegaConf
 
-from compclip import config
-from compclip.errors import UserError
+from compclip.base.errors import UserError
+from compclip.config import grid, read, sections
 from compclip.report.collect import PRETRAINED, Missing, Run
 from compclip.report.details import SECTIONS, flatten
-from compclip.run_key import RESOURCES
+from compclip.runs.key import RESOURCES
 
 
-def check(params: config.Params, runs: Iterable[Run], partial: bool) -> list[Missing]:
+def check(params: sections.Params, runs: Iterable[Run], partial: bool) -> list[Missing]:
     """A line for each such run; its mean with other seeds would be of two methods.
 
     Raises UserError naming the first unless `partial`.
@@ -26,11 +26,11 @@ def check(params: config.Params, runs: Iterable[Run], partial: bool) -> list[Mis
     return found
 
 
-def _other(params: config.Params, run: Run) -> str:
+def _other(params: sections.Params, run: Run) -> str:
     """The first parameter that differs; empty where none does."""
     if run.cell.method == PRETRAINED or not run.config:
         return ""
-    wanted = _flat(OmegaConf.to_container(OmegaConf.create(config.to_yaml(config.resolve(params, run.cell)))))
+    wanted = _flat(OmegaConf.to_container(OmegaConf.create(read.to_yaml(grid.resolve(params, run.cell)))))
     used = _flat(run.config)
     for key in sorted(wanted.keys() | used.keys()):
         if wanted.get(key) != used.get(key):

@@ -11,9 +11,19 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from compclip.errors import UserError, unknown
+from compclip.base.errors import UserError, unknown
 from compclip.report.collect import PRETRAINED, Items, Result, Run
-from compclip.report.statistics import DRAWS, Interval, average, bootstrap, generator, interval, mean_std, paired, ranks
+from compclip.report.statistics import (
+    DRAWS,
+    Interval,
+    average,
+    bootstrap,
+    generator,
+    interval,
+    mean_std,
+    paired,
+    ranks,
+)
 
 LOWER = {"brittleness", "gap"}
 SUMMARY = "summary"
@@ -244,9 +254,7 @@ def difference(
     return None if draws_B is None else interval(change, draws_B, items)
 
 
-def _draws(
-    column: Column, mine: Sequence[Run], base: Sequence[Run], draws: int
-) -> tuple[np.ndarray | None, int]:
+def _draws(column: Column, mine: Sequence[Run], base: Sequence[Run], draws: int) -> tuple[np.ndarray | None, int]:
     """Bootstrap draws of the difference, shape B, and the number of item pairs: a mean draws each part by itself."""
     parts = column.parts or _members(column, mine)
     if parts:

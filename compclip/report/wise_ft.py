@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from compclip.errors import UserError
-from compclip.files import read_json
+from compclip.base.errors import UserError
+from compclip.base.files import read_json
 from compclip.report.collect import CellLike, Missing, Result, Run
 from compclip.report.plots import Point, Trajectory
 from compclip.report.tables import SUMMARY, Column, Group, value
@@ -45,8 +45,9 @@ def _read(cell: CellLike, path: Path) -> Line:
         alphas = tuple(float(point["alpha"]) for point in raw["points"])
         return Line(cell, alphas, tuple(Run(cell, {}, [], {}, _results(point["metrics"])) for point in raw["points"]))
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise UserError(f"{path}: not a WiSE-FT file ({error!r}); run `python -m compclip.wise_ft --cell {cell.name}` "
-                        "again") from error
+        raise UserError(
+            f"{path}: not a WiSE-FT file ({error!r}); run `python -m compclip wise_ft --cell {cell.name}` again"
+        ) from error
 
 
 def _results(metrics: dict[str, Any]) -> dict[str, Result]:
@@ -69,8 +70,11 @@ def trajectories(group: Group, lines: Sequence[Line], x: Column, y: Column) -> l
     """
     found = []
     for colour, row in enumerate(group.rows):
-        mine = [line for line in lines if (line.cell.method, line.cell.backbone, line.cell.data)
-                == (row.method, group.backbone, group.data)]
+        mine = [
+            line
+            for line in lines
+            if (line.cell.method, line.cell.backbone, line.cell.data) == (row.method, group.backbone, group.data)
+        ]
         alphas = sorted(set.intersection(*(set(line.alphas) for line in mine))) if mine else []
         at = [(_mean(mine, alpha, x), _mean(mine, alpha, y)) for alpha in alphas]
         if at and not any(None in pair for pair in at):

@@ -31,13 +31,15 @@ import optuna
 import sqlalchemy
 from omegaconf import OmegaConf
 
-from compclip import config, evaluate, job, jobs
-from compclip.errors import UserError, entry, one_line
-from compclip.files import write_atomic
-from compclip.launch import profiles
+from compclip.base.errors import UserError, entry, one_line
+from compclip.base.files import write_atomic
+from compclip.config import read
+from compclip.evaluate import score
+from compclip.launch import job, profiles
 from compclip.launch.profiles import Profile
 from compclip.launch.slurm import Slurm
-from compclip.publish import Publisher
+from compclip.runs import jobs
+from compclip.runs.publish import Publisher
 from compclip.sweep import declared as studies
 from compclip.sweep import page, results
 from compclip.sweep.declared import Study
@@ -66,10 +68,10 @@ def fixed_params(study: Study, source: Path, overrides: Sequence[str], root: Pat
 
 def base_key(study: Study, params: Path) -> str:
     """What all trials have in common: code, data and fixed parameters, of the training and of the evaluation."""
-    corner = studies.overrides(study, studies.corner(study), config.load(params).methods)
-    loaded = config.load(params, corner)
+    corner = studies.overrides(study, studies.corner(study), read.load(params).methods)
+    loaded = read.load(params, corner)
     base = Publisher.of_run(studies.run(study, loaded))
-    return f"{base.key} {evaluate.identity(job.task(loaded, base.backbone_folder))}"
+    return f"{base.key} {score.identity(job.task(loaded, base.backbone_folder))}"
 
 
 def sender(profile: Profile) -> Sender:
@@ -86,9 +88,9 @@ def sweep(study: Study, args: argparse.Namespace) -> None:
     """Drive a study to its number of trials, or only write its files."""
     root, profile = Path("."), profiles.load(args.profile) if args.profile else Profile(executor="local")
     with results.sole_driver(study.name, root):
-        config.load(args.params, (*study.overrides, *args.overrides))
+        read.load(args.params, (*study.overrides, *args.overrides))
         params = fixed_params(study, Path(args.params), args.overrides, root)
-        studies.check(study, config.load(params))
+        studies.check(study, read.load(params))
         opened = open_study(study, storage_url(args.storage, study.name, root), base_key(study, params))
         driver = Driver(study, opened, sender(profile), params, root, args.jobs or profile.jobs)
         if args.retry_failed:
@@ -133,7 +135,7 @@ def _arguments(argv: list[str]) -> argparse.Namespace:
     parser.add_argument("--storage", default="", help="database URL; default: SQLite in .work/studies")
     parser.add_argument("--retry-failed", action="store_true", help="try failed trials once more")
     parser.add_argument("--page", action="store_true", help="only write studies/<name>/ again")
-    parser.add_argument("--params", default=config.DEFAULT)
+    parser.add_argument("--params", default=read.DEFAULT)
     parser.add_argument("overrides", nargs="*", metavar="key=value")
     return parser.parse_args(argv)
 

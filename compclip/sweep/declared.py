@@ -36,10 +36,10 @@ from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
-from compclip import config
-from compclip.errors import UserError, one_line, unknown
-from compclip.files import read_json
-from compclip.sections import Cell, Params, Run
+from compclip.base.errors import UserError, one_line, unknown
+from compclip.base.files import read_json
+from compclip.config import grid
+from compclip.config.sections import Cell, Params, Run
 
 FOLDER = Path("experiments/studies")
 SAMPLERS = ("tpe", "tpe_joint", "random", "nsga2")
@@ -256,19 +256,22 @@ def overrides(study: Study, values: Mapping[str, Value], methods: Mapping[str, A
     """
     base, dot, variant = study.method.partition(".")
     section = f"methods.{base}" + (f".variants.{variant}" if dot else "")
-    if not dot and study.data in ((methods.get(base) or {}).get(config.PER_DATA) or {}):
-        section += f".{config.PER_DATA}.{study.data}"
+    if not dot and study.data in ((methods.get(base) or {}).get(grid.PER_DATA) or {}):
+        section += f".{grid.PER_DATA}.{study.data}"
     return [*study.overrides, *(f"{section}.{name}={json.dumps(value)}" for name, value in values.items())]
 
 
 def run(study: Study, params: Params, method: str = "") -> Run:
     """The run that `params` (a trial's overrides applied) describes; `method`: another one than the study's."""
     cell = Cell(method or study.method, study.backbone, study.data, study.seed)
-    for kind, name, table in (("method", cell.method.partition(".")[0], (*params.methods, PRETRAINED)),
-                              ("backbone", cell.backbone, params.backbones), ("data", cell.data, params.data)):
+    for kind, name, table in (
+        ("method", cell.method.partition(".")[0], (*params.methods, PRETRAINED)),
+        ("backbone", cell.backbone, params.backbones),
+        ("data", cell.data, params.data),
+    ):
         if name not in table:
             raise unknown(kind, name, table, f"study {study.name}")
-    made, train = config.method_config(params, cell.method, cell.data)
+    made, train = grid.method_config(params, cell.method, cell.data)
     return Run(cell, made, train, params.backbones[cell.backbone], params.data[cell.data])
 
 

@@ -14,19 +14,27 @@ import optuna
 import sqlalchemy
 from optuna.trial import FrozenTrial, TrialState
 
-from compclip import config, job, jobs, rungs
-from compclip.errors import UserError, one_line
-from compclip.files import read_text, write_json
-from compclip.jobs import DONE, FAILED, PENDING, RUNNING, Job
-from compclip.publish import Publisher
-from compclip.sections import Params, Run
+from compclip.base.errors import UserError, one_line
+from compclip.base.files import read_text, write_json
+from compclip.config import read
+from compclip.config.sections import Params, Run
+from compclip.evaluate import rungs as evaluate_rungs
+from compclip.launch import job as launch_job
+from compclip.runs import jobs
+from compclip.runs.jobs import DONE, FAILED, PENDING, RUNNING, Job
+from compclip.runs.publish import Publisher
 from compclip.sweep import declared as studies
 from compclip.sweep import results
 from compclip.sweep.declared import Study
 from compclip.sweep.sampler import pruner, sampler
 
-STATES = {TrialState.COMPLETE: "complete", TrialState.PRUNED: "pruned", TrialState.FAIL: "failed",
-          TrialState.RUNNING: "running", TrialState.WAITING: "waiting"}
+STATES = {
+    TrialState.COMPLETE: "complete",
+    TrialState.PRUNED: "pruned",
+    TrialState.FAIL: "failed",
+    TrialState.RUNNING: "running",
+    TrialState.WAITING: "waiting",
+}
 AT_START = 3  # failures before any trial came through, and the driver stops: the cause is not the trials' values
 IN_A_ROW = 10  # the same later on, when a disk filled up
 SQLITE_TIMEOUT_S = 60
@@ -58,8 +66,10 @@ def open_study(study: Study, url: str, base_key: str) -> optuna.Study:
         if known is None:
             opened.set_user_attr(name, value)
         elif known != value:
-            raise UserError(f"study {study.name}: {_changed(known, value)} since it was begun in {shown(url)}; "
-                            "its trials would not compare: undo that, or give the study another name")
+            raise UserError(
+                f"study {study.name}: {_changed(known, value)} since it was begun in {shown(url)}; "
+                "its trials would not compare: undo that, or give the study another name"
+            )
     return opened
 
 
@@ -110,7 +120,7 @@ class Driver:
     root: Path = Path(".")
     workers: int = 1
     poll_s: float = 0.5
-    scored: Callable[[Params, Publisher], bool] = job.scored
+    scored: Callable[[Params, Publisher], bool] = launch_job.scored
     failures: list[str] = field(default_factory=list)  # since the last trial that came through
 
     def drive(self, target: int) -> None:
@@ -130,8 +140,10 @@ class Driver:
             flights = still
         self.write()
         if self._hopeless():
-            raise UserError(f"study {self.study.name}: {len(self.failures)} trials failed in a row, the last: "
-                            f"{self.failures[-1]}; {LATER}")
+            raise UserError(
+                f"study {self.study.name}: {len(self.failures)} trials failed in a row, the last: "
+                f"{self.failures[-1]}; {LATER}"
+            )
 
     def _hopeless(self) -> bool:
         """Whether going on would only use up the budget."""
@@ -164,7 +176,7 @@ class Driver:
         """Score the pretrained model once; a wrong column is found here, before any training."""
         if "reference" in self.opened.user_attrs:
             return
-        loaded = config.load(self.params)
+        loaded = read.load(self.params)
         publisher = Publisher.of_run(studies.run(self.study, loaded, studies.PRETRAINED), self.root)
         if not self.scored(loaded, publisher):
             sent = self.sender.attach(publisher.key) or self._send(publisher)
@@ -184,8 +196,8 @@ class Driver:
         """Draw what is not drawn yet, note the run key, then submit. A trial with impossible values fails here."""
         values = draw(trial, self.study)
         try:
-            methods = config.load(self.params).methods
-            loaded = config.load(self.params, studies.overrides(self.study, values, methods))
+            methods = read.load(self.params).methods
+            loaded = read.load(self.params, studies.overrides(self.study, values, methods))
             publisher = Publisher.of_run(studies.run(self.study, loaded), self.root)
         except UserError as error:
             self._fail(trial, str(error))
@@ -202,7 +214,7 @@ class Driver:
     def _ask_rungs(self, publisher: Publisher) -> None:
         if self.study.pruner != "none":
             asked = {"shares": self.study.rungs, "benchmarks": [o.benchmark for o in self.study.objectives]}
-            write_json(publisher.work / rungs.FILE, asked)
+            write_json(publisher.work / evaluate_rungs.FILE, asked)
 
     def _land(self, flight: Flight) -> bool:
         """Tell the study what became of a trial; whether it is over."""

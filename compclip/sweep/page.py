@@ -41,12 +41,14 @@ def counts(found: Mapping[str, Any]) -> str:
 
 def facts(found: Mapping[str, Any]) -> list[tuple[str, str]]:
     """The lines at the top of the page."""
-    listed = [("method", f"{found['method']} on {found['backbone']}, data {found['data']}, seed {found['seed']}"),
-              ("objectives", ", ".join(f"{o['direction']} {o['metric']}" for o in found["objectives"])),
-              ("space", "; ".join(map(_space, found["space"]))),
-              ("sampler", f"{found['sampler']}, the first {found['startup_trials']} at random"),
-              ("pruner", found["pruner"]),
-              ("trials", f"{counts(found)}; budget {found['budget']}")]
+    listed = [
+        ("method", f"{found['method']} on {found['backbone']}, data {found['data']}, seed {found['seed']}"),
+        ("objectives", ", ".join(f"{o['direction']} {o['metric']}" for o in found["objectives"])),
+        ("space", "; ".join(map(_space, found["space"]))),
+        ("sampler", f"{found['sampler']}, the first {found['startup_trials']} at random"),
+        ("pruner", found["pruner"]),
+        ("trials", f"{counts(found)}; budget {found['budget']}"),
+    ]
     if found["overrides"]:
         listed.append(("overrides", ", ".join(found["overrides"])))
     return listed
@@ -134,7 +136,7 @@ def pareto(found: Mapping[str, Any], done: list[dict]) -> str:
     extra = ""
     if found["reference"]:
         first, second = found["reference"]["values"]
-        extra = (plots.line(x(second), TOP, x(second), BOTTOM, "guide") + plots.level(first, y, "pretrained"))
+        extra = plots.line(x(second), TOP, x(second), BOTTOM, "guide") + plots.level(first, y, "pretrained")
     corners = sorted((t["values"][1], t["values"][0]) for t in done if t["number"] in found["front"])
     extra += '<path class="line c3" d="M' + "L".join(f"{x(a)} {y(b)}" for a, b in corners) + '"/>'
     labels = found["objectives"][1]["metric"], found["objectives"][0]["metric"]

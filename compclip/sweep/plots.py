@@ -78,8 +78,9 @@ def level(value: float, y: Scale, text: str) -> str:
 
 def steps(points: Sequence[tuple[float, float]], x: Scale, y: Scale) -> str:
     """A line that keeps each value until the next point."""
-    path = "".join(f"{'M' if i == 0 else 'H'}{x(a)}" + (f" {y(b)}" if i == 0 else f"V{y(b)}")
-                   for i, (a, b) in enumerate(points))
+    path = "".join(
+        f"{'M' if i == 0 else 'H'}{x(a)}" + (f" {y(b)}" if i == 0 else f"V{y(b)}") for i, (a, b) in enumerate(points)
+    )
     return f'<path class="line c3" d="{path}"/>' if points else ""
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from omegaconf import OmegaConf
 
-from compclip.files import sole, write_atomic, write_json
+from compclip.base.files import sole, write_atomic, write_json
 from compclip.sweep import page
 from compclip.sweep.declared import Study, overrides
 
@@ -73,8 +73,11 @@ def best(study: Study, trials: list[dict], reference: list[float] | None) -> dic
 
 def front(study: Study, trials: list[dict]) -> list[int]:
     """Numbers of the finished trials that no other one beats in one objective and equals in the rest."""
-    points = {t["number"]: [o.sign * v for o, v in zip(study.objectives, t["values"], strict=True)]
-              for t in trials if t["state"] == "complete"}
+    points = {
+        t["number"]: [o.sign * v for o, v in zip(study.objectives, t["values"], strict=True)]
+        for t in trials
+        if t["state"] == "complete"
+    }
 
     def beaten(p: list[float]) -> bool:
         return any(q != p and all(a >= b for a, b in zip(q, p, strict=True)) for q in points.values())
@@ -90,8 +93,10 @@ def best_yaml(study: Study, params_path: Path, trial: dict) -> str:
     if study.method not in merged.grid.methods:
         merged.grid.methods.append(study.method)
     listed = ", ".join(f"{o.column} {v:.4f}" for o, v in zip(study.objectives, trial["values"], strict=True))
-    return (f"# Study {study.name}, trial {trial['number']}: {listed}; selected on these very columns.\n"
-            f"# `python -m compclip.config use FILE` makes it the current grid.\n{OmegaConf.to_yaml(merged)}")
+    return (
+        f"# Study {study.name}, trial {trial['number']}: {listed}; selected on these very columns.\n"
+        f"# `python -m compclip.config use FILE` makes it the current grid.\n{OmegaConf.to_yaml(merged)}"
+    )
 
 
 def sole_driver(name: str, root: Path) -> AbstractContextManager[None]:

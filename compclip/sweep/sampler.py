@@ -53,8 +53,9 @@ def sampler(study: Study) -> Numbered:
     start = study.startup_trials
     made: dict[str, Callable[[int], optuna.samplers.BaseSampler]] = {
         "tpe": lambda seed: optuna.samplers.TPESampler(seed=seed, n_startup_trials=start),
-        "tpe_joint": lambda seed: optuna.samplers.TPESampler(seed=seed, n_startup_trials=start, multivariate=True,
-                                                             group=True, warn_independent_sampling=False),
+        "tpe_joint": lambda seed: optuna.samplers.TPESampler(
+            seed=seed, n_startup_trials=start, multivariate=True, group=True, warn_independent_sampling=False
+        ),
         "random": lambda seed: optuna.samplers.RandomSampler(seed=seed),
         "nsga2": lambda seed: optuna.samplers.NSGAIISampler(seed=seed, population_size=start),
     }

@@ -19,7 +19,7 @@ from concurrent.futures import ProcessPoolExecutor
 import spacy
 from spacy.tokens import Doc
 
-from compclip.errors import UserError
+from compclip.base.errors import UserError
 from compclip.text import edits, sentences, wordnet, wordnet_data
 from compclip.text.annotation import NUMBERS, WORDS, Annotation, Span
 
@@ -33,8 +33,13 @@ _LONE = re.compile("[\ud800-\udfff]")
 _LETTER = {"VERB": "V", "ADV": "R", "AUX": "A"}
 
 
-def annotate(texts: Sequence[str], replacements: bool = True, processes: int = 1, batch_size: int = 128,
-             counts: Counter | None = None) -> list[Annotation]:
+def annotate(
+    texts: Sequence[str],
+    replacements: bool = True,
+    processes: int = 1,
+    batch_size: int = 128,
+    counts: Counter | None = None,
+) -> list[Annotation]:
     """The annotations of captions, in order; the same for any number of processes.
 
     Captions of more than 6,000 characters are parsed in pieces that end with a sentence, or at white space where a
@@ -55,8 +60,11 @@ def annotate(texts: Sequence[str], replacements: bool = True, processes: int = 1
     else:
         done = [a for block in map(work, blocks) for a in block]
     if counts is not None:
-        counts.update(long=sum(len(t) > PIECE for t in whole), empty=sum(not a.sentences for a in done),
-                      repaired=sum(map(str.__ne__, whole, texts)))
+        counts.update(
+            long=sum(len(t) > PIECE for t in whole),
+            empty=sum(not a.sentences for a in done),
+            repaired=sum(map(str.__ne__, whole, texts)),
+        )
     return done
 
 
@@ -84,12 +92,17 @@ def _block(texts: Sequence[str], replacements: bool, batch_size: int) -> list[An
     """Annotate captions in this process, one document a piece."""
     found = [sentences.split(text) for text in texts]
     pieces = [list(_pieces(text, spans)) for text, spans in zip(texts, found, strict=True)]
-    documents = (_document(text[low:high], low, spans) for text, spans, parts in zip(texts, found, pieces, strict=True)
-                 for low, high in parts)
+    documents = (
+        _document(text[low:high], low, spans)
+        for text, spans, parts in zip(texts, found, pieces, strict=True)
+        for low, high in parts
+    )
     longest = max(high - low for parts in pieces for low, high in parts)
     parsed = _model().pipe(documents, batch_size=max(1, min(batch_size, BATCH // max(longest, 1))))
-    return [_annotation(text, [(low, next(parsed)) for low, _ in parts], replacements)
-            for text, parts in zip(texts, pieces, strict=True)]
+    return [
+        _annotation(text, [(low, next(parsed)) for low, _ in parts], replacements)
+        for text, parts in zip(texts, pieces, strict=True)
+    ]
 
 
 def _pieces(text: str, spans: list[Span]) -> Iterator[Span]:

@@ -18,8 +18,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from compclip.errors import UserError
-from compclip.files import atomic
+from compclip.base.errors import UserError
+from compclip.base.files import atomic
 
 Span = tuple[int, int]
 VERSION = "2"
@@ -79,9 +79,18 @@ class Annotation:
         low, high = self.tokens((begin, end))
         part = slice(low, high)
         return Annotation(
-            self.text[begin:end], _shift(self.starts[part], begin), _shift(self.ends[part], begin), self.pos[part],
-            self.tag[part], self.lemma[part], self.dep[part], _shift(self.heads[part], low), ((0, end - begin),),
-            _within(self.chunks, low, high), _within(self.verbs, low, high), self.candidates[part],
+            self.text[begin:end],
+            _shift(self.starts[part], begin),
+            _shift(self.ends[part], begin),
+            self.pos[part],
+            self.tag[part],
+            self.lemma[part],
+            self.dep[part],
+            _shift(self.heads[part], low),
+            ((0, end - begin),),
+            _within(self.chunks, low, high),
+            _within(self.verbs, low, high),
+            self.candidates[part],
         )
 
 

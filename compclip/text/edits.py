@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from compclip.text.annotation import Annotation, Span
 
-_BEFORE = frozenset("\"“”„«([{—")
-_AFTER = frozenset("\"“”»)]}—.,;:!?…")
+_BEFORE = frozenset('"“”„«([{—')
+_AFTER = frozenset('"“”»)]}—.,;:!?…')
 
 
 def bounded(text: str, start: int, end: int) -> bool:

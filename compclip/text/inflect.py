@@ -12,10 +12,14 @@ from compclip.text.words import words
 
 VOWELS = "aeiou"
 # lists do not hold forms equal to their lemma
-_SAME_PAST = words("bet bid burst bust cast cost cut hit hurt let put quit read rid set shed shut split spread "
-                       "thrust wed broadcast forecast upset offset reset")
-_SAME_PLURAL = words("sheep deer fish moose bison salmon trout shrimp squid swine aircraft watercraft spacecraft "
-                         "series species offspring cattle elk")
+_SAME_PAST = words(
+    "bet bid burst bust cast cost cut hit hurt let put quit read rid set shed shut split spread "
+    "thrust wed broadcast forecast upset offset reset"
+)
+_SAME_PLURAL = words(
+    "sheep deer fish moose bison salmon trout shrimp squid swine aircraft watercraft spacecraft "
+    "series species offspring cattle elk"
+)
 _MAN_PLURAL_S = ("human", "german", "roman", "ottoman", "talisman", "caiman", "shaman", "norman")
 _OES = words("potato tomato hero echo torpedo mosquito tornado volcano mango buffalo domino cargo")
 _PLURAL_S = words("bus gas")  # the lists prefer "busses"

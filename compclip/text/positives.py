@@ -34,17 +34,29 @@ def _entries(use: str, pairs: str) -> tuple[Entry, ...]:
 
 TABLE = (
     # Table 1: 14 relations; "riding" alone as in the example printed for "riding on"
-    *_entries(PREPOSITION, "in > within; behind > to the rear of; on top of > on; near > next to; next to > near; "
-                           "under > beneath; by > near; above > on top of"),
-    *_entries(ACTION, "wearing > in; wears > in; holding > grasping; sitting > seated; hanging > dangling; "
-                      "walking > strolling; riding on > traveling on; riding > traveling on"),
+    *_entries(
+        PREPOSITION,
+        "in > within; behind > to the rear of; on top of > on; near > next to; next to > near; "
+        "under > beneath; by > near; above > on top of",
+    ),
+    *_entries(
+        ACTION,
+        "wearing > in; wears > in; holding > grasping; sitting > seated; hanging > dangling; "
+        "walking > strolling; riding on > traveling on; riding > traveling on",
+    ),
     # Table 2: intransitive actions (sitting, hanging and walking are above already) and colours
     *_entries(MODIFIER, "standing > upright; eating > ingesting; looking > gazing"),
-    *_entries(ATTRIBUTE, "white > ivory; black > ebony; blue > sapphire; brown > chestnut; red > crimson; "
-                         "green > emerald; silver > metallic"),
+    *_entries(
+        ATTRIBUTE,
+        "white > ivory; black > ebony; blue > sapphire; brown > chestnut; red > crimson; "
+        "green > emerald; silver > metallic",
+    ),
     # Table 3: sizes and states; the 24th attribute is not printed
-    *_entries(ATTRIBUTE, "large > big; small > tiny; long > lengthy; big > large; huge > big; wet > damp; old > aged; "
-                         "clear > unclouded; young > youthful"),
+    *_entries(
+        ATTRIBUTE,
+        "large > big; small > tiny; long > lengthy; big > large; huge > big; wet > damp; old > aged; "
+        "clear > unclouded; young > youthful",
+    ),
     *_entries(MODIFIER, "smiling > happy"),
 )
 
@@ -130,8 +142,11 @@ def _is_action(a: Annotation, token: int, words: tuple[str, ...]) -> bool:
 
 
 def _is_modifier(a: Annotation, token: int, words: tuple[str, ...]) -> bool:
-    return a.dep[token] == "amod" or (words == ("looking",) and _next_word(a, token) == "at") or (
-        words == ("eating",) and a.pos[token] == "VERB")
+    return (
+        a.dep[token] == "amod"
+        or (words == ("looking",) and _next_word(a, token) == "at")
+        or (words == ("eating",) and a.pos[token] == "VERB")
+    )
 
 
 def _children(a: Annotation, token: int, *kinds: str) -> list[int]:

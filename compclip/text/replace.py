@@ -10,8 +10,14 @@ import numpy as np
 from compclip.text import edits
 from compclip.text.annotation import Annotation
 
-KINDS = {"NOUN": "entity", "PROPN": "entity", "ADJ": "attribute", "NUM": "attribute", "ADV": "attribute",
-         "VERB": "relation"}
+KINDS = {
+    "NOUN": "entity",
+    "PROPN": "entity",
+    "ADJ": "attribute",
+    "NUM": "attribute",
+    "ADV": "attribute",
+    "VERB": "relation",
+}
 
 
 def wordnet(annotation: Annotation, rng: np.random.Generator) -> str | None:

@@ -32,14 +32,20 @@ _NEXT_WORD = re.compile(r"[\"“‘'(\[]*([\w']+)")
 _LETTERS = re.compile(r"(?:[a-z]\.)*[a-z]", re.IGNORECASE)
 
 # never the end of a sentence / its end only where what follows looks like a beginning
-_TITLES = words("mr mrs ms dr prof rev gen col capt sgt lt gov sen rep hon pres supt st mt vs e.g i.e cf viz "
-                    "approx ca fig figs vol pp ed eds al")
-_ENDINGS = words("etc inc ltd co corp bros jr sr a.m p.m u.s u.k u.s.a e.u d.c b.c a.d ph.d ave blvd rd dept est "
-                     "oz lb lbs ft cm mm km kg hrs jan feb apr jun jul aug sep sept oct nov dec")
+_TITLES = words(
+    "mr mrs ms dr prof rev gen col capt sgt lt gov sen rep hon pres supt st mt vs e.g i.e cf viz "
+    "approx ca fig figs vol pp ed eds al"
+)
+_ENDINGS = words(
+    "etc inc ltd co corp bros jr sr a.m p.m u.s u.k u.s.a e.u d.c b.c a.d ph.d ave blvd rd dept est "
+    "oz lb lbs ft cm mm km kg hrs jan feb apr jun jul aug sep sept oct nov dec"
+)
 _BEFORE_NUMBER = words("no nos nr p")
-_OPENERS = words("a an the this that these those there it its he she they his her their we you in on at behind "
-                     "above below under beside next near to from with one two three some several both each all "
-                     "another other many most overall additionally however while as")
+_OPENERS = words(
+    "a an the this that these those there it its he she they his her their we you in on at behind "
+    "above below under beside next near to from with one two three some several both each all "
+    "another other many most overall additionally however while as"
+)
 
 
 def clean(text: str) -> str:

@@ -14,7 +14,7 @@ import functools
 import sys
 import warnings
 
-from compclip.errors import entry
+from compclip.base.errors import entry
 from compclip.text import wordnet_data
 from compclip.text.inflect import VOWELS, inflect
 from compclip.text.words import words
@@ -30,8 +30,9 @@ _UNFIT = words("bitch bastard whore slut tart harlot fag queer savage cripple mo
 _SKIPPED_VERBS = words("be have do get")
 
 
-def candidates(word: str, lemma: str, pos: str, tag: str, said: frozenset[str] = frozenset(),
-               article: str = "") -> tuple[str, ...]:
+def candidates(
+    word: str, lemma: str, pos: str, tag: str, said: frozenset[str] = frozenset(), article: str = ""
+) -> tuple[str, ...]:
     """At most 16 replacements of a token, in a fixed order: antonyms first, then sisters, frequent words first.
 
     `said`: lower-case words of the caption, which are left out. `article`: "a" or "an" where one stands before the
@@ -40,8 +41,11 @@ def candidates(word: str, lemma: str, pos: str, tag: str, said: frozenset[str] =
     """
     if pos == "PROPN" and word.islower():  # the tagger's usual slip
         pos, tag = "NOUN", {"NNP": "NN", "NNPS": "NNS"}.get(tag, tag)
-    fitting = (f for f in _forms(word.lower(), lemma.lower(), pos, tag)
-               if f not in said and (not article or (f[0] in VOWELS) == (article == "an")))
+    fitting = (
+        f
+        for f in _forms(word.lower(), lemma.lower(), pos, tag)
+        if f not in said and (not article or (f[0] in VOWELS) == (article == "an"))
+    )
     return tuple(_as_written(form, word) for form, _ in zip(fitting, range(LIMIT), strict=False))
 
 
@@ -119,8 +123,14 @@ def _near(synsets: list, part: str) -> set[str]:
     """Words that leave a caption true: synonyms in any sense, direct hypernyms and hyponyms, similar adjectives."""
     near = [n for s in synsets for n in (s, *s.hypernyms(), *s.hyponyms(), *s.similar_tos(), *s.also_sees())]
     if part == "a":
-        near += [n for s in synsets if s.pos() == "s" for h in s.similar_tos() for n in h.similar_tos()
-                 if not _colours(s.lemma_names()[0])]
+        near += [
+            n
+            for s in synsets
+            if s.pos() == "s"
+            for h in s.similar_tos()
+            for n in h.similar_tos()
+            if not _colours(s.lemma_names()[0])
+        ]
     return {name for synset in near for name in synset.lemma_names()}
 
 

@@ -14,12 +14,15 @@ import tempfile
 import zipfile
 from pathlib import Path
 
-from compclip.errors import UserError
+from compclip.base.errors import UserError
 
 PACKAGES = ("wordnet-base", "wordnet-sense-index")
 DEBIAN = Path("/usr/share/wordnet")
-NEEDED = tuple(f"{kind}.{pos}" for kind in ("index", "data") for pos in ("adj", "adv", "noun", "verb")) + tuple(
-    f"{pos}.exc" for pos in ("adj", "adv", "noun", "verb")) + ("cntlist.rev",)
+NEEDED = (
+    tuple(f"{kind}.{pos}" for kind in ("index", "data") for pos in ("adj", "adv", "noun", "verb"))
+    + tuple(f"{pos}.exc" for pos in ("adj", "adv", "noun", "verb"))
+    + ("cntlist.rev",)
+)
 # number, name and part of speech (1 noun, 2 verb, 3 adjective, 4 adverb) of WordNet's lexicographer files
 LEXNAMES = """
 adj.all adj.pert adv.all
@@ -60,8 +63,12 @@ def installed() -> Path | None:
 
 def install() -> tuple[Path, str]:
     """Make WordNet available; returns its folder and where it came from. Raises UserError where no way works."""
-    for source, attempt in (("NLTK data", installed), ("NLTK download", _download), ("Debian files", _debian),
-                            ("Debian packages", _apt)):
+    for source, attempt in (
+        ("NLTK data", installed),
+        ("NLTK download", _download),
+        ("Debian files", _debian),
+        ("Debian packages", _apt),
+    ):
         path = attempt()
         if path is not None:
             return path, source
@@ -102,8 +109,9 @@ def _apt() -> Path | None:
         return None
     environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
     for command in (["update", "-q"], ["install", "-q", "-y", "--no-install-recommends", *PACKAGES]):
-        subprocess.run(["apt-get", *command], env=environment, stdout=subprocess.DEVNULL,
-                       stderr=subprocess.DEVNULL, check=False)
+        subprocess.run(
+            ["apt-get", *command], env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False
+        )
     return _debian()
 
 

@@ -11,8 +11,8 @@ import argparse
 import sys
 from pathlib import Path
 
-from compclip import config
-from compclip.errors import entry
+from compclip.base.errors import entry
+from compclip.config import read
 from compclip.track import sync
 from compclip.track.store import DEFAULT_URI, shown, store_uri
 
@@ -34,14 +34,22 @@ def main(argv: list[str]) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m compclip.track", description=__doc__.splitlines()[0])
     parser.add_argument("--rebuild", action="store_true", help="make the store anew from the run directories")
-    parser.add_argument("--params", type=Path, default=Path(config.DEFAULT), help="the file that holds the grid")
+    parser.add_argument("--params", type=Path, default=Path(read.DEFAULT), help="the file that holds the grid")
     parser.add_argument("--runs", type=Path, default=Path("runs"), help="folder of the run directories")
     parser.add_argument("--studies", type=Path, default=Path("studies"), help="folder of the sweeps' studies")
     parser.add_argument("--uri", help=f"tracking URI; default: MLFLOW_TRACKING_URI or {DEFAULT_URI}")
-    parser.add_argument("--project", default=sync.own_project(),
-                        help="first word of the experiments' names; give your own on a server shared with others")
-    parser.add_argument("--checkpoint-mib", type=float, default=sync.CHECKPOINT_MIB, metavar="MIB",
-                        help="upload and register checkpoints up to this size; larger ones are named in a tag")
+    parser.add_argument(
+        "--project",
+        default=sync.own_project(),
+        help="first word of the experiments' names; give your own on a server shared with others",
+    )
+    parser.add_argument(
+        "--checkpoint-mib",
+        type=float,
+        default=sync.CHECKPOINT_MIB,
+        metavar="MIB",
+        help="upload and register checkpoints up to this size; larger ones are named in a tag",
+    )
     return parser
 
 

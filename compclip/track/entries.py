@@ -11,7 +11,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from compclip.files import fingerprint
+from compclip.base.files import fingerprint
 from compclip.report.collect import Run
 from compclip.report.details import flatten
 from compclip.report.tables import Column

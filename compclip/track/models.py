@@ -16,8 +16,7 @@ from mlflow.exceptions import MlflowException
 from mlflow.models import Model, ModelSignature
 from mlflow.types import ColSpec, Schema
 
-from compclip import scorer
-from compclip.track import notes
+from compclip.track import notes, scorer
 from compclip.track.entries import Entry
 
 if TYPE_CHECKING:
@@ -140,6 +139,7 @@ def remove(client: MlflowClient, run: Any, artifacts: Path | None) -> None:
 def _models(client: MlflowClient, run: Any) -> Sequence[Any]:
     outputs = run.outputs.model_outputs if run.outputs else []
     return [client.get_logged_model(output.model_id) for output in outputs]
+
 
 def remove_files(uri: str, artifacts: Path | None) -> None:
     """Delete the folder above `artifacts` of a run or model where it lies below our own artifact folder."""

@@ -8,10 +8,10 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from compclip.errors import UserError
-from compclip.files import fingerprint, read_json
+from compclip.base.errors import UserError
+from compclip.base.files import fingerprint, read_json
+from compclip.config.sections import Cell
 from compclip.report.collect import Run, read_config, read_curve, read_environment, read_result
-from compclip.sections import Cell
 
 FILES = ("config.yaml", "metrics.jsonl", "environment.json")
 WEIGHTS = "open_clip_model.safetensors"

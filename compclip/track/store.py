@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from compclip.errors import UserError, one_line
+from compclip.base.errors import UserError, one_line
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient

@@ -9,10 +9,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from compclip import config
-from compclip.errors import UserError
-from compclip.files import write_json
-from compclip.track import entries, notes, overall, records, store, view
+from compclip.base.errors import UserError
+from compclip.base.files import write_json
+from compclip.config import grid as config_grid
+from compclip.config import read
+from compclip.track import entries as track_entries
+from compclip.track import notes, overall, records, store, view
 from compclip.track.entries import Entry, Shown
 from compclip.track.records import Record, Study
 
@@ -40,32 +42,32 @@ class Source:
 
 
 def source(
-    params_path: str | Path = config.DEFAULT, runs: Path = Path("runs"), studies: Path = Path("studies"),
+    params_path: str | Path = read.DEFAULT, runs: Path = Path("runs"), studies: Path = Path("studies"),
     project: str = "", checkpoint_mib: float = CHECKPOINT_MIB,
 ) -> Source:  # fmt: skip
     """Read run directories and studies. Raises UserError where there is neither."""
-    params = config.load(params_path)
+    params = read.load(params_path)
     cells, sweeps = records.read(runs), records.studies(studies)
     if not cells and not sweeps:
         raise UserError(f"{runs}: holds no run; train one with `dvc repro` or give --runs")
-    grid = {c.name for c in config.cells(params)}
+    grid = {c.name for c in config_grid.cells(params)}
     inside = {r.cell.name: r for r in cells if r.cell.name in grid}
     every = [r.run for r in cells] + [t.record.run for s in sweeps for t in s.trials if t.record]
     columns = overall.columns([r.run for r in inside.values()] or every, params.report.columns)
     project = project or own_project()
-    name = entries.experiment(project, (), params.grid.backbones, params.grid.data)
+    name = track_entries.experiment(project, (), params.grid.backbones, params.grid.data)
     shown = Shown(name, frozenset(grid), project, columns, checkpoint_mib)
-    made = (*entries.of_cells(cells, shown), *(e for s in sweeps for e in entries.of_study(s, shown)))
+    made = (*track_entries.of_cells(cells, shown), *(e for s in sweeps for e in track_entries.of_study(s, shown)))
     return Source(made, tuple(cells), shown, tuple(params.grid.methods), True, inside)
 
 
-def study(folder: Path, uri: str | None = None, params_path: str | Path = config.DEFAULT) -> Counter[str]:
+def study(folder: Path, uri: str | None = None, params_path: str | Path = read.DEFAULT) -> Counter[str]:
     """Bring one study and its trials up to date, as the driver of a sweep does after its trials' files are written."""
-    params = config.load(params_path)
+    params = read.load(params_path)
     found: Study = records.study(folder)
     runs = [t.record.run for t in found.trials if t.record]
     shown = Shown("", frozenset(), own_project(), overall.columns(runs, params.report.columns))
-    return update(Source(tuple(entries.of_study(found, shown)), (), shown, whole=False), store.store_uri(uri))
+    return update(Source(tuple(track_entries.of_study(found, shown)), (), shown, whole=False), store.store_uri(uri))
 
 
 def update(made: Source, uri: str) -> Counter[str]:
@@ -164,7 +166,7 @@ def _one(
 def _current(client: MlflowClient, run: Any, entry: Entry) -> bool:
     """Whether a run was logged whole, from these files, and where it belongs."""
     tags = run.data.tags
-    whole = tags.get(entries.COMPLETE) == "true" and tags.get(entries.CONTENT) == entry.content
+    whole = tags.get(track_entries.COMPLETE) == "true" and tags.get(track_entries.CONTENT) == entry.content
     return whole and (not entry.at_home or client.get_experiment(run.info.experiment_id).name == entry.experiment)
 
 
@@ -198,7 +200,7 @@ def _tracked(client: MlflowClient, project: str) -> dict[str, list[Any]]:
 def _key(run: Any) -> str:
     """The entry that a run was made from; none for a run that others logged. Stores of old have the name alone."""
     tags = run.data.tags
-    return tags.get(entries.KEY) or (f"cell/{run.info.run_name}" if "content" in tags else "")
+    return tags.get(track_entries.KEY) or (f"cell/{run.info.run_name}" if "content" in tags else "")
 
 
 def _experiments(client: MlflowClient, project: str) -> list[Any]:

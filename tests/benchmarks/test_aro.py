@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from compclip.base.errors import UserError
 from compclip.benchmarks import aro
-from compclip.errors import UserError
 
 TEXTS = {"good": [0.9, 0.1], "bad": [0.1, 0.9], "poor": [0.2, 0.8]}
 RIGHT, WRONG = ("good", "bad"), ("bad", "good")
@@ -13,7 +13,14 @@ BOX = {"bbox_x": 1, "bbox_y": 2, "bbox_w": 3, "bbox_h": 4}
 
 
 def relation(name: str = "riding", texts: tuple[str, str] = RIGHT) -> dict:
-    return {"image_id": "1", "image_path": "1.jpg", **BOX, "relation_name": name, "true_caption": texts[0], "false_caption": texts[1]}
+    return {
+        "image_id": "1",
+        "image_path": "1.jpg",
+        **BOX,
+        "relation_name": name,
+        "true_caption": texts[0],
+        "false_caption": texts[1],
+    }
 
 
 def attribution(pair: tuple[str, str] = ("red", "old"), texts: tuple[str, str] = RIGHT) -> dict:
@@ -84,7 +91,10 @@ def test_a_tie_is_wrong(dump, score):
 
 
 def test_shuffles_that_give_the_caption_back(dump, score):
-    dump("aro/coco_order.json", [order("good", "go od", "bad"), order("good", "Good", "good"), order("bad", "bad ", "good")])
+    dump(
+        "aro/coco_order.json",
+        [order("good", "go od", "bad"), order("good", "Good", "good"), order("bad", "bad ", "good")],
+    )
     result = score(split="coco_order")
     assert result.items["coco_order"].ids == ("0", "2") and result.items["coco_order"].values.tolist() == [1, 0]
     counts = {name: result.counts[name] for name in ("records", "scored", "foil_is_caption", "without_foil")}
@@ -92,7 +102,10 @@ def test_shuffles_that_give_the_caption_back(dump, score):
 
 
 def test_a_picture_that_is_missing_leaves_the_balance(dump, folder, embeddings):
-    dump("aro/visual_genome_relation.json", [relation(), relation("under") | {"image_path": "gone.jpg"}, relation("under", WRONG)])
+    dump(
+        "aro/visual_genome_relation.json",
+        [relation(), relation("under") | {"image_path": "gone.jpg"}, relation("under", WRONG)],
+    )
     benchmark = aro.load(folder, split="visual_genome_relation")
     at, gone = f"{folder}/images/1.jpg#box=1,2,3,4", f"{folder}/images/gone.jpg#box=1,2,3,4"
     result = benchmark.score(embeddings({at: [1, 0]}, TEXTS, {gone: "missing"}))
@@ -112,16 +125,36 @@ def without(row: dict, name: str) -> dict:
 @pytest.mark.parametrize(
     ("task", "content", "message"),
     [
-        ("visual_genome_relation", [relation(), without(relation(), "false_caption")], r"relation.json: record 1: no field 'false_caption'"),
+        (
+            "visual_genome_relation",
+            [relation(), without(relation(), "false_caption")],
+            r"relation.json: record 1: no field 'false_caption'",
+        ),
         ("visual_genome_relation", [without(relation(), "relation_name")], r"record 0: no field 'relation_name'"),
         ("visual_genome_relation", [relation() | {"bbox_w": "3"}], r"record 0: field 'bbox_w' is '3'"),
         ("visual_genome_relation", [without(relation(), "bbox_h")], r"record 0: no field 'bbox_h'"),
         ("visual_genome_relation", {"0": relation()}, r"expected a list of records, not dict"),
-        ("visual_genome_attribution", [attribution() | {"attributes": ["red"]}], r"attribution.json: record 0: field 'attributes' is \['red'\]"),
+        (
+            "visual_genome_attribution",
+            [attribution() | {"attributes": ["red"]}],
+            r"attribution.json: record 0: field 'attributes' is \['red'\]",
+        ),
         ("visual_genome_attribution", [relation()], r"record 0: no field 'attributes'"),
-        ("coco_order", [order("good", "bad"), order("good")], r"coco_order.json: record 1: field 'caption_options' is \['good'\]"),
-        ("coco_order", [{"image": "2.jpg", "caption_options": ["good", 1]}], r"record 0: field 'caption_options' is \['good', 1\]"),
-        ("flickr30k_order", [{"caption_options": ["good", "bad"]}], r"flickr30k_order.json: record 0: no field 'image'"),
+        (
+            "coco_order",
+            [order("good", "bad"), order("good")],
+            r"coco_order.json: record 1: field 'caption_options' is \['good'\]",
+        ),
+        (
+            "coco_order",
+            [{"image": "2.jpg", "caption_options": ["good", 1]}],
+            r"record 0: field 'caption_options' is \['good', 1\]",
+        ),
+        (
+            "flickr30k_order",
+            [{"caption_options": ["good", "bad"]}],
+            r"flickr30k_order.json: record 0: no field 'image'",
+        ),
         ("flickr30k_order", [], r"holds no records"),
     ],
 )

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from compclip.benchmark import Record
 from compclip.benchmarks import _choice
+from compclip.evaluate.benchmark import Record
 
 IMAGES = {"i0": [1.0, 0.0], "i1": [0.0, 1.0], "i2": [0.6, 0.8]}
 TEXTS = {"t0": [1.0, 0.0], "t1": [0.0, 1.0], "t2": [0.8, 0.6]}

@@ -6,8 +6,8 @@ import json
 
 import pytest
 
+from compclip.base.errors import UserError
 from compclip.benchmarks import coco_counterfactuals
-from compclip.errors import UserError
 
 FILE = "c/examples.jsonl"
 
@@ -70,7 +70,9 @@ def test_a_part_of_the_pairs_is_spread_over_the_file_and_the_rest_counted(dump_l
     part = coco_counterfactuals.load(folder, split="3")
     assert [record.id for record in part.records] == ["0_0_0", "0_0_1", "2_0_0", "2_0_1", "4_0_0", "4_0_1"]
     assert part.dropped == {"not_drawn": 8}
-    assert coco_counterfactuals.load(folder).dropped == {"not_drawn": 0} and len(coco_counterfactuals.load(folder)) == 14
+    assert (
+        coco_counterfactuals.load(folder).dropped == {"not_drawn": 0} and len(coco_counterfactuals.load(folder)) == 14
+    )
     for wrong in ("0", "8", "-1", "test", "1.5"):
         with pytest.raises(UserError, match=rf"split='{wrong}': must be a number of pairs, 1 to 7"):
             coco_counterfactuals.load(folder, split=wrong)

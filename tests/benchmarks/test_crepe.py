@@ -7,8 +7,8 @@ import io
 
 import pytest
 
+from compclip.base.errors import UserError
 from compclip.benchmarks import crepe
-from compclip.errors import UserError
 
 HEADER = ["image_id", "caption", "n", "n_objects", "n_relations", "n_attributes", "n_connected_components",
           "hard_negs", "x", "y", "width", "height"]  # fmt: skip
@@ -17,7 +17,11 @@ AT = "VG_100K_2/13.jpg#box=237,391,402,208"
 
 
 def row(caption: str = "good", hard_negs: object = ("bad", "poor"), **other: str) -> dict:
-    negatives = hard_negs if isinstance(hard_negs, str) else repr(list(hard_negs) if isinstance(hard_negs, tuple) else hard_negs)
+    negatives = (
+        hard_negs
+        if isinstance(hard_negs, str)
+        else repr(list(hard_negs) if isinstance(hard_negs, tuple) else hard_negs)
+    )
     numbers = {"x": "237.0", "y": "391.0", "width": "402.0", "height": "208.0"}
     return dict.fromkeys(HEADER, "1") | numbers | {"image_id": "13", "caption": caption, "hard_negs": negatives} | other
 
@@ -52,7 +56,11 @@ def test_types_complexities_and_means(dump, score):
     dump(name("atom", 12), table(row(), row(), row(), row("bad", ("good", "poor"))))
     result = score()
     assert result.metrics["atom"] == pytest.approx((8 + 3) / (16 + 4))  # (8 * 0.5 + 0.75) / 9 were they not pooled
-    assert (result.metrics["swap"], result.metrics["atom/complexity_12"], result.metrics["atom/complexity_4"]) == (0.5, 0.75, 0.5)
+    assert (result.metrics["swap"], result.metrics["atom/complexity_12"], result.metrics["atom/complexity_4"]) == (
+        0.5,
+        0.75,
+        0.5,
+    )
     assert result.metrics["average"] == pytest.approx((0.55 + 0.5 + 0.5) / 3)
     assert result.metrics["average/complexity_12"] == pytest.approx((0.75 + 0.5 + 0.5) / 3)
     assert result.items["atom/complexity_12"].ids == ("12-0", "12-1", "12-2", "12-3")
@@ -99,7 +107,10 @@ def test_pictures_in_any_of_the_folders(folder, picture):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (table(row(), header=[c for c in HEADER if c != "width"]), r"atom_complexity_4.csv: no column 'width'; found image_id, caption"),
+        (
+            table(row(), header=[c for c in HEADER if c != "width"]),
+            r"atom_complexity_4.csv: no column 'width'; found image_id, caption",
+        ),
         (table(), r"atom_complexity_4.csv: holds no records"),
         ("", r"no column 'image_id'"),
         (table(row(), row(x="")), r"record 1: field 'x' is '', not a number"),

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from compclip.base.errors import UserError
 from compclip.benchmarks import eqben
-from compclip.errors import UserError
 
 SUBSET, FULL = "e/eqben_subset_10percent_final.json", "e/ann_json_finegrained_random.json"
 TEXTS = {"x": [1.0, 0.0], "y": [0.0, 1.0], "z": [0.6, 0.8]}
@@ -49,7 +49,10 @@ def test_text_and_image_score_differ(dump, scored):
     sample = {"image0": "eqbensd/y.png", "image1": "eqbensd/z.png", "caption0": "y", "caption1": "x"}
     result = scored(dump(SUBSET, [sample, {**sample, "image1": "eqbensd/x.png", "caption1": "z"}]))
     assert result.items["eqbensd_text"].values.tolist() == [0, 1]  # z.png is nearer to y (0.8) than to its own x (0.6)
-    assert result.items["eqbensd_image"].values.tolist() == [1, 0]  # z is nearer to y.png (0.8) than to its own x.png (0.6)
+    assert result.items["eqbensd_image"].values.tolist() == [
+        1,
+        0,
+    ]  # z is nearer to y.png (0.8) than to its own x.png (0.6)
     assert result.items["eqbensd_group"].values.tolist() == [0, 0]
 
 
@@ -120,5 +123,7 @@ def test_a_folder_must_hold_one_annotation_file(dump):
     folder = dump(SUBSET, [pair("eqbensd")]).parent
     assert len(eqben.load(folder)) == 1
     dump(FULL, WHOLE)
-    with pytest.raises(UserError, match=r"expected one file \(\*.json\), found ann_json_finegrained_random.json, eqben_"):
+    with pytest.raises(
+        UserError, match=r"expected one file \(\*.json\), found ann_json_finegrained_random.json, eqben_"
+    ):
         eqben.load(folder)

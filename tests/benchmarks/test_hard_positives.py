@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from compclip.base.errors import UserError
 from compclip.benchmarks import hard_positives
-from compclip.errors import UserError
 
 TEXTS = {"c": [0.8, 0.1], "p": [0.6, 0.1], "n": [0.4, 0.1], "low": [0.2, 0.1]}
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from compclip.base.errors import UserError
 from compclip.benchmarks import imagecode
-from compclip.errors import UserError
 
 STATIC, VIDEO = "open-images-1815_f91d6f546e63f20d", "MSR-VTT-videoTestVideo_video7047-shot1_0"
 TEXTS = {"third": [0.6, 0.8], "first": [1.0, 0.0], "nowhere": [-1.0, 0.0]}
@@ -25,7 +25,9 @@ def folder(dump, picture):
 @pytest.fixture
 def scored(folder, embeddings):
     def score(failed=()):
-        places = {(name, i): folder / "image-sets" / name / f"img{i}.jpg" for name in (STATIC, VIDEO) for i in range(10)}
+        places = {
+            (name, i): folder / "image-sets" / name / f"img{i}.jpg" for name in (STATIC, VIDEO) for i in range(10)
+        }
         images = {at: shown(i) for (name, i), at in places.items() if (name, i) not in failed}
         missing = {places[key]: "missing" for key in failed}
         return imagecode.load(folder).score(embeddings(images, TEXTS, missing))
@@ -36,7 +38,9 @@ def scored(folder, embeddings):
 def test_the_described_picture_comes_first_among_ten(folder):
     record = imagecode.load(folder).records[0]
     assert (record.subset, record.id, record.texts) == ("static", f"{STATIC}/3", ("third",))
-    assert [image.rpartition("/img")[2] for image in record.images] == [f"{i}.jpg" for i in (3, 0, 1, 2, 4, 5, 6, 7, 8, 9)]
+    assert [image.rpartition("/img")[2] for image in record.images] == [
+        f"{i}.jpg" for i in (3, 0, 1, 2, 4, 5, 6, 7, 8, 9)
+    ]
     assert record.images[0] == str(folder / "image-sets" / STATIC / "img3.jpg")
 
 

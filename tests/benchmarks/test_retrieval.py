@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from compclip.base.errors import UserError
 from compclip.benchmarks import retrieval
-from compclip.errors import UserError
 
 KARPATHY = {
     "dataset": "coco",
@@ -113,7 +113,11 @@ def test_an_unreadable_image_takes_its_captions_along(dump, embeddings):
         ("x.json", {"images": [], "annotations": None}, r"field 'annotations' is None"),
         ("x.json", {"images": [{**KARPATHY["images"][0], "filepath": 5}]}, r"record a.png: field 'filepath' is 5"),
         ("x.txt", "", r"expected the header 'image,caption'; found ''"),
-        ("x.txt", 'image,caption\na.jpg,"A man\nb.jpg,a dog\nc.jpg,a cat', r"x.txt: line 2: .* close a caption's quotes"),
+        (
+            "x.txt",
+            'image,caption\na.jpg,"A man\nb.jpg,a dog\nc.jpg,a cat',
+            r"x.txt: line 2: .* close a caption's quotes",
+        ),
         ("x.txt", 'image,caption\na.jpg,ok\nb.jpg,"two\nlines"\n', r"x.txt: line 3: .* close a caption's quotes"),
         ("x.txt", 'image,caption\na.jpg,"A" man\n', r"x.txt: line 2: .* double those"),
         ("x.txt", "file,text\n", r"expected the header 'image,caption'; found 'file,text'"),

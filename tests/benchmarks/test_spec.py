@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from compclip.base.errors import UserError
 from compclip.benchmarks import spec
-from compclip.errors import UserError
 
 TEXTS = {"left": [1.0, 0.0], "right": [0.0, 1.0], "both": [0.6, 0.8]}
 PICTURES = {"images/l.jpg": [1.0, 0.0], "images/r.jpg": [0.0, 1.0]}

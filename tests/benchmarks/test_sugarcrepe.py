@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from compclip.base.errors import UserError
 from compclip.benchmarks import sugarcrepe
-from compclip.errors import UserError
 
 RECORD = {"filename": "a.png", "caption": "good", "negative_caption": "bad"}
 LOST = {"filename": "a.png", "caption": "bad", "negative_caption": "good"}

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from compclip.base.errors import UserError
 from compclip.benchmarks import sugarcrepe_pp
-from compclip.errors import UserError
 
 # the image likes p1 and p2 more than n; p1 and p2 are alike
 TEXTS = {"p1": [1.0, 0.0, 0.1], "p2": [0.9, 0.1, 0.1], "n": [0.2, 0.9, 0.1], "far": [0.0, 1.0, 0.0]}

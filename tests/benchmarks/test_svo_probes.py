@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from compclip.base.errors import UserError
 from compclip.benchmarks import svo_probes
-from compclip.errors import UserError
 
 HEADER = "sentence,pos_triplet,neg_triplet,pos_url,neg_url,pos_image_id,neg_image_id,subj_neg,verb_neg,obj_neg"
 SUBJECT, VERB, OBJECT = "True,False,False", "False,True,False", "False,False,True"
@@ -27,7 +27,9 @@ def seen(tmp_path, embeddings):
 
 
 def test_kinds_and_their_mean(write, seen):
-    folder = write(row(SUBJECT), row(VERB), row(VERB, 2, 1), row(VERB, 2, 1), row(VERB, 1, 3), row(OBJECT, 2, 1), row(OBJECT))
+    folder = write(
+        row(SUBJECT), row(VERB), row(VERB, 2, 1), row(VERB, 2, 1), row(VERB, 1, 3), row(OBJECT, 2, 1), row(OBJECT)
+    )
     result = svo_probes.load(folder).score(seen)
     assert (result.metrics["subj_neg"], result.metrics["verb_neg"], result.metrics["obj_neg"]) == (1, 0.25, 0.5)
     assert result.items["verb_neg"].values.tolist() == [1, 0, 0, 0], "the last is a tie, which is wrong"
@@ -52,7 +54,10 @@ def test_pictures_and_kinds_asked_for(write, picture, tmp_path):
     folder = write(row(SUBJECT), row(VERB, 5, 6), row(OBJECT, 7, 8))
     inside = picture("svo/images/1.png").parent
     assert svo_probes.load(folder, split="verb_neg").images == [str(inside / "5.jpg"), str(inside / "6.jpg")]
-    assert svo_probes.load(folder, images=tmp_path, split="obj_neg").images == [str(tmp_path / "7.jpg"), str(tmp_path / "8.jpg")]
+    assert svo_probes.load(folder, images=tmp_path, split="obj_neg").images == [
+        str(tmp_path / "7.jpg"),
+        str(tmp_path / "8.jpg"),
+    ]
     with pytest.raises(UserError, match=r"unknown subset 'verb'; did you mean 'verb_neg'"):
         svo_probes.load(folder, split="verb")
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from compclip.base.errors import UserError
 from compclip.benchmarks import valse
-from compclip.errors import UserError
 
 TEXTS = {"good": [0.9, 0.1], "bad": [0.1, 0.9]}
 RIGHT, WRONG, TIE = ("good", "bad"), ("bad", "good"), ("good", "good")

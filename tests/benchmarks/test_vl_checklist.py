@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from compclip.base.errors import UserError
 from compclip.benchmarks import vl_checklist
-from compclip.errors import UserError
 
 TEXTS = {"good": [0.9, 0.1], "bad": [0.1, 0.9]}
 RIGHT, WRONG, TIE = ("good", "bad"), ("bad", "good"), ("good", "good")
@@ -56,7 +56,9 @@ def test_the_metrics_reproduce_from_their_members(folder, seen):
 
 
 def test_a_source_without_a_picture_has_no_mean(folder, embeddings):
-    seen = embeddings({folder / source / "a.jpg": [1, 0] for source in ("vg", "swig")}, TEXTS, {folder / "hake" / "a.jpg": "missing"})
+    seen = embeddings(
+        {folder / source / "a.jpg": [1, 0] for source in ("vg", "swig")}, TEXTS, {folder / "hake" / "a.jpg": "missing"}
+    )
     result = vl_checklist.load(folder).score(seen)
     assert result.metrics["Object_Size_small_swig"] == 0.5 and result.metrics["Attribute_size"] == 0.5
     assert not {"Object_Size_small", "Relation_action", "average"} & set(result.metrics)

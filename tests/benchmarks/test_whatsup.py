@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from compclip.base.errors import UserError
 from compclip.benchmarks import whatsup
-from compclip.errors import UserError
 
 TEXTS = {"good": [0.9, 0.1], "fair": [0.5, 0.1], "bad": [0.1, 0.9]}
 QUESTIONS = {"coco_qa_one_obj": "coco", "coco_qa_two_obj": "coco", "vg_qa_one_obj": "vg", "vg_qa_two_obj": "vg"}
@@ -34,7 +34,10 @@ def seen(folder, embeddings):
 
 
 def test_subsets_and_their_mean(folder, dump, seen):
-    dump("data/vg_qa_two_obj.json", [[2370799, "good", "bad"], [2370799, "good", "good"], *[[2370799, "bad", "good"]] * 2])
+    dump(
+        "data/vg_qa_two_obj.json",
+        [[2370799, "good", "bad"], [2370799, "good", "good"], *[[2370799, "bad", "good"]] * 2],
+    )
     result = whatsup.load(folder).score(seen)
     assert result.items["Controlled_Images_A"].values.tolist() == [1, 0]
     assert result.items["VG_QA_two_obj"].values.tolist() == [1, 0, 0, 0], "a tie is wrong"
@@ -60,11 +63,27 @@ def test_pictures_lie_as_in_the_official_folder(folder, tmp_path):
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("controlled_images_dataset", [{"caption_options": ["a", "b"]}], r"images_dataset.json: record 0: no field 'image_path'"),
-        ("controlled_images_dataset", [controlled("a/b.jpg", "a")], r"record 0: expected two captions or more, not \['a'\]"),
+        (
+            "controlled_images_dataset",
+            [{"caption_options": ["a", "b"]}],
+            r"images_dataset.json: record 0: no field 'image_path'",
+        ),
+        (
+            "controlled_images_dataset",
+            [controlled("a/b.jpg", "a")],
+            r"record 0: expected two captions or more, not \['a'\]",
+        ),
         ("controlled_clevr_dataset", [[1, "a", "b"]], r"clevr_dataset.json: record 0: expected an object, not list"),
-        ("coco_qa_one_obj", [[1, "a", "b"], [1, "a"]], r"coco_qa_one_obj.json: record 1: expected \[image id, right, wrong\]"),
-        ("vg_qa_one_obj", [["VG/1.jpg", "a", "b"]], r"vg_qa_one_obj.json: record 0: expected \[image id, right, wrong\]"),
+        (
+            "coco_qa_one_obj",
+            [[1, "a", "b"], [1, "a"]],
+            r"coco_qa_one_obj.json: record 1: expected \[image id, right, wrong\]",
+        ),
+        (
+            "vg_qa_one_obj",
+            [["VG/1.jpg", "a", "b"]],
+            r"vg_qa_one_obj.json: record 0: expected \[image id, right, wrong\]",
+        ),
         ("vg_qa_one_obj", [[1, "a", None]], r"record 0: expected two captions or more, not \['a', None\]"),
         ("vg_qa_two_obj", {"0": [1, "a", "b"]}, r"vg_qa_two_obj.json: expected a list of records, not dict"),
     ],

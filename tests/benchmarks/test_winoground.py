@@ -6,8 +6,8 @@ import json
 
 import pytest
 
+from compclip.base.errors import UserError
 from compclip.benchmarks import winoground
-from compclip.errors import UserError
 
 
 def line(key: int, zero: str = "x", one: str = "y") -> dict:

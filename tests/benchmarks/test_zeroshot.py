@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compclip import metrics
+from compclip.base.errors import UserError
 from compclip.benchmarks import zeroshot
-from compclip.errors import UserError
+from compclip.evaluate import metrics
 
 NAMES = ["red fox", "cat", "dog"]
 

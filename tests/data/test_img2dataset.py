@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from PIL import Image
 
-from compclip.config import Data
+from compclip.base.errors import UserError
+from compclip.config.sections import Data
 from compclip.data.sources import img2dataset
-from compclip.errors import UserError
 
 
 def sample(folder, name, caption, picture=True):
@@ -32,9 +32,17 @@ def test_shards_in_order_and_counts(tmp_path):
     sample(tmp_path, "00000/000000004.jpg", b"\xff\xfe")
     samples, counts = read(tmp_path)
     assert [(s.id, s.captions, s.width, s.height) for s in samples] == [
-        ("00000/000000001", ("A dog.",), 20, 10), ("00001/000010000", ("A train. On a bridge.",), 20, 10)]
+        ("00000/000000001", ("A dog.",), 20, 10),
+        ("00001/000010000", ("A train. On a bridge.",), 20, 10),
+    ]
     assert {k: v for k, v in counts.items() if v} == {
-        "images": 5, "samples": 2, "missing_image": 1, "empty_captions": 1, "no_caption": 2, "invalid_utf8_captions": 1}
+        "images": 5,
+        "samples": 2,
+        "missing_image": 1,
+        "empty_captions": 1,
+        "no_caption": 2,
+        "invalid_utf8_captions": 1,
+    }
 
 
 def test_a_limit_takes_the_first(tmp_path):

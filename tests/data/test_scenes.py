@@ -8,13 +8,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from compclip.base.errors import UserError
+from compclip.base.files import fingerprint, read_json
+from compclip.config.sections import World
 from compclip.data.scenes import generate, grammar, layout, questions
-from compclip.data.scenes.config import World
 from compclip.data.scenes.layout import Scene, Thing
 from compclip.data.scenes.render import SIDE, render
 from compclip.data.scenes.words import COLOURS, RELATIONS, SYMBOLS
-from compclip.errors import UserError
-from compclip.files import fingerprint, read_json
 
 SMALL = World(train=40, retrieval=6, records=4, per_class=1, processes=1)
 UMBRELLA = Thing("umbrella", "red", "small", "plain", 0)
@@ -63,11 +63,18 @@ def test_questions_by_hand():
     statement = grammar.Statement(UMBRELLA, ANCHOR, "left")
     form = "There is {a} {r} {b}."
     expected = {
-        "swap_att": ("There is a red umbrella to the left of a blue anchor.",
-                     "There is a blue umbrella to the left of a red anchor."),
-        "swap_obj": ("There is an umbrella to the left of an anchor.", "There is an anchor to the left of an umbrella."),
-        "replace_rel": ("There is a red umbrella to the left of a blue anchor.",
-                        "There is a red umbrella to the right of a blue anchor."),
+        "swap_att": (
+            "There is a red umbrella to the left of a blue anchor.",
+            "There is a blue umbrella to the left of a red anchor.",
+        ),
+        "swap_obj": (
+            "There is an umbrella to the left of an anchor.",
+            "There is an anchor to the left of an umbrella.",
+        ),
+        "replace_rel": (
+            "There is a red umbrella to the left of a blue anchor.",
+            "There is a red umbrella to the right of a blue anchor.",
+        ),
     }
     for kind, (true, false) in expected.items():
         said = questions.KINDS[kind](np.random.default_rng(0), PAIR, statement)
@@ -101,7 +108,9 @@ def test_dense_captions_say_only_what_is_true():
     assert checked > 300
 
 
-@pytest.mark.parametrize("relation,verb,by", [("left", "precedes", "is followed by"), ("right", "follows", "is preceded by")])
+@pytest.mark.parametrize(
+    "relation,verb,by", [("left", "precedes", "is followed by"), ("right", "follows", "is preceded by")]
+)
 def test_active_and_passive_agree_with_reading_order(relation, verb, by):
     """What stands to the left precedes and is followed by; what stands to the right follows and is preceded by."""
     a, b = (UMBRELLA, ANCHOR) if relation == "left" else (ANCHOR, UMBRELLA)
@@ -156,7 +165,9 @@ def test_a_folder_of_other_things_is_not_replaced(tmp_path, monkeypatch):
     (tmp_path / "mine" / "notes.txt").write_text("mine")
     monkeypatch.chdir(tmp_path)
     for out in ("mine", "."):
-        with pytest.raises(UserError, match=f"^--out {out}: the folder holds other files than a world's; give a new one"):
+        with pytest.raises(
+            UserError, match=f"^--out {out}: the folder holds other files than a world's; give a new one"
+        ):
             generate.generate(SMALL, Path(out))
     assert [p.name for p in tmp_path.iterdir()] == ["mine"]
     (tmp_path / "world").mkdir()

@@ -7,9 +7,9 @@ import json
 import pytest
 from PIL import Image
 
-from compclip.config import Data
+from compclip.base.errors import UserError
+from compclip.config.sections import Data
 from compclip.data.sources import coco, flickr8k, karpathy
-from compclip.errors import UserError
 
 
 @pytest.fixture
@@ -39,24 +39,48 @@ def image(name, split="train", *texts):
 
 def test_karpathy(folder):
     """restval counts as train; missing, broken and captionless pictures are dropped and counted."""
-    path = write(folder / "d.json", {"images": [
-        image("a.jpg", "train", "A  dog.\n"), image("b.jpg", "restval", "A cat.", " "), image("gone.jpg", "train", "x"),
-        image("broken.jpg", "train", "x"), image("a.jpg", "train"), image("a.jpg", "test", "not mine")]})
+    path = write(
+        folder / "d.json",
+        {
+            "images": [
+                image("a.jpg", "train", "A  dog.\n"),
+                image("b.jpg", "restval", "A cat.", " "),
+                image("gone.jpg", "train", "x"),
+                image("broken.jpg", "train", "x"),
+                image("a.jpg", "train"),
+                image("a.jpg", "test", "not mine"),
+            ]
+        },
+    )
     samples, counts = karpathy.read(data("karpathy", path, folder))
-    assert [(s.id, s.captions, s.width, s.height) for s in samples] == [("a", ("A dog.",), 20, 10),
-                                                                        ("b", ("A cat.",), 10, 20)]
+    assert [(s.id, s.captions, s.width, s.height) for s in samples] == [
+        ("a", ("A dog.",), 20, 10),
+        ("b", ("A cat.",), 10, 20),
+    ]
     assert {k: v for k, v in counts.items() if v} == {
-        "images": 5, "samples": 2, "missing_image": 1, "unreadable_image": 1, "no_caption": 1, "empty_captions": 1,
-        "duplicate_images": 1}
-
+        "images": 5,
+        "samples": 2,
+        "missing_image": 1,
+        "unreadable_image": 1,
+        "no_caption": 1,
+        "empty_captions": 1,
+        "duplicate_images": 1,
+    }
 
 
 def test_coco(folder):
     """Annotations join their image by id."""
-    path = write(folder / "c.json", {
-        "images": [{"id": 7, "file_name": "a.jpg"}, {"id": 8, "file_name": "b.jpg"}],
-        "annotations": [{"image_id": 8, "caption": "tall"}, {"image_id": 7, "caption": "wide"},
-                        {"image_id": 7, "caption": "wide too"}]})
+    path = write(
+        folder / "c.json",
+        {
+            "images": [{"id": 7, "file_name": "a.jpg"}, {"id": 8, "file_name": "b.jpg"}],
+            "annotations": [
+                {"image_id": 8, "caption": "tall"},
+                {"image_id": 7, "caption": "wide"},
+                {"image_id": 7, "caption": "wide too"},
+            ],
+        },
+    )
     samples, _ = coco.read(data("coco", path, folder))
     assert [(s.id, s.captions) for s in samples] == [("a", ("wide", "wide too")), ("b", ("tall",))]
 
@@ -64,7 +88,8 @@ def test_coco(folder):
 def test_flickr8k_both_layouts(folder):
     """captions.txt with commas in captions, and the token file."""
     (folder / "captions.txt").write_text(
-        'image,caption\na.jpg,"A dog, running ."\nb.jpg,A cat, sitting .\na.jpg,Dog .\n')
+        'image,caption\na.jpg,"A dog, running ."\nb.jpg,A cat, sitting .\na.jpg,Dog .\n'
+    )
     (folder / "token.txt").write_text("a.jpg#0\tA dog , running .\na.jpg#1\tDog .\nb.jpg#0\tA cat .\n")
     samples, _ = flickr8k.read(data("flickr8k", folder / "captions.txt", folder))
     assert [s.captions for s in samples] == [("A dog, running .", "Dog ."), ("A cat, sitting .",)]
@@ -75,7 +100,8 @@ def test_flickr8k_both_layouts(folder):
 def test_flickr8k_an_open_quote_spoils_one_line(folder):
     """The line with the quote is dropped and counted, as is one without a comma; the others are whole."""
     (folder / "captions.txt").write_bytes(
-        b'\xef\xbb\xbfimage,caption\r\na.jpg,"A dog\r\nb.jpg,A cat\r\nnonsense\r\na.jpg,"Two ""dogs"", say"\r\n')
+        b'\xef\xbb\xbfimage,caption\r\na.jpg,"A dog\r\nb.jpg,A cat\r\nnonsense\r\na.jpg,"Two ""dogs"", say"\r\n'
+    )
     samples, counts = flickr8k.read(data("flickr8k", folder / "captions.txt", folder))
     assert [(s.id, s.captions) for s in samples] == [("b", ("A cat",)), ("a", ('Two "dogs", say',))]
     assert counts["malformed_lines"] == 2
@@ -83,13 +109,23 @@ def test_flickr8k_an_open_quote_spoils_one_line(folder):
 
 def test_twice_and_without_a_picture(folder):
     """Equal captions of a picture, equal pictures, and captions of pictures that are not listed are counted."""
-    path = write(folder / "d.json", {"images": [image("a.jpg", "train", "A dog.", "A  dog."),
-                                                image("a.jpg", "train", "A cat.")]})
+    path = write(
+        folder / "d.json", {"images": [image("a.jpg", "train", "A dog.", "A  dog."), image("a.jpg", "train", "A cat.")]}
+    )
     samples, counts = karpathy.read(data("karpathy", path, folder))
     assert [s.captions for s in samples] == [("A dog.", "A dog."), ("A cat.",)]
     assert (counts["duplicate_captions"], counts["duplicate_images"]) == (1, 1)
-    path = write(folder / "c.json", {"images": [{"id": 7, "file_name": "a.jpg"}], "annotations": [
-        {"image_id": 7, "caption": "mine"}, {"image_id": 8, "caption": "x"}, {"image_id": 8, "caption": "y"}]})
+    path = write(
+        folder / "c.json",
+        {
+            "images": [{"id": 7, "file_name": "a.jpg"}],
+            "annotations": [
+                {"image_id": 7, "caption": "mine"},
+                {"image_id": 8, "caption": "x"},
+                {"image_id": 8, "caption": "y"},
+            ],
+        },
+    )
     _, counts = coco.read(data("coco", path, folder))
     assert counts["captions_without_image"] == 2
 
@@ -111,19 +147,26 @@ def test_invalid_utf8_lines_and_long_captions_are_counted(folder):
     assert len(samples[1].captions[0].split()) == 10_000
 
 
-@pytest.mark.parametrize("source,value,message", [
-    (karpathy, {}, "no field 'images'"),
-    (karpathy, {"images": [{"split": "train", "sentences": []}]}, "image 0: no field 'filename'"),
-    (karpathy, {"images": [{"split": "train", "filename": "a.jpg", "sentences": [{}]}]}, "no field 'raw'"),
-    (karpathy, {"images": [{"split": "val"}]}, "no image of split 'train'; splits there: val"),
-    (karpathy, {"images": 3}, "field 'images' is a int"),
-    (karpathy, {"images": [1]}, "image 0: no field 'split'"),
-    (karpathy, {"images": [{"split": "train", "filename": 3, "sentences": []}]}, "image 0: field 'filename' is a int"),
-    (karpathy, {"images": [image("a.jpg", "train", None)]}, "image 0: field 'raw' is a NoneType"),
-    (coco, {"images": [], "annotations": [{}]}, "annotation 0: no field 'image_id'"),
-    (coco, {"images": [], "annotations": [{"image_id": [1], "caption": "x"}]}, "field 'image_id' is a list"),
-    (coco, {"images": [], "annotations": [{"image_id": 1, "caption": None}]}, "field 'caption' is a NoneType"),
-])
+@pytest.mark.parametrize(
+    "source,value,message",
+    [
+        (karpathy, {}, "no field 'images'"),
+        (karpathy, {"images": [{"split": "train", "sentences": []}]}, "image 0: no field 'filename'"),
+        (karpathy, {"images": [{"split": "train", "filename": "a.jpg", "sentences": [{}]}]}, "no field 'raw'"),
+        (karpathy, {"images": [{"split": "val"}]}, "no image of split 'train'; splits there: val"),
+        (karpathy, {"images": 3}, "field 'images' is a int"),
+        (karpathy, {"images": [1]}, "image 0: no field 'split'"),
+        (
+            karpathy,
+            {"images": [{"split": "train", "filename": 3, "sentences": []}]},
+            "image 0: field 'filename' is a int",
+        ),
+        (karpathy, {"images": [image("a.jpg", "train", None)]}, "image 0: field 'raw' is a NoneType"),
+        (coco, {"images": [], "annotations": [{}]}, "annotation 0: no field 'image_id'"),
+        (coco, {"images": [], "annotations": [{"image_id": [1], "caption": "x"}]}, "field 'image_id' is a list"),
+        (coco, {"images": [], "annotations": [{"image_id": 1, "caption": None}]}, "field 'caption' is a NoneType"),
+    ],
+)
 def test_malformed_files(folder, source, value, message):
     """Missing fields name the file, the record and the field."""
     path = write(folder / "d.json", value)

@@ -13,15 +13,26 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
+from compclip.base.errors import UserError
+from compclip.base.files import read_json
+from compclip.config.sections import Data
 from compclip.data import prepare, store
-from compclip.data.sample import Data, Sample
-from compclip.errors import UserError
-from compclip.files import read_json
+from compclip.data.sample import Sample
 from compclip.text import annotation
 
 TEXT = st.text(st.characters(codec="utf-8"), max_size=20)
-SAMPLES = st.lists(st.builds(Sample, id=TEXT, image=TEXT, captions=st.lists(TEXT, max_size=3).map(tuple), split=TEXT,
-                             width=st.integers(0, 2**31 - 1), height=st.integers(0, 2**31 - 1)), max_size=4)
+SAMPLES = st.lists(
+    st.builds(
+        Sample,
+        id=TEXT,
+        image=TEXT,
+        captions=st.lists(TEXT, max_size=3).map(tuple),
+        split=TEXT,
+        width=st.integers(0, 2**31 - 1),
+        height=st.integers(0, 2**31 - 1),
+    ),
+    max_size=4,
+)
 
 
 @given(samples=SAMPLES)

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from compclip.features import Features
+from compclip.train.features import Features
 
 
 def make(B: int = 4, K: int = 3, P: int = 3, M: int = 5, fill: str = "some", seed: int = 0) -> Features:

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from compclip.errors import UserError
+from compclip.base.errors import UserError
 from compclip.methods import c2lip
 from tests import reference
 
@@ -70,8 +70,10 @@ def test_the_bias_of_a_scale_of_100(features):
     image_BD, text_BD = (shared + 0.73**0.5 * apart[k * B : (k + 1) * B] for k in (1, 2))
     f = replace(features(B=B), image_BD=image_BD, text_BD=text_BD, scale=torch.tensor(100.0, dtype=torch.float64))
     torch.testing.assert_close(f.image_BD @ f.text_BD.T, 0.15 + 0.12 * torch.eye(B, dtype=torch.float64))
-    start = {b: c2lip.loss(replace(f, bias=torch.tensor(b, dtype=torch.float64)), CONTRASTIVE, 0)["contrastive"].item()
-             for b in (-10.0, -27.0, -40.0)}
+    start = {
+        b: c2lip.loss(replace(f, bias=torch.tensor(b, dtype=torch.float64)), CONTRASTIVE, 0)["contrastive"].item()
+        for b in (-10.0, -27.0, -40.0)
+    }
     assert start[-27.0] < 1 < 300 < start[-10.0] and start[-27.0] < start[-40.0]
 
 

@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 import torch
 
-from compclip.batch import Views
-from compclip.errors import UserError
+from compclip.base.errors import UserError
 from compclip.methods import clic
+from compclip.train.batch import Views
 from tests import reference
 
 

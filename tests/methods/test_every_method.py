@@ -7,15 +7,15 @@ from dataclasses import FrozenInstanceError, fields, is_dataclass
 import pytest
 import torch
 
-from compclip import modules
-from compclip.batch import Views
-from compclip.features import Features
+from compclip.base import plugins
+from compclip.train.batch import Views
+from compclip.train.features import Features
 
-NAMES = modules.names("compclip.methods")
+NAMES = plugins.names("compclip.methods")
 
 
 def method(name: str):
-    return modules.find("compclip.methods", name)
+    return plugins.find("compclip.methods", name)
 
 
 def trained() -> list[str]:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 import torch
 
-from compclip.batch import Views
-from compclip.errors import UserError
+from compclip.base.errors import UserError
 from compclip.methods import finetune, pretrained
+from compclip.train.batch import Views
 from tests import reference
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from compclip.errors import UserError
+from compclip.base.errors import UserError
 from compclip.methods import fsc_clip
 from compclip.text import replace as replacing
 from compclip.text import shuffle, swap

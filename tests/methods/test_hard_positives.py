@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from compclip.errors import UserError
+from compclip.base.errors import UserError
 from compclip.methods import hard_positives
 from compclip.text import positives, swap
 from compclip.text import replace as replacing

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from compclip.errors import UserError
+from compclip.base.errors import UserError
 from compclip.methods import negclip
 from compclip.text import swap
 from tests import reference

@@ -7,7 +7,8 @@ from dataclasses import fields, replace
 import pytest
 import torch
 
-from compclip import config, modules
+from compclip.base import plugins
+from compclip.config import grid, read
 from tests import reference
 from tests.conftest import ROOT
 from tests.methods.conftest import make
@@ -24,14 +25,14 @@ def variants() -> dict[str, tuple[str, object]]:
     """Each different Config of the grids, by the name that has it first."""
     found: dict[str, tuple[str, object]] = {}
     for path in sorted((ROOT / "experiments" / "grids").glob("*.yaml")):
-        params = config.load(path)
-        for cell in config.cells(params):
+        params = read.load(path)
+        for cell in grid.cells(params):
             base = cell.method.partition(".")[0]
-            made = (base, config.resolve(params, cell).method)
-            if modules.find("compclip.methods", base).TRAINS and made not in found.values():
+            made = (base, grid.resolve(params, cell).method)
+            if plugins.find("compclip.methods", base).TRAINS and made not in found.values():
                 found[f"{path.stem}: {cell.method}"] = made
     for base, changes in MORE:
-        made = replace(modules.find("compclip.methods", base).Config(), **changes)
+        made = replace(plugins.find("compclip.methods", base).Config(), **changes)
         found[f"{base}, {', '.join(f'{k} {v}' for k, v in changes.items())}"] = (base, made)
     return found
 
@@ -68,8 +69,12 @@ def fsc_clip_terms(f, cfg, step):
     own = torch.ones(len(f.mask_BK), 1, dtype=torch.bool)
     mask = torch.cat([own, f.mask_BK], 1)
     every = [[f.text_BD[i], *f.negative_BKD[i]] for i in range(len(f.text_BD))]
-    near = torch.stack([torch.stack([f.scale * reference.dot(v, t) for t in texts])
-                        for v, texts in zip(f.image_BD, every, strict=True)])
+    near = torch.stack(
+        [
+            torch.stack([f.scale * reference.dot(v, t) for t in texts])
+            for v, texts in zip(f.image_BD, every, strict=True)
+        ]
+    )
     texts = [(f.token_BTD, f.token_mask_BT)]
     texts += [(f.negative_token_BKTD[:, k], f.negative_token_mask_BKT[:, k]) for k in range(f.mask_BK.shape[1])]
     terms = clip_terms(f, cfg, step)
@@ -103,13 +108,19 @@ def hard_positives_terms(f, cfg, step):
     return terms
 
 
-TERMS = {"finetune": clip_terms, "negclip": negclip_terms, "clic": clic_terms, "fsc_clip": fsc_clip_terms,
-         "c2lip": c2lip_terms, "hard_positives": hard_positives_terms}
+TERMS = {
+    "finetune": clip_terms,
+    "negclip": negclip_terms,
+    "clic": clic_terms,
+    "fsc_clip": fsc_clip_terms,
+    "c2lip": c2lip_terms,
+    "hard_positives": hard_positives_terms,
+}
 
 
 def drawn(base: str, cfg, seed: int):
     """Features with as many negatives and positives as the variant's views ask for, some of them missing."""
-    views = modules.find("compclip.methods", base).views(cfg, 0)
+    views = plugins.find("compclip.methods", base).views(cfg, 0)
     negatives = len(views.negatives) or int(views.composite > 0)
     return make(B=3, K=negatives or 1, P=len(views.positives) or max(views.composite - 1, 0), M=4, seed=seed)
 
@@ -129,7 +140,7 @@ STEPS = [(name, step) for name, (base, _) in VARIANTS.items() for step in ((0, 1
 def test_every_term_of_every_variant_is_its_equation(name, step):
     base, cfg = VARIANTS[name]
     f = drawn(base, cfg, seed=step)
-    made = modules.find("compclip.methods", base).loss(f, cfg, step)
+    made = plugins.find("compclip.methods", base).loss(f, cfg, step)
     expected = TERMS[base](f, cfg, step)
     assert set(made) == set(expected) and f.image_BD.dtype == torch.float64
     for term in expected:
@@ -141,6 +152,6 @@ def test_every_term_of_every_variant_is_its_equation(name, step):
 
 @pytest.mark.parametrize("base", [b for b in TERMS if b != "clic"])
 def test_terms_do_not_depend_on_the_step(base):
-    cfg, method = modules.find("compclip.methods", base).Config(), modules.find("compclip.methods", base)
+    cfg, method = plugins.find("compclip.methods", base).Config(), plugins.find("compclip.methods", base)
     f = drawn(base, cfg, seed=0)
     assert method.loss(f, cfg, 0) == method.loss(f, cfg, 1) and method.views(cfg, 0) == method.views(cfg, 1)

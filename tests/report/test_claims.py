@@ -11,8 +11,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from compclip.errors import UserError, entry
-from compclip.report import __main__ as command
+from compclip.base.errors import UserError, entry
+from compclip.report import __main__ as report_command
 from compclip.report import claims, claims_table, page, published
 from compclip.report.claims import ABSENT, HOLDS, REFUTED, UNDECIDED
 from compclip.report.collect import Items, Result, Run, collect
@@ -84,14 +84,21 @@ def test_the_paper_s_own_numbers_satisfy_the_inequality(stated, part):
 
 @pytest.mark.parametrize(
     ("text", "sign", "margin"),
-    [("a > b on c/d", 1, 0.0), ("a < b on c/d", -1, 0.0), ("a > b - 1.5 on c/d", 1, -1.5), ("a < b + 2 on c/d", -1, 2.0)],
+    [
+        ("a > b on c/d", 1, 0.0),
+        ("a < b on c/d", -1, 0.0),
+        ("a > b - 1.5 on c/d", 1, -1.5),
+        ("a < b + 2 on c/d", -1, 2.0),
+    ],
 )
 def test_an_inequality_is_parsed(text, sign, margin):
     found = claims.inequality(text, "here")
     assert (found.left, found.sign, found.right, found.margin, found.column) == ("a", sign, "b", margin, "c/d")
 
 
-@pytest.mark.parametrize("text", ["a >= b on c/d", "a > b", "a > b on", "a > b +1 on c/d", "a b on c/d", "a > a on c/d"])
+@pytest.mark.parametrize(
+    "text", ["a >= b on c/d", "a > b", "a > b on", "a > b +1 on c/d", "a b on c/d", "a > a on c/d"]
+)
 def test_another_form_is_refused_in_one_line(text):
     with pytest.raises(UserError, match=re.escape(repr(text))):
         claims.inequality(text, "here")
@@ -268,7 +275,7 @@ def test_verdicts_of_the_fake_runs(report):
 
 
 def test_all_formats_show_the_same_verdicts(report, tmp_path):
-    command.write(report, tmp_path / "out")
+    report_command.write(report, tmp_path / "out")
     html, text, tex, table = (
         (tmp_path / "out" / name).read_text() for name in ("index.html", "report.md", "report.tex", "claims.csv")
     )  # fmt: skip
@@ -303,12 +310,12 @@ def test_the_command_ends_with_2_for_a_name_that_nobody_has(tmp_path, monkeypatc
         evaluate=SimpleNamespace(benchmarks=list(fake_runs.BENCHMARKS)), methods={m: {} for m in fake_runs.METHODS},
         report=SimpleNamespace(columns=[], bootstrap_samples=200),
     )  # fmt: skip
-    monkeypatch.setattr(command.config, "load", lambda path: params)
-    monkeypatch.setattr(command.config, "cells", lambda params: fake_runs.cells())
-    monkeypatch.setattr(command.stale, "check", lambda params, runs, partial: [])
+    monkeypatch.setattr(report_command.read, "load", lambda path: params)
+    monkeypatch.setattr(report_command.grid, "cells", lambda params: fake_runs.cells())
+    monkeypatch.setattr(report_command.stale, "check", lambda params, runs, partial: [])
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "argv", ["report", "--claims", "claims.yaml"])
-    assert entry(command.main) == 2
+    assert entry(report_command.main) == 2
     error = capsys.readouterr().err
     assert error.startswith("error: claims.yaml: one: ") and message in error and error.count("\n") == 1
     assert not (tmp_path / "reports").exists()
@@ -322,17 +329,20 @@ def test_a_path_that_somebody_gave_must_be_there(tmp_path, monkeypatch, option, 
     """The section would be missing without a word; nothing is read or written before."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "file.csv").write_text("")
-    monkeypatch.setattr(command.config, "load", None)
+    monkeypatch.setattr(report_command.read, "load", None)
     with pytest.raises(UserError, match=f"^{option} {path or '.'}: no such {kind}; give one"):
-        command.main([option, path])
+        report_command.main([option, path])
 
 
 def test_a_claim_may_name_a_variant_of_params_yaml():
     params = SimpleNamespace(methods={"clic": {"variants": {"c3": {}, "c4": None}}, "pretrained": None})
-    assert command.known_methods(params, (), ()) == {"clic", "clic.c3", "clic.c4", "pretrained"}
+    assert report_command.known_methods(params, (), ()) == {"clic", "clic.c3", "clic.c4", "pretrained"}
 
 
 def test_a_claim_may_name_what_only_a_published_table_has():
     printed = [published.Number("p", "t", "r", m, "b", "", "winoground", "text", "1.0") for m in ("clic.b4", "")]
-    assert command.known_methods(SimpleNamespace(methods={}), (), printed) == {"clic.b4"}
-    assert command.known_columns((), printed) == {"winoground/text", *(f"summary/{s}" for s in ("Comp", "ZS", "I2T", "T2I"))}
+    assert report_command.known_methods(SimpleNamespace(methods={}), (), printed) == {"clic.b4"}
+    assert report_command.known_columns((), printed) == {
+        "winoground/text",
+        *(f"summary/{s}" for s in ("Comp", "ZS", "I2T", "T2I")),
+    }

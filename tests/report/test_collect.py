@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from compclip.errors import UserError
+from compclip.base.errors import UserError
 from compclip.report.collect import collect, read_result
 from tests import fake_runs
 

@@ -11,8 +11,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from compclip.errors import UserError, entry
-from compclip.report import __main__ as command
+from compclip.base.errors import UserError, entry
+from compclip.report import __main__ as report_command
 from compclip.report import formats, page, plots
 from compclip.report.collect import collect
 from compclip.report.tables import Column
@@ -163,12 +163,16 @@ def project(tmp_path, monkeypatch):
     fake_runs.make(tmp_path / "runs")
     evaluate = SimpleNamespace(benchmarks=list(fake_runs.BENCHMARKS))
     settings = SimpleNamespace(columns=[], bootstrap_samples=2000)
-    params = SimpleNamespace(evaluate=evaluate, report=settings, methods={name: {} for name in fake_runs.METHODS},
-                             wise_ft=command.config.WiseFt())
-    monkeypatch.setattr(command.config, "load", lambda path: params)
-    monkeypatch.setattr(command.config, "cells", lambda params: fake_runs.cells())
-    monkeypatch.setattr(command, "usual", lambda params: lambda run: DEFAULTS)
-    monkeypatch.setattr(command.stale, "check", lambda params, runs, partial: [])
+    params = SimpleNamespace(
+        evaluate=evaluate,
+        report=settings,
+        methods={name: {} for name in fake_runs.METHODS},
+        wise_ft=report_command.config.WiseFt(),
+    )
+    monkeypatch.setattr(report_command.read, "load", lambda path: params)
+    monkeypatch.setattr(report_command.grid, "cells", lambda params: fake_runs.cells())
+    monkeypatch.setattr(report_command, "usual", lambda params: lambda run: DEFAULTS)
+    monkeypatch.setattr(report_command.stale, "check", lambda params, runs, partial: [])
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
@@ -178,24 +182,24 @@ def files(folder):
 
 
 def test_the_command_writes_the_same_bytes_twice(project):
-    assert command.main([]) == 0
+    assert report_command.main([]) == 0
     first = files(project / "reports")
     assert sorted(first) == [
         "claims.csv", "index.html", "metrics.json", "plots/loss/clic-vit-scenes.csv", "plots/loss/negclip-vit-scenes.csv",
         "plots/tradeoff.csv", "report.csv", "report.md", "report.tex",
     ]  # fmt: skip
     (project / "reports" / "plots" / "loss" / "of_an_old_grid.csv").write_text("step,loss\n")
-    assert command.main([]) == 0
+    assert report_command.main([]) == 0
     assert files(project / "reports") == first
 
 
 def test_a_missing_result_ends_with_2_and_writes_nothing(project, monkeypatch, capsys):
     (project / "runs/clic-vit-scenes-1/results/retrieval.json").unlink()
     monkeypatch.setattr(sys, "argv", ["report"])
-    assert entry(command.main) == 2
+    assert entry(report_command.main) == 2
     assert "clic-vit-scenes-1: no results/retrieval.json" in capsys.readouterr().err
     assert not (project / "reports").exists()
-    assert command.main(["--partial"]) == 0
+    assert report_command.main(["--partial"]) == 0
     assert "no results/retrieval.json" in (project / "reports/report.md").read_text()
 
 
@@ -208,7 +212,7 @@ def test_published_numbers_stand_beside_ours(project):
         "NegCLIP,Table 3,NegCLIP,negclip,ViT-B/32,COCO,sugarcrepe,swap,75.5,percent\n"
         "NegCLIP,Table 3,Other,,ViT-B/32,COCO,sugarcrepe,swap,70.0,percent\n"
     )
-    command.main([])
+    report_command.main([])
     tables = Reader((project / "reports/index.html").read_text()).tables
     (table,) = [t for t in tables if t[0][:2] == ["method", "source"]]
     assert table[1:] == [
@@ -221,19 +225,19 @@ def test_published_numbers_stand_beside_ours(project):
     ("text", "message"),
     [
         ("paper,table\n", "no column 'row'"),
-        (",".join(command.published.FIELDS) + "\na,b,c,d,e,f,g,h,x,percent\n", "line 2: value='x'"),
+        (",".join(report_command.published.FIELDS) + "\na,b,c,d,e,f,g,h,x,percent\n", "line 2: value='x'"),
     ],
 )
 def test_a_bad_published_table_is_named(tmp_path, text, message):
     (tmp_path / "bad.csv").write_text(text)
     with pytest.raises(UserError, match=message):
-        command.published.read(tmp_path)
+        report_command.published.read(tmp_path)
 
 
 def test_the_defaults_are_the_common_training_and_the_method_s_own():
-    params = SimpleNamespace(train=command.config.Train(lr=0.5))
+    params = SimpleNamespace(train=report_command.config.Train(lr=0.5))
     run = SimpleNamespace(cell=fake_runs.Cell("fsc_clip.lora"))
-    found = command.usual(params)(run)
+    found = report_command.usual(params)(run)
     assert found["train"]["lr"] == 0.5
     assert found["method"]["gamma"] == 2.0
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from compclip import config
-from compclip.report import __main__ as report
+from compclip.config import grid, read
+from compclip.report import __main__ as report_command
 from compclip.report import page, published
 from compclip.report.collect import collect
 from compclip.report.tables import SUMMARIES
@@ -17,8 +17,8 @@ PRINTED = published.read(ROOT / "experiments" / "published")
 
 
 def built(name, folder):
-    params = config.load(GRIDS[name])
-    runs, missing = collect(config.cells(params), params.evaluate.benchmarks, fake_grid.make(params, folder))
+    params = read.load(GRIDS[name])
+    runs, missing = collect(grid.cells(params), params.evaluate.benchmarks, fake_grid.make(params, folder))
     return page.build(runs, params.evaluate.benchmarks, params.report.columns, missing, PRINTED, lambda run: {}, 200)
 
 
@@ -35,7 +35,7 @@ def test_every_row_of_the_grid_s_tables_stands_beside_ours(name, tmp_path):
                 assert not before.ours and before.label == line.label and len(before.cells) == len(line.cells)
                 assert place in (backbone, published.slug(f"{backbone}, {data}"))
                 beside.add((table.title, line.label))
-    shown = {*config.load(GRIDS[name]).report.columns, *(f"summary/{s}" for s in SUMMARIES)}
+    shown = {*read.load(GRIDS[name]).report.columns, *(f"summary/{s}" for s in SUMMARIES)}
     assert {(f"{n.paper}, {n.table}", n.method) for n in rows(name) if n.column in shown} <= beside
 
 
@@ -45,7 +45,7 @@ def test_the_numbers_are_those_of_the_row(tmp_path):
     at = [table.columns.index(c) for c in ("zeroshot_ten/top_1", "sugarcrepe/swap")]
     lines = {(line.label, line.ours): [line.cells[i] for i in at] for line in table.lines}
     assert lines["clic.frozen_text", False] == ["60.3 (−1.1)", "64.4 (+1.7)"]
-    ten = [b for b in config.load(GRIDS["clic_table12"]).evaluate.benchmarks if b.startswith("zeroshot_ten_")]
+    ten = [b for b in read.load(GRIDS["clic_table12"]).evaluate.benchmarks if b.startswith("zeroshot_ten_")]
     cell = ("clic.frozen_text", "vit_b_32", "laion")
     zs = sum(fake_grid.number(*cell, b, "top_1") for b in ten) / 10
     swap = fake_grid.number(*cell, "sugarcrepe", "swap")
@@ -55,12 +55,17 @@ def test_the_numbers_are_those_of_the_row(tmp_path):
 @pytest.mark.parametrize("name", ["clic_table10", "fsc_clip_components", "c2lip_table5", "hard_positives_table4"])
 def test_the_page_of_a_paper_s_grid(name, tmp_path, capsys):
     """The whole report, its mean columns and its published tables in every format."""
-    fake_grid.make(config.load(GRIDS[name]), tmp_path / "runs")
+    fake_grid.make(read.load(GRIDS[name]), tmp_path / "runs")
     folders = ["--runs", str(tmp_path / "runs"), "--out", str(tmp_path / "out")]
-    more = ["--published", str(ROOT / "experiments" / "published"), "--claims", str(ROOT / "experiments" / "claims.yaml")]
-    assert report.main(["--params", str(GRIDS[name]), *folders, *more]) == 0
+    more = [
+        "--published",
+        str(ROOT / "experiments" / "published"),
+        "--claims",
+        str(ROOT / "experiments" / "claims.yaml"),
+    ]
+    assert report_command.main(["--params", str(GRIDS[name]), *folders, *more]) == 0
     html = (tmp_path / "out" / "index.html").read_text()
     paper, *tables = TABLES[name]
     assert all(f"{paper}, {table}" in html for table in tables)
-    for column in config.load(GRIDS[name]).report.columns:
+    for column in read.load(GRIDS[name]).report.columns:
         assert column.partition("/")[2] in (tmp_path / "out" / "report.csv").read_text()

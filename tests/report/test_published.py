@@ -7,8 +7,8 @@ from itertools import product
 
 import pytest
 
-from compclip import modules
-from compclip.errors import UserError
+from compclip.base import plugins
+from compclip.base.errors import UserError
 from compclip.report import published
 from tests.conftest import ROOT
 
@@ -64,10 +64,10 @@ def test_no_number_stands_twice():
 
 def test_every_name_resolves():
     """Methods are modules of ours, benchmarks too (with a data set's name behind), metrics have the report's names."""
-    benchmarks = set(modules.names("compclip.benchmarks"))
+    benchmarks = set(plugins.names("compclip.benchmarks"))
     for n in NUMBERS:
         base = n.method.partition(".")[0]
-        assert not base or base in modules.names("compclip.methods"), n
+        assert not base or base in plugins.names("compclip.methods"), n
         known = any(n.benchmark == b or n.benchmark.startswith(f"{b}_") for b in benchmarks)
         assert known or n.benchmark in ELSEWHERE, n
         assert re.fullmatch(METRICS, n.metric), n
@@ -146,7 +146,10 @@ def test_c2lip_retrieval_is_the_mean_of_both_ways():
 
 
 def test_c2lip_ablation_averages_and_the_gains_in_its_brackets():
-    gains = {"+ npc": (0.9, 2.3, 5.0, 1.2, 4.3, 4.1, 6.9, 3.6, 1.1), "+ xac": (0.9, 1.8, 5.4, 2.0, 4.6, 4.6, 7.9, 3.9, 1.2)}
+    gains = {
+        "+ npc": (0.9, 2.3, 5.0, 1.2, 4.3, 4.1, 6.9, 3.6, 1.1),
+        "+ xac": (0.9, 1.8, 5.4, 2.0, 4.6, 4.6, 7.9, 3.9, 1.2),
+    }
     base = list(row("C2LIP", "Table 5", "fine-tuned").values())
     for label in ("SigLIP", "fine-tuned", "+ npc", "+ xac"):
         values = list(row("C2LIP", "Table 5", label).values())
@@ -212,7 +215,9 @@ def test_a_model_has_the_same_number_in_every_table_of_a_paper():
 
 
 def test_the_change_beside_a_number_keeps_its_digits():
-    made = [published.Number("p", "t", "a", m, "b", "", "x", "y", v) for m, v in (("pretrained", "60.5"), ("clic", "49.85"))]
+    made = [
+        published.Number("p", "t", "a", m, "b", "", "x", "y", v) for m, v in (("pretrained", "60.5"), ("clic", "49.85"))
+    ]
     base, ours = made
     assert published._cell(ours, base) == "49.85 (−10.65)"
     assert published._cell(base, None) == "60.5"
@@ -235,7 +240,10 @@ def test_differences_pair_rows_of_one_backbone_and_data_set():
 
 @pytest.mark.parametrize(
     ("line", "message"),
-    [("a,b,c,d,e,f,g,h,x,percent", "line 2: value='x'"), ("a,b,c,d,e,f,g,h,1.0,%", "line 2: unit='%': must be percent")],
+    [
+        ("a,b,c,d,e,f,g,h,x,percent", "line 2: value='x'"),
+        ("a,b,c,d,e,f,g,h,1.0,%", "line 2: unit='%': must be percent"),
+    ],
 )
 def test_a_bad_line_is_named(tmp_path, line, message):
     (tmp_path / "bad.csv").write_text(",".join(published.FIELDS) + "\n" + line + "\n")

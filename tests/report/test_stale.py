@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from compclip import config
-from compclip.errors import UserError
+from compclip.base.errors import UserError
+from compclip.config import grid, read
 from compclip.report import stale
 from compclip.report.collect import collect
 from tests import fake_grid
@@ -16,11 +16,11 @@ NAME = "clic.frozen_text-vit_b_32-laion-0"
 
 @pytest.fixture
 def params():
-    return config.load(GRIDS["clic_table12"])
+    return read.load(GRIDS["clic_table12"])
 
 
 def runs(params, folder):
-    return collect(config.cells(params), params.evaluate.benchmarks, folder)[0]
+    return collect(grid.cells(params), params.evaluate.benchmarks, folder)[0]
 
 
 def test_runs_of_the_grid_s_parameters_pass(params, tmp_path):

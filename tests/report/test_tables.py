@@ -6,7 +6,7 @@ import dataclasses
 
 import pytest
 
-from compclip.errors import UserError
+from compclip.base.errors import UserError
 from compclip.report import tables
 from compclip.report.collect import collect
 from compclip.report.tables import Column
@@ -92,8 +92,14 @@ def test_a_mean_of_means_draws_every_item_once(runs):
     entry = tables.entry(Column("sugarcrepe", "overall"), mine, base)
     assert entry.change == pytest.approx(0.4 / 4 + 0.2 * 3 / 4)
     deviation = (0.4 * 0.6 / 10 / 16 + 0.2 * 0.8 / 5 * 9 / 16) ** 0.5
-    assert entry.difference.high - entry.difference.low == pytest.approx(2 * 1.96 * deviation, rel=0.1)  # 23 % less, were swap_obj drawn twice
-    assert [tables.is_detail(Column("sugarcrepe", m), grown) for m in ("overall", "swap", "swap_obj")] == [False, True, True]
+    assert entry.difference.high - entry.difference.low == pytest.approx(
+        2 * 1.96 * deviation, rel=0.1
+    )  # 23 % less, were swap_obj drawn twice
+    assert [tables.is_detail(Column("sugarcrepe", m), grown) for m in ("overall", "swap", "swap_obj")] == [
+        False,
+        True,
+        True,
+    ]
 
 
 def _with_overall(run):

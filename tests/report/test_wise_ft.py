@@ -7,8 +7,8 @@ import re
 
 import pytest
 
-from compclip.errors import UserError
-from compclip.files import write_json
+from compclip.base.errors import UserError
+from compclip.base.files import write_json
 from compclip.report import page, plots, tables, wise_ft
 from compclip.report.collect import collect
 from tests import fake_runs
@@ -18,8 +18,12 @@ CELLS = [c for c in fake_runs.cells() if c.method == "negclip"]
 
 def metrics(swap: float, i2t: float) -> dict[str, float]:
     """What the summary columns need of one model."""
-    return {"sugarcrepe/swap": swap, "hard_positives/swap_augmented": swap, "retrieval/i2t_recall_at_1": i2t,
-            "retrieval/t2i_recall_at_1": 0.5}
+    return {
+        "sugarcrepe/swap": swap,
+        "hard_positives/swap_augmented": swap,
+        "retrieval/i2t_recall_at_1": i2t,
+        "retrieval/t2i_recall_at_1": 0.5,
+    }
 
 
 @pytest.fixture
@@ -91,8 +95,10 @@ def test_a_missing_line_is_named(runs):
 
 def test_a_benchmark_that_was_left_out(runs):
     """A line without a benchmark of the column is not drawn, rather than at a mean over fewer."""
-    write_json(runs / CELLS[0].name / wise_ft.FILE,
-               {"points": [{"alpha": a, "metrics": {"sugarcrepe/swap": 0.5}} for a in (0, 1)]})
+    write_json(
+        runs / CELLS[0].name / wise_ft.FILE,
+        {"points": [{"alpha": a, "metrics": {"sugarcrepe/swap": 0.5}} for a in (0, 1)]},
+    )
     made, group = report(runs)
     columns = {c.metric: c for c in wise_ft.columns(group)}
     assert wise_ft.trajectories(group, made.lines, columns["I2T"], columns["Comp"]) == []
@@ -101,20 +107,30 @@ def test_a_benchmark_that_was_left_out(runs):
 def test_a_file_of_another_kind(runs):
     """The file and the command that makes it again."""
     write_json(runs / CELLS[0].name / wise_ft.FILE, {"points": [{"alpha": "x"}]})
-    with pytest.raises(UserError, match=r"wise_ft.json: not a WiSE-FT file .*python -m compclip.wise_ft --cell"):
+    with pytest.raises(UserError, match=r"wise_ft.json: not a WiSE-FT file .*python -m compclip wise_ft --cell"):
         wise_ft.collect(CELLS, runs)
 
 
 def test_names_stay_clear_of_the_lines():
     """A name whose first place lies on its own line goes to the other side."""
-    line = plots.Trajectory("negclip", 1, (plots.Point("a", 99, 43), plots.Point("b", 98, 55), plots.Point("c", 96, 55)))
+    line = plots.Trajectory(
+        "negclip", 1, (plots.Point("a", 99, 43), plots.Point("b", 98, 55), plots.Point("c", 96, 55))
+    )
     svg = plots.trajectory_svg([line], "ZS")
-    end, name = (float(re.search(p, svg).group(1)) for p in (r'cx="([\d.]+)" cy="[\d.]+" r="5.5"', r'class="name" x="([\d.]+)"[^>]*>negclip'))
-    height = [float(re.search(p, svg).group(1)) for p in (r'cy="([\d.]+)" r="5.5"', r'class="name" x="[\d.]+" y="([\d.]+)">negclip')]
+    end, name = (
+        float(re.search(p, svg).group(1))
+        for p in (r'cx="([\d.]+)" cy="[\d.]+" r="5.5"', r'class="name" x="([\d.]+)"[^>]*>negclip')
+    )
+    height = [
+        float(re.search(p, svg).group(1))
+        for p in (r'cy="([\d.]+)" r="5.5"', r'class="name" x="[\d.]+" y="([\d.]+)">negclip')
+    ]
     assert name < end or abs(height[1] - 4 - height[0]) >= 10
 
 
 def test_summary_columns_are_those_of_the_trade_off(runs):
     """The same columns as the trade-off figures."""
     _, group = report(runs)
-    assert [c.metric for c in wise_ft.columns(group)] == [c.metric for c in group.columns if c.benchmark == tables.SUMMARY]
+    assert [c.metric for c in wise_ft.columns(group)] == [
+        c.metric for c in group.columns if c.benchmark == tables.SUMMARY
+    ]

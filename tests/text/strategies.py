@@ -7,10 +7,45 @@ from hypothesis import strategies as st
 from compclip.text import sentences
 from compclip.text.annotation import Annotation
 
-TAGS = {"NOUN": ("NN", "NNS"), "ADJ": ("JJ",), "ADV": ("RB",), "VERB": ("VBZ", "VBG"), "AUX": ("VBZ",), "DET": ("DT",),
-        "ADP": ("IN",), "PUNCT": (".",), "PROPN": ("NNP",), "NUM": ("CD",), "X": ("FW",)}
-WORDS = ("a", "A", "the", "dog", "Dog", "dogs", "red", "T-shirt", "man's", "İstanbul", "ß", "😀", "and", "in", "runs",
-         "3.5", "x.y", "I", "NASA", "\u200dzero", "—", ".", ",", "!")
+TAGS = {
+    "NOUN": ("NN", "NNS"),
+    "ADJ": ("JJ",),
+    "ADV": ("RB",),
+    "VERB": ("VBZ", "VBG"),
+    "AUX": ("VBZ",),
+    "DET": ("DT",),
+    "ADP": ("IN",),
+    "PUNCT": (".",),
+    "PROPN": ("NNP",),
+    "NUM": ("CD",),
+    "X": ("FW",),
+}
+WORDS = (
+    "a",
+    "A",
+    "the",
+    "dog",
+    "Dog",
+    "dogs",
+    "red",
+    "T-shirt",
+    "man's",
+    "İstanbul",
+    "ß",
+    "😀",
+    "and",
+    "in",
+    "runs",
+    "3.5",
+    "x.y",
+    "I",
+    "NASA",
+    "\u200dzero",
+    "—",
+    ".",
+    ",",
+    "!",
+)
 GAPS = (" ", " ", " ", "  ", "\n", "")
 
 
@@ -30,5 +65,17 @@ def annotations(draw) -> Annotation:
     heads = tuple(draw(st.integers(0, i)) for i in range(len(words)))
     begins = set(starts)
     own = tuple((a, b) for a, b in sentences.split(text) if a in begins)
-    return Annotation(text, tuple(starts), tuple(ends), tuple(pos), tuple(tag), tuple(w.lower() for w in words),
-                      tuple("dep" for _ in words), heads, own, spans, spans[::2], tuple(() for _ in words))
+    return Annotation(
+        text,
+        tuple(starts),
+        tuple(ends),
+        tuple(pos),
+        tuple(tag),
+        tuple(w.lower() for w in words),
+        tuple("dep" for _ in words),
+        heads,
+        own,
+        spans,
+        spans[::2],
+        tuple(() for _ in words),
+    )

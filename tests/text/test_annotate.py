@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from compclip.errors import UserError
+from compclip.base.errors import UserError
 from compclip.text import annotate as stage
 from compclip.text import concepts, positives, replace, shuffle, swap, wordnet
 from compclip.text.annotate import annotate
@@ -20,7 +20,18 @@ from tests.text.conftest import SENTENCES, outcomes
 def test_tokens_and_spans_of_a_sentence(annotated):
     a = annotated["A small brown dog is chasing a big black cat."]
     assert [a.word(t) for t in range(len(a))] == [
-        "A", "small", "brown", "dog", "is", "chasing", "a", "big", "black", "cat", "."]
+        "A",
+        "small",
+        "brown",
+        "dog",
+        "is",
+        "chasing",
+        "a",
+        "big",
+        "black",
+        "cat",
+        ".",
+    ]
     assert a.pos[:6] == ("DET", "ADJ", "ADJ", "NOUN", "AUX", "VERB")
     assert a.tag[5] == "VBG" and a.lemma[5] == "chase"
     assert a.chunks == ((0, 4), (6, 10))
@@ -31,14 +42,14 @@ def test_tokens_and_spans_of_a_sentence(annotated):
 
 def test_sentences_are_ours_and_bind_the_parser():
     text = "The cup is 3.5 cm tall. Mr. Brown drinks tea."
-    a, = annotate([text], replacements=False)
+    (a,) = annotate([text], replacements=False)
     assert [text[slice(*s)] for s in a.sentences] == ["The cup is 3.5 cm tall.", "Mr. Brown drinks tea."]
     second = a.tokens(a.sentences[1])[0]
     assert all((t < second) == (head < second) for t, head in enumerate(a.heads))
 
 
 def test_replacements_can_be_left_out():
-    a, = annotate(["The dog chases the cat."], replacements=False)
+    (a,) = annotate(["The dog chases the cat."], replacements=False)
     assert a.candidates == ((),) * 6
     assert annotate(["The dog chases the cat."])[0].candidates[1]
 
@@ -65,7 +76,18 @@ def test_processes_change_nothing(monkeypatch, annotated):
 
 
 def test_odd_captions_survive_all_rules():
-    texts = ["", "  ", "\n\n", "😀", "👩‍👩‍👧 a dog 😀and a cat", "a\ndog\n\nand a cat", "ß İstanbul", "...", "\x00", "http://x.y/?z"]
+    texts = [
+        "",
+        "  ",
+        "\n\n",
+        "😀",
+        "👩‍👩‍👧 a dog 😀and a cat",
+        "a\ndog\n\nand a cat",
+        "ß İstanbul",
+        "...",
+        "\x00",
+        "http://x.y/?z",
+    ]
     for a in annotate(texts):
         concepts.spans(a)
         for rule in (swap.negclip, swap.single, replace.wordnet, shuffle.bigram, positives.replace, positives.swap):
@@ -90,7 +112,7 @@ def test_long_captions_are_parsed_in_pieces_and_counted(monkeypatch):
 
 def test_lone_surrogates_are_repaired_and_counted():
     counts = Counter()
-    a, = annotate(["\ud800 dog"], replacements=False, counts=counts)
+    (a,) = annotate(["\ud800 dog"], replacements=False, counts=counts)
     assert a.text == "\ufffd dog" and counts["repaired"] == 1
 
 
@@ -124,6 +146,8 @@ def test_no_model_names_both(monkeypatch):
 
 
 def test_rules_need_neither_spacy_nor_nltk():
-    code = ("import sys; from compclip.text import annotation, swap, replace, shuffle, positives, concepts, sentences; "
-            "sys.exit(bool({'spacy', 'nltk', 'torch'} & set(sys.modules)))")
+    code = (
+        "import sys; from compclip.text import annotation, swap, replace, shuffle, positives, concepts, sentences; "
+        "sys.exit(bool({'spacy', 'nltk', 'torch'} & set(sys.modules)))"
+    )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

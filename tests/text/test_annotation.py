@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from compclip.errors import UserError
+from compclip.base.errors import UserError
 from compclip.text import annotation
 from compclip.text.annotate import annotate
 from compclip.text.annotation import Annotation

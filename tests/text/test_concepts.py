@@ -11,7 +11,9 @@ from tests.text.strategies import annotations
 
 def test_noun_phrases_without_determiner_and_pronouns(annotated):
     assert concepts.noun_phrases(annotated["A small brown dog is chasing a big black cat."]) == [
-        "small brown dog", "big black cat"]
+        "small brown dog",
+        "big black cat",
+    ]
     assert concepts.noun_phrases(annotated["He stops and she runs."]) == []
     assert concepts.noun_phrases(annotated["running quickly"]) == []
 

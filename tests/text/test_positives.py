@@ -8,25 +8,40 @@ from compclip.text import positives
 from tests.text.conftest import outcomes
 
 
-@pytest.mark.parametrize(("text", "expected"), [
-    ("A man is sitting on a bench near a white van.", {
-        "A man is seated on a bench near a white van.",
-        "A man is sitting on a bench next to a white van.",
-        "A man is sitting on a bench near an ivory van."}),
-    ("A long road near a wall painted by a man.", {  # "by" names who painted
-        "A lengthy road near a wall painted by a man.",
-        "A long road next to a wall painted by a man."}),
-    ("A man wearing a hat is holding a cup in a field.", {
-        "A man in a hat is holding a cup in a field.",
-        "A man wearing a hat is grasping a cup in a field.",
-        "A man wearing a hat is holding a cup within a field."}),
-    ("A cow on top of an old hill.", {"A cow on an old hill.", "A cow on top of an aged hill."}),
-    ("An upright sign is 3 feet long.", {None}),  # a measure, not an attribute
-    ("A sitting man in a white shirt.", {"A seated man in a white shirt.", "A sitting man in an ivory shirt."}),
-    ("A woman rides a red bike.", {"A woman rides a crimson bike."}),
-    ("The dog chases the cat.", {None}),
-    ("", {None}),
-])
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (
+            "A man is sitting on a bench near a white van.",
+            {
+                "A man is seated on a bench near a white van.",
+                "A man is sitting on a bench next to a white van.",
+                "A man is sitting on a bench near an ivory van.",
+            },
+        ),
+        (
+            "A long road near a wall painted by a man.",
+            {  # "by" names who painted
+                "A lengthy road near a wall painted by a man.",
+                "A long road next to a wall painted by a man.",
+            },
+        ),
+        (
+            "A man wearing a hat is holding a cup in a field.",
+            {
+                "A man in a hat is holding a cup in a field.",
+                "A man wearing a hat is grasping a cup in a field.",
+                "A man wearing a hat is holding a cup within a field.",
+            },
+        ),
+        ("A cow on top of an old hill.", {"A cow on an old hill.", "A cow on top of an aged hill."}),
+        ("An upright sign is 3 feet long.", {None}),  # a measure, not an attribute
+        ("A sitting man in a white shirt.", {"A seated man in a white shirt.", "A sitting man in an ivory shirt."}),
+        ("A woman rides a red bike.", {"A woman rides a crimson bike."}),
+        ("The dog chases the cat.", {None}),
+        ("", {None}),
+    ],
+)
 def test_replace(annotated, text, expected):
     assert outcomes(positives.replace, annotated[text], tries=80) == expected
 
@@ -39,16 +54,22 @@ def test_the_table_has_what_the_paper_prints():
     assert len(attributes) + len({"sitting", "hanging", "walking"}) == 23
 
 
-@pytest.mark.parametrize(("text", "expected"), [
-    ("A couch and a television in a room.", "A television and a couch in a room."),
-    ("A blue and white clock shows the time.", "A white and blue clock shows the time."),
-    ("There is a man wearing glasses and holding a bottle.", "There is a man holding a bottle and wearing glasses."),
-    ("A bathroom with a sink, toilet and shower.", "A bathroom with a sink, shower and toilet."),
-    ("Two giraffes near trees and bushes.", "Two giraffes near bushes and trees."),
-    ("An old gentleman in a white shirt and black tie.", "An old gentleman in a black tie and white shirt."),
-    ("Two dogs and three cats sleep.", "Three cats and two dogs sleep."),
-    ("He stops and she runs.", None),  # clauses, not phrases
-    ("The dog chases the cat.", None),
-])
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("A couch and a television in a room.", "A television and a couch in a room."),
+        ("A blue and white clock shows the time.", "A white and blue clock shows the time."),
+        (
+            "There is a man wearing glasses and holding a bottle.",
+            "There is a man holding a bottle and wearing glasses.",
+        ),
+        ("A bathroom with a sink, toilet and shower.", "A bathroom with a sink, shower and toilet."),
+        ("Two giraffes near trees and bushes.", "Two giraffes near bushes and trees."),
+        ("An old gentleman in a white shirt and black tie.", "An old gentleman in a black tie and white shirt."),
+        ("Two dogs and three cats sleep.", "Three cats and two dogs sleep."),
+        ("He stops and she runs.", None),  # clauses, not phrases
+        ("The dog chases the cat.", None),
+    ],
+)
 def test_swap(annotated, text, expected):
     assert outcomes(positives.swap, annotated[text], tries=10) == {expected}

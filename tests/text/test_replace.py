@@ -12,16 +12,21 @@ from tests.text.conftest import SENTENCES, outcomes
 
 
 def test_all_candidates_and_no_other(annotated):
-    sentence = dataclasses.replace(annotated["The dog chases the cat."],
-                                   candidates=((), ("fox", "wolf"), ("greets",), (), (), ()))
+    sentence = dataclasses.replace(
+        annotated["The dog chases the cat."], candidates=((), ("fox", "wolf"), ("greets",), (), (), ())
+    )
     assert outcomes(replace.wordnet, sentence) == {
-        "The fox chases the cat.", "The wolf chases the cat.", "The dog greets the cat."}
+        "The fox chases the cat.",
+        "The wolf chases the cat.",
+        "The dog greets the cat.",
+    }
 
 
 def test_kinds_have_the_same_chance(annotated):
     """One noun with three candidates and one verb with one: half of the replacements are the verb's."""
-    sentence = dataclasses.replace(annotated["The dog chases the cat."],
-                                   candidates=((), ("fox", "wolf", "hen"), ("greets",), (), (), ()))
+    sentence = dataclasses.replace(
+        annotated["The dog chases the cat."], candidates=((), ("fox", "wolf", "hen"), ("greets",), (), (), ())
+    )
     made = [replace.wordnet(sentence, np.random.default_rng(seed)) for seed in range(400)]
     assert 150 < sum("greets" in text for text in made) < 250
 

@@ -20,8 +20,12 @@ def plain(text: str) -> Annotation:
 
 def test_all_orders_of_the_pairs(annotated):
     assert outcomes(shuffle.bigram, annotated["A boy eats an apple."]) == {
-        "A boy apple eats an.", "eats an A boy apple.", "eats an apple A boy.", "apple A boy eats an.",
-        "apple eats an A boy."}
+        "A boy apple eats an.",
+        "eats an A boy apple.",
+        "eats an apple A boy.",
+        "apple A boy eats an.",
+        "apple eats an A boy.",
+    }
 
 
 def test_final_punctuation_keeps_its_white_space():

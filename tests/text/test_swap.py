@@ -103,7 +103,9 @@ def test_clic_takes_one_occurrence_by_its_place(annotated):
 
 def test_single_stays_within_a_category(annotated):
     assert outcomes(swap.single, annotated["A brown dog chases a black cat."]) == {
-        "A brown cat chases a black dog.", "A black dog chases a brown cat."}
+        "A brown cat chases a black dog.",
+        "A black dog chases a brown cat.",
+    }
 
 
 def test_single_falls_back_to_any_two_words(annotated):

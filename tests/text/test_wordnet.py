@@ -5,36 +5,45 @@ from __future__ import annotations
 import nltk
 import pytest
 
-from compclip.errors import UserError
+from compclip.base.errors import UserError
 from compclip.text import wordnet, wordnet_data
 from compclip.text.wordnet import candidates
 
 
-@pytest.mark.parametrize(("word", "lemma", "pos", "tag", "expected"), [
-    ("dog", "dog", "NOUN", "NN", {"fox", "wolf"}),  # under canine
-    ("dogs", "dog", "NOUN", "NNS", {"foxes", "wolves"}),
-    ("woman", "woman", "NOUN", "NN", {"man"}),  # antonym
-    ("women", "woman", "NOUN", "NNS", {"men"}),
-    ("red", "red", "ADJ", "JJ", {"blue", "green"}),
-    ("black", "black", "ADJ", "JJ", {"white"}),
-    ("huge", "huge", "ADJ", "JJ", {"small"}),  # antonym of large, to which huge is similar
-    ("taller", "tall", "ADJ", "JJR", {"shorter"}),
-    ("sitting", "sit", "VERB", "VBG", {"standing", "lying"}),
-    ("ate", "eat", "VERB", "VBD", {"drank"}),
-    ("rides", "ride", "VERB", "VBZ", {"walks"}),
-    ("two", "two", "NUM", "CD", {"three", "twelve"}),
-    ("quickly", "quickly", "ADV", "RB", {"slowly"}),
-    ("bench", "bench", "PROPN", "NNP", {"chair", "sofa"}),  # lower case: a slip of the tagger
-])
+@pytest.mark.parametrize(
+    ("word", "lemma", "pos", "tag", "expected"),
+    [
+        ("dog", "dog", "NOUN", "NN", {"fox", "wolf"}),  # under canine
+        ("dogs", "dog", "NOUN", "NNS", {"foxes", "wolves"}),
+        ("woman", "woman", "NOUN", "NN", {"man"}),  # antonym
+        ("women", "woman", "NOUN", "NNS", {"men"}),
+        ("red", "red", "ADJ", "JJ", {"blue", "green"}),
+        ("black", "black", "ADJ", "JJ", {"white"}),
+        ("huge", "huge", "ADJ", "JJ", {"small"}),  # antonym of large, to which huge is similar
+        ("taller", "tall", "ADJ", "JJR", {"shorter"}),
+        ("sitting", "sit", "VERB", "VBG", {"standing", "lying"}),
+        ("ate", "eat", "VERB", "VBD", {"drank"}),
+        ("rides", "ride", "VERB", "VBZ", {"walks"}),
+        ("two", "two", "NUM", "CD", {"three", "twelve"}),
+        ("quickly", "quickly", "ADV", "RB", {"slowly"}),
+        ("bench", "bench", "PROPN", "NNP", {"chair", "sofa"}),  # lower case: a slip of the tagger
+    ],
+)
 def test_antonyms_and_sisters(word, lemma, pos, tag, expected):
     assert expected <= set(candidates(word, lemma, pos, tag))
 
 
-@pytest.mark.parametrize(("word", "pos", "tag", "never"), [
-    ("couch", "NOUN", "NN", {"sofa", "lounge"}), ("large", "ADJ", "JJ", {"big", "huge"}),
-    ("bike", "NOUN", "NN", {"bicycle", "cycle"}), ("young", "ADJ", "JJ", {"youthful", "immature"}),
-    ("dog", "NOUN", "NN", {"animal", "puppy", "canine"}), ("big", "ADJ", "JJ", {"large", "great"}),
-])
+@pytest.mark.parametrize(
+    ("word", "pos", "tag", "never"),
+    [
+        ("couch", "NOUN", "NN", {"sofa", "lounge"}),
+        ("large", "ADJ", "JJ", {"big", "huge"}),
+        ("bike", "NOUN", "NN", {"bicycle", "cycle"}),
+        ("young", "ADJ", "JJ", {"youthful", "immature"}),
+        ("dog", "NOUN", "NN", {"animal", "puppy", "canine"}),
+        ("big", "ADJ", "JJ", {"large", "great"}),
+    ],
+)
 def test_never_a_synonym_or_what_contains_the_word(word, pos, tag, never):
     assert not never & set(candidates(word, word, pos, tag))
 
@@ -58,9 +67,20 @@ def test_words_are_written_as_the_word_was():
     assert candidates("DOG", "dog", "NOUN", "NN") == tuple(w.upper() for w in lower)
 
 
-@pytest.mark.parametrize(("word", "pos", "tag"), [
-    ("", "NOUN", "NN"), ("London", "PROPN", "NNP"), ("zzzz", "NOUN", "NN"), ("is", "AUX", "VBZ"), ("one", "NUM", "CD"),
-    ("is", "VERB", "VBZ"), ("the", "DET", "DT"), ("x-ray", "NOUN", "NN"), ("naïve", "ADJ", "JJ")])
+@pytest.mark.parametrize(
+    ("word", "pos", "tag"),
+    [
+        ("", "NOUN", "NN"),
+        ("London", "PROPN", "NNP"),
+        ("zzzz", "NOUN", "NN"),
+        ("is", "AUX", "VBZ"),
+        ("one", "NUM", "CD"),
+        ("is", "VERB", "VBZ"),
+        ("the", "DET", "DT"),
+        ("x-ray", "NOUN", "NN"),
+        ("naïve", "ADJ", "JJ"),
+    ],
+)
 def test_words_without_candidates(word, pos, tag):
     assert candidates(word, {"is": "be"}.get(word, word), pos, tag) == ()
 

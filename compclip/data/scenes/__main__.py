@@ -7,9 +7,9 @@ import json
 import sys
 from pathlib import Path
 
-from compclip import config
+from compclip.base.errors import entry
+from compclip.config import read
 from compclip.data.scenes import generate
-from compclip.errors import entry
 
 
 def main(argv: list[str]) -> int:
@@ -20,7 +20,7 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--params", default="params.yaml")
     parser.add_argument("overrides", nargs="*", metavar="key=value")
     args = parser.parse_args(argv)
-    world = config.load(args.params, args.overrides).scenes
+    world = read.load(args.params, args.overrides).scenes
     print(json.dumps(generate.generate(world, args.out)))
     return 0
 

@@ -18,19 +18,21 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
+from compclip.base.errors import UserError
+from compclip.base.files import write_atomic, write_json
+from compclip.config.sections import World
 from compclip.data.scenes import grammar, layout, questions
-from compclip.data.scenes.config import World
 from compclip.data.scenes.layout import Scene, Thing
 from compclip.data.scenes.render import render
 from compclip.data.scenes.words import COLOURS, SYMBOLS
-from compclip.errors import UserError
-from compclip.files import write_atomic, write_json
 
 LAYOUTS = "layouts.jsonl"
 CAPTIONS = 3  # of a retrieval picture
 TRAIN, SUGARCREPE, WINOGROUND, HARD_POSITIVES, RETRIEVAL, SYMBOL, COLOUR = range(10, 17)
-CLASS_TEMPLATES = {"symbols": ("a picture of a {c}", "{c}", "clip art with a {c}"),
-                   "colours": ("a {c} symbol", "{c} shapes")}
+CLASS_TEMPLATES = {
+    "symbols": ("a picture of a {c}", "{c}", "clip art with a {c}"),
+    "colours": ("a {c} symbol", "{c} shapes"),
+}
 
 
 def generate(world: World, out: Path) -> dict[str, int]:
@@ -41,8 +43,10 @@ def generate(world: World, out: Path) -> dict[str, int]:
     _check(out)
     fresh = out.with_name(f".{out.name}.new")
     shutil.rmtree(fresh, ignore_errors=True)
-    counts = {part.__name__.strip("_"): part(world, fresh) for part in
-              (_train, _sugarcrepe, _winoground, _hard_positives, _retrieval, _zeroshot)}
+    counts = {
+        part.__name__.strip("_"): part(world, fresh)
+        for part in (_train, _sugarcrepe, _winoground, _hard_positives, _retrieval, _zeroshot)
+    }
     write_json(fresh / "counts.json", counts)
     shutil.rmtree(out, ignore_errors=True)
     fresh.rename(out)
@@ -83,8 +87,16 @@ def _picture(path: Path, scene: Scene) -> None:
 
 def _train(world: World, out: Path) -> int:
     rows = _parallel(world, partial(_train_row, world, out), range(world.train))
-    images = [{"filename": r["id"] + ".png", "filepath": "", "imgid": i, "split": "train",
-               "sentences": [{"raw": r["alt_text"]}]} for i, r in enumerate(rows)]
+    images = [
+        {
+            "filename": r["id"] + ".png",
+            "filepath": "",
+            "imgid": i,
+            "split": "train",
+            "sentences": [{"raw": r["alt_text"]}],
+        }
+        for i, r in enumerate(rows)
+    ]
     write_json(out / "train.json", {"dataset": "scenes", "images": images})
     lines = (json.dumps({"id": r["id"], "scene": asdict(r["scene"])}) for r in rows)
     write_atomic(out / LAYOUTS, "\n".join(lines) + "\n")
@@ -133,8 +145,10 @@ def _sugarcrepe(world: World, out: Path) -> int:
         write_json(out / "sugarcrepe" / f"{kind}.json", records)
         if not kind.startswith("add"):
             write_json(out / "sugarcrepe_pp" / f"{kind}.json", [{"id": i, **r} for i, r in enumerate(mine)])
-        groups[kind] = {"seen_pairs": [str(i) for i in range(0, len(mine), 2)],
-                        "unseen_pairs": [str(i) for i in range(1, len(mine), 2)]}
+        groups[kind] = {
+            "seen_pairs": [str(i) for i in range(0, len(mine), 2)],
+            "unseen_pairs": [str(i) for i in range(1, len(mine), 2)],
+        }
     write_json(out / "sugarcrepe" / "groups.json", groups)
     return len(rows)
 
@@ -146,8 +160,12 @@ def _sugarcrepe_row(world: World, out: Path, job: tuple[int, int]) -> dict:
     item = questions.item(rng, kind, scene, statement)
     filename = f"{kind}_{job[1]:05d}.png"
     _picture(out / "test" / filename, scene)
-    return {"filename": filename, "caption": item.caption, "caption2": item.paraphrase,
-            "negative_caption": item.negative}
+    return {
+        "filename": filename,
+        "caption": item.caption,
+        "caption2": item.paraphrase,
+        "negative_caption": item.negative,
+    }
 
 
 def _winoground(world: World, out: Path) -> int:
@@ -168,9 +186,17 @@ def _winoground_row(world: World, out: Path, index: int) -> dict:
     names = [f"ex_{index}_img_{i}" for i in (0, 1)]
     for name, shown in zip(names, (scene, other), strict=True):
         _picture(out / "winoground" / "images" / f"{name}.png", shown)
-    return {"id": index, "image_0": names[0], "image_1": names[1], "caption_0": item.caption,
-            "caption_1": item.negative, "tag": kind, "secondary_tag": "", "num_main_preds": 1,
-            "collapsed_tag": "Object" if kind == "swap_obj" else "Both"}
+    return {
+        "id": index,
+        "image_0": names[0],
+        "image_1": names[1],
+        "caption_0": item.caption,
+        "caption_1": item.negative,
+        "tag": kind,
+        "secondary_tag": "",
+        "num_main_preds": 1,
+        "collapsed_tag": "Object" if kind == "swap_obj" else "Both",
+    }
 
 
 def _hard_positives(world: World, out: Path) -> int:
@@ -191,8 +217,12 @@ def _hard_positive_row(world: World, out: Path, job: tuple[int, int]) -> tuple[d
     item = questions.hard_positive(rng, kind, scene, statement)
     name = f"{kind}_hp_{job[1]:05d}"
     _picture(out / "test" / f"{name}.png", scene)
-    record = {"image_id": name, "true_caption": item.caption, "false_caption": item.negative,
-              "image_path": f"{name}.png"}
+    record = {
+        "image_id": name,
+        "true_caption": item.caption,
+        "false_caption": item.negative,
+        "image_path": f"{name}.png",
+    }
     return record, {**record, "true_caption": item.paraphrase}
 
 
@@ -212,8 +242,10 @@ def _retrieval_row(world: World, out: Path, index: int) -> dict:
 
 
 def _zeroshot(world: World, out: Path) -> int:
-    return sum(_classes(world, out, name, split, names)
-               for name, split, names in (("symbols", SYMBOL, SYMBOLS), ("colours", COLOUR, COLOURS)))
+    return sum(
+        _classes(world, out, name, split, names)
+        for name, split, names in (("symbols", SYMBOL, SYMBOLS), ("colours", COLOUR, COLOURS))
+    )
 
 
 def _classes(world: World, out: Path, name: str, split: int, names: dict) -> int:

@@ -104,8 +104,13 @@ def _add_att(rng: np.random.Generator, scene: Scene, s: Statement) -> tuple[Said
 
 
 KINDS: dict[str, Callable[[np.random.Generator, Scene, Statement], tuple[Said, Said]]] = {
-    "add_att": _add_att, "add_obj": _add_obj, "replace_att": _replace_att, "replace_obj": _replace_obj,
-    "replace_rel": _replace_rel, "swap_att": _swap_att, "swap_obj": _swap_obj,
+    "add_att": _add_att,
+    "add_obj": _add_obj,
+    "replace_att": _replace_att,
+    "replace_obj": _replace_obj,
+    "replace_rel": _replace_rel,
+    "swap_att": _swap_att,
+    "swap_obj": _swap_obj,
 }
 
 
@@ -113,8 +118,12 @@ def hard_positive(rng: np.random.Generator, kind: str, scene: Scene, s: Statemen
     """A record of the hard-positive benchmarks: REPLACE relations, REPLACE attributes, or SWAP around "and"."""
     a, b = s.a.pair, s.b.pair
     if kind == "swap":
-        return Item(*(f"{article(' '.join(x))} and {article(' '.join(y))}"
-                      for x, y in ((a, b), ((b[0], a[1]), (a[0], b[1])), (b, a))))
+        return Item(
+            *(
+                f"{article(' '.join(x))} and {article(' '.join(y))}"
+                for x, y in ((a, b), ((b[0], a[1]), (a[0], b[1])), (b, a))
+            )
+        )
     said, form = Said(a, b, s.relation), "{a} {r} {b}"
     if kind == "replace_relations":
         return Item(said.text(form), Said(a, b, converse(s.relation)).text(form), said.text(form, place=1))

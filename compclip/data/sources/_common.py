@@ -9,9 +9,9 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from compclip import images
+from compclip.base.errors import UserError
+from compclip.data import images
 from compclip.data.sample import Sample
-from compclip.errors import UserError
 
 LONG_WORDS = 1000  # a caption with more words is kept and counted
 THREADS = 4

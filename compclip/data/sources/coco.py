@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from pathlib import Path
 
-from compclip.data.sample import Data, Sample
+from compclip.base.files import read_json
+from compclip.config.sections import Data
+from compclip.data.sample import Sample
 from compclip.data.sources._common import finish, need
-from compclip.files import read_json
 
 
 def read(cfg: Data) -> tuple[list[Sample], Counter]:

@@ -7,9 +7,10 @@ import csv
 from collections import Counter
 from pathlib import Path
 
-from compclip.data.sample import Data, Sample
+from compclip.base.errors import UserError
+from compclip.config.sections import Data
+from compclip.data.sample import Sample
 from compclip.data.sources._common import finish
-from compclip.errors import UserError
 
 
 def read(cfg: Data) -> tuple[list[Sample], Counter]:

@@ -9,9 +9,10 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
-from compclip.data.sample import Data, Sample
+from compclip.base.errors import UserError
+from compclip.config.sections import Data
+from compclip.data.sample import Sample
 from compclip.data.sources._common import finish
-from compclip.errors import UserError
 
 SUFFIXES = (".jpg", ".png", ".webp", ".jpeg")
 

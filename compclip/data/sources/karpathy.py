@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from pathlib import Path
 
-from compclip.data.sample import Data, Sample
+from compclip.base.errors import UserError
+from compclip.base.files import read_json
+from compclip.config.sections import Data
+from compclip.data.sample import Sample
 from compclip.data.sources._common import finish, need
-from compclip.errors import UserError
-from compclip.files import read_json
 
 MERGED = {"train": ("train", "restval")}  # COCO's restval is trained on as usual
 
@@ -18,8 +19,11 @@ def read(cfg: Data) -> tuple[list[Sample], Counter]:
     records = list(enumerate(need(read_json(cfg.path), "images", cfg.path, list)))
     splits = [need(image, "split", f"{cfg.path}: image {i}") for i, image in records]
     wanted = MERGED.get(cfg.split, (cfg.split,))
-    found = [_sample(image, f"{cfg.path}: image {i}", cfg) for (i, image), split in zip(records, splits, strict=True)
-             if split in wanted]
+    found = [
+        _sample(image, f"{cfg.path}: image {i}", cfg)
+        for (i, image), split in zip(records, splits, strict=True)
+        if split in wanted
+    ]
     if not found:
         raise UserError(f"{cfg.path}: no image of split {cfg.split!r}; splits there: {', '.join(sorted(set(splits)))}")
     return finish(found, cfg.split, cfg.limit)

@@ -1,0 +1,50 @@
+"""Every command of compclip: `python -m compclip` lists them, `python -m compclip COMMAND` runs one."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+
+from compclip.base.errors import entry, unknown
+
+# Command, the module whose `main` it is, and what it is for; in the order of a day's work.
+COMMANDS = {
+    "config": ("compclip.config.__main__", "check params.yaml, show a cell, make another grid the current one"),
+    "train": ("compclip.train.__main__", "train the stale runs of a method, or one cell"),
+    "evaluate": ("compclip.evaluate.__main__", "score the runs of a method, or any checkpoint on any benchmarks"),
+    "wise_ft": ("compclip.evaluate.wise_ft", "score the models between pretrained and tuned weights, or write one"),
+    "attention": ("compclip.evaluate.attention", "draw where a text looks in a picture, before and after fine-tuning"),
+    "report": ("compclip.report.__main__", "compare all cells of the grid: page, tables, claims"),
+    "track": ("compclip.track.__main__", "bring MLflow up to date with the run files"),
+    "dashboard": ("compclip.track.dashboard", "open the MLflow UI over all runs"),
+    "launch": ("compclip.launch.__main__", "send all stale runs to this machine's cores or to a SLURM cluster"),
+    "status": ("compclip.runs.status", "one row a run: state, step, loss, time left, job, last error"),
+    "sweep": ("compclip.sweep.__main__", "search a method's parameters with a declared study"),
+    "pretrain": ("compclip.train.pretrain", "make the scenes world's pretrained model again"),
+}
+
+
+def listing() -> str:
+    """All commands, a line each."""
+    wide = max(map(len, COMMANDS))
+    lines = [f"  {name:<{wide}}  {what}" for name, (_, what) in COMMANDS.items()]
+    return "\n".join(["compclip COMMAND [--help]", *lines, "The whole grid: dvc repro"])
+
+
+def main(argv: list[str]) -> int:
+    """Run a command with the rest of the arguments; without one, list them."""
+    if not argv or argv[0] in ("-h", "--help", "help"):
+        print(listing())
+        return 0
+    if argv[0] not in COMMANDS:
+        raise unknown("command", argv[0], COMMANDS)
+    return importlib.import_module(COMMANDS[argv[0]][0]).main(argv[1:])
+
+
+def script() -> int:
+    """The installed command `compclip`."""
+    return entry(main)
+
+
+if __name__ == "__main__":
+    sys.exit(script())

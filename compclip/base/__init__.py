@@ -1,0 +1,1 @@
+"""Nothing of our field: errors, files, plug-ins by name."""

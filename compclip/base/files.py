@@ -1,0 +1,108 @@
+"""Reading and writing whole files: a file is either complete or not there."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from compclip.base.errors import UserError
+
+
+@contextlib.contextmanager
+def atomic(path: str | Path) -> Iterator[Path]:
+    """Give a temporary path in the same folder; on leaving, sync it and rename it to `path`; on an error remove it.
+
+    Raises UserError naming the file when the disk is full or the folder cannot be written.
+    """
+    path = Path(path)
+    tmp = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        yield tmp
+        _sync(tmp)
+        os.replace(tmp, path)
+    except OSError as error:
+        why = error.strerror or error
+        raise UserError(f"{path}: cannot write: {why}; free space or choose another folder") from error
+    finally:
+        with contextlib.suppress(OSError):
+            tmp.unlink()
+
+
+def _sync(path: Path) -> None:
+    with open(path, "rb") as handle:
+        os.fsync(handle.fileno())
+
+
+def write_atomic(path: str | Path, data: bytes | str) -> None:
+    """Write `data` so that a reader sees the old file or the whole new one."""
+    raw = data.encode() if isinstance(data, str) else data
+    with atomic(path) as tmp:
+        tmp.write_bytes(raw)
+
+
+def write_json(path: str | Path, value: Any) -> None:
+    """Write `value` as JSON, keys in the order given, atomically; NaN is refused."""
+    write_atomic(path, json.dumps(value, indent=1, allow_nan=False, ensure_ascii=False) + "\n")
+
+
+def read_text(path: str | Path) -> str:
+    """The file's text. Raises UserError where it is missing, unreadable or not UTF-8."""
+    try:
+        return Path(path).read_bytes().decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise UserError(f"{path}: not UTF-8 at byte {error.start}; convert the file to UTF-8") from error
+    except OSError as error:
+        raise UserError(f"{path}: {error.strerror or error}; give the path of an existing file") from error
+
+
+def read_json(path: str | Path) -> Any:
+    """The file's JSON value. Raises UserError naming the line where it is not JSON."""
+    try:
+        return json.loads(read_text(path))
+    except json.JSONDecodeError as error:
+        raise UserError(f"{path}: not JSON at line {error.lineno}: {error.msg}; fix or fetch the file again") from error
+
+
+def fingerprint(*paths: str | Path) -> str:
+    """SHA-256 (hex) over names and bytes of files and, recursively and sorted, of folders."""
+    digest = hashlib.sha256()
+    for path in map(Path, paths):
+        files = sorted(p for p in path.rglob("*") if p.is_file()) if path.is_dir() else [path]
+        for file in files:
+            digest.update(str(file.relative_to(path.parent)).encode() + b"\0")
+            digest.update(_file_hash(file))
+    return digest.hexdigest()
+
+
+def _file_hash(path: Path) -> bytes:
+    try:
+        with open(path, "rb") as handle:
+            return hashlib.file_digest(handle, "sha256").digest()
+    except OSError as error:
+        raise UserError(f"{path}: {error.strerror or error}; give the path of an existing file") from error
+
+
+@contextlib.contextmanager
+def sole(path: Path, busy: str) -> Iterator[None]:
+    """Be the only process in a place; the system frees it when that one dies.
+
+    Raises UserError with `busy`, the other one's number in place of its braces.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with open(path, "a+", encoding="utf-8") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            file.seek(0)
+            raise UserError(busy.format(file.read().strip() or "?")) from None
+        file.truncate(0)
+        file.write(str(os.getpid()))
+        file.flush()
+        yield

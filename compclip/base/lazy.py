@@ -1,0 +1,31 @@
+"""Packages that are imported when something of them is first used.
+
+Most commands look at files and wait; what trains or scores pays for its imports alone.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+from types import ModuleType
+from typing import Any
+
+
+class Lazy(ModuleType):
+    """Stands for a package and is not it: whoever walks over `sys.modules` wakes nothing up."""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(importlib.import_module(self.__name__), name)
+
+
+def package(name: str) -> ModuleType:
+    """The installed package `name`; its own code runs at the first access to an attribute.
+
+    Raises ModuleNotFoundError at once where there is none.
+    """
+    if importlib.util.find_spec(name) is None:
+        raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+    return Lazy(name)
+
+
+open_clip = package("open_clip")

@@ -1,0 +1,1 @@
+"""params.yaml: what may be said, checked; the grid; the plan."""

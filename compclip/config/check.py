@@ -1,0 +1,113 @@
+"""What params.yaml may say: names that exist, sections that fit together."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import fields
+
+from compclip.base import plugins
+from compclip.base.errors import UserError, unknown
+from compclip.config.grid import PER_DATA, captioner_config, cells, method_config, rewriter_config, sets
+from compclip.config.sections import Params
+from compclip.config.structured import mapping
+
+
+def alone(params: Params) -> None:
+    """Raise UserError for a section that cannot be meant: unknown names, empty lists, a name that stands twice."""
+    for name, raw in params.methods.items():
+        _check_method(params, name, mapping(raw, f"methods.{name}"))
+    for name, data in params.data.items():
+        plugins.find(plugins.SOURCES, data.source)
+        captioner_config(data, f"data.{name}.options")
+        rewriter_config(data, f"data.{name}.rewriter")
+    for name, benchmark in params.benchmarks.items():
+        plugins.find(plugins.BENCHMARKS, benchmark.benchmark or name)
+    for name in _distinct(params.evaluate.benchmarks, "evaluate.benchmarks"):
+        if name not in params.benchmarks:
+            raise unknown("benchmark", name, params.benchmarks, "evaluate.benchmarks")
+    _check_grid(params)
+    _check_wise_ft(params)
+
+
+def _check_method(params: Params, name: str, raw: dict) -> None:
+    variants = mapping(raw.get("variants"), f"methods.{name}.variants")
+    for method in (name, *(f"{name}.{variant}" for variant in variants)):
+        method_config(params, method)
+    for data in sets(params, name):
+        if data not in params.data:
+            raise unknown("data", data, params.data, f"methods.{name}.{PER_DATA}")
+        method_config(params, name, data)
+
+
+def _check_grid(params: Params) -> None:
+    grid = params.grid
+    for f in fields(grid):
+        if not _distinct(getattr(grid, f.name), f"grid.{f.name}"):
+            raise UserError(f"grid.{f.name}=[]: must name at least one")
+    for method in grid.methods:
+        base = method.partition(".")[0]
+        if base not in params.methods:
+            raise unknown("method", base, params.methods, "grid.methods")
+        config, _ = method_config(params, method)
+        lacking = [data for data in grid.data if data in params.data and not params.data[data].rewriter]
+        if getattr(config, "source", "") == "llm" and lacking:
+            raise UserError(
+                f"methods.{method}.source=llm: data.{lacking[0]} names no rewriter; add data.{lacking[0]}"
+                ".rewriter with url and model"
+            )
+    for name, table in (("backbones", params.backbones), ("data", params.data)):
+        for value in getattr(grid, name):
+            if value not in table:
+                raise unknown(name.rstrip("s"), value, table, f"grid.{name}")
+    if not 0 <= min(grid.seeds) <= max(grid.seeds) < 2**32:
+        raise UserError(f"grid.seeds={grid.seeds}: seeds must be >= 0 and < 2**32")
+
+    for cell in _distinct([cell.name for cell in cells(params)], "the names of the grid's cells"):
+        if not re.fullmatch(r"[\w.+-]+", cell):
+            raise UserError(f"cell {cell!r}: cannot name a folder; use letters, digits and _ . + - in the grid's names")
+
+
+def _check_wise_ft(params: Params) -> None:
+    for name in _distinct(params.wise_ft.benchmarks, "wise_ft.benchmarks"):
+        if name not in params.benchmarks:
+            raise unknown("benchmark", name, params.benchmarks, "wise_ft.benchmarks")
+    for name in _distinct(params.wise_ft.methods, "wise_ft.methods"):
+        if name.partition(".")[0] not in params.methods.keys() - {"pretrained"}:
+            raise unknown("method", name, params.methods.keys() - {"pretrained"}, "wise_ft.methods")
+        method_config(params, name)
+
+
+def _distinct(values: list, where: str) -> list:
+    for i, value in enumerate(values):
+        if value in values[:i]:
+            raise UserError(f"{where}: {value!r} stands twice; remove or rename one")
+    return values
+
+
+def together(params: Params) -> None:
+    """Raise UserError for sections that are fine alone and do not fit together: a stage would fail after training."""
+    if not params.evaluate.benchmarks:
+        raise UserError("evaluate.benchmarks=[]: must name at least one")
+    _check_lines(params)
+    for name in params.report.columns:
+        _check_column(name, params.evaluate.benchmarks)
+
+
+def _check_lines(params: Params) -> None:
+    """A run that wise_ft names and the grid lacks: its stage would wait for a checkpoint."""
+    seeds = params.wise_ft.seeds if params.wise_ft.methods else []  # of no method: no run
+    for name, wanted, there in (
+        ("methods", params.wise_ft.methods, params.grid.methods),
+        ("seeds", seeds, params.grid.seeds),
+    ):
+        if absent := [value for value in wanted if value not in there]:
+            raise UserError(f"wise_ft.{name}: {absent[0]} is not in grid.{name}; add it there or remove it here")
+
+
+def _check_column(name: str, benchmarks: list[str]) -> None:
+    """`<name>/<metric>` may also stand for the mean over benchmarks `<name>_...`."""
+    benchmark, _, metric = name.partition("/")
+    if not metric:
+        raise UserError(f"report.columns: {name!r}: must be benchmark/metric, as {benchmarks[0]}/METRIC")
+    if benchmark not in benchmarks and not any(b.startswith(f"{benchmark}_") for b in benchmarks):
+        raise unknown("benchmark", benchmark, benchmarks, f"report.columns: {name!r}, in evaluate.benchmarks")

@@ -1,0 +1,83 @@
+"""The cells of the grid, and what each one's method, data and captioner are set to."""
+
+from __future__ import annotations
+
+import importlib
+import itertools
+from dataclasses import asdict
+from typing import Any
+
+from compclip.base import plugins
+from compclip.base.errors import UserError, unknown
+from compclip.config.sections import Cell, Data, Params, Run, Train
+from compclip.config.structured import mapping, structured
+
+PER_DATA = "per_data"  # methods.<name>.per_data.<data>: what holds on this data set alone
+
+
+def cells(params: Params) -> list[Cell]:
+    """All cells of the grid, methods outermost."""
+    grid = params.grid
+    return [Cell(*c) for c in itertools.product(grid.methods, grid.backbones, grid.data, grid.seeds)]
+
+
+def line_cells(params: Params) -> list[Cell]:
+    """The cells of the grid that wise_ft names."""
+    return [c for c in cells(params) if c.method in params.wise_ft.methods and c.seed in params.wise_ft.seeds]
+
+
+def resolve(params: Params, cell: Cell | str) -> Run:
+    """A cell's run. Raises UserError for a cell that is not in the grid."""
+    known, name = {c.name: c for c in cells(params)}, getattr(cell, "name", cell)
+    if name not in known:
+        raise unknown("cell", name, known, "grid")
+    cell = known[name]
+    method, train = method_config(params, cell.method, cell.data)
+    return Run(cell, method, train, params.backbones[cell.backbone], params.data[cell.data])
+
+
+def method_config(params: Params, name: str, data: str = "") -> tuple[Any, Train]:
+    """The Config of a method and its training settings on a data set.
+
+    A variant stands over what `per_data` says of that data set, and this over the method's own values.
+    """
+    values, train = {}, asdict(params.train)
+    for layer, where in _layers(params, name, data):
+        train |= mapping(layer.pop("train", None), f"{where}.train")
+        values |= layer
+    config = plugins.find(plugins.METHODS, name.partition(".")[0]).Config
+    return structured(config, values, where), structured(Train, train, f"{where}.train")
+
+
+def _layers(params: Params, name: str, data: str) -> list[tuple[dict, str]]:
+    """What is said of a method, the weakest first, and where it is said."""
+    base, dot, variant = name.partition(".")
+    where = f"methods.{base}"
+    own = mapping(params.methods.get(base), where)
+    variants, sets = (mapping(own.pop(key, None), f"{where}.{key}") for key in ("variants", PER_DATA))
+    if dot and variant not in variants:
+        raise unknown("variant", variant, variants, f"{where}.variants")
+    chosen = [("variants", variants, variant)] if dot else []
+    chosen = [(PER_DATA, sets, data)] * (data in sets) + chosen
+    named = [(table[key], f"{where}.{kind}.{key}") for kind, table, key in chosen]
+    return [(own, where), *((mapping(raw, place), place) for raw, place in named)]
+
+
+def sets(params: Params, base: str) -> dict:
+    """What a method says of single data sets."""
+    raw = mapping(params.methods.get(base), f"methods.{base}")
+    return mapping(raw.get(PER_DATA), f"methods.{base}.{PER_DATA}")
+
+
+def captioner_config(data: Data, where: str = "options") -> Any:
+    """The captioner's own parameters: its module's Config filled from `options`; None where it has none."""
+    kind = getattr(plugins.find(plugins.CAPTIONERS, data.captioner), "Config", None)
+    if kind is None and data.options:
+        raise UserError(f"{where}: captioner {data.captioner!r} has no options; remove them")
+    return kind and structured(kind, dict(data.options), where)
+
+
+def rewriter_config(data: Data, where: str = "rewriter") -> Any:
+    """The endpoint that writes hard positives for this data set; None where none is named."""
+    kind = importlib.import_module("compclip.data.rewrite").Config
+    return structured(kind, dict(data.rewriter), where) if data.rewriter else None

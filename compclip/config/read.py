@@ -1,0 +1,123 @@
+"""params.yaml onto frozen dataclasses, and a resolved run to config.yaml and back."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from omegaconf import OmegaConf
+from omegaconf.errors import MissingMandatoryValue, OmegaConfBaseException
+from yaml import YAMLError
+
+from compclip.base import plugins
+from compclip.base.errors import UserError, one_line, unknown
+from compclip.config import check
+from compclip.config.sections import (
+    Backbone,
+    Benchmark,
+    Cell,
+    Data,
+    Evaluate,
+    Grid,
+    Params,
+    Report,
+    Run,
+    Train,
+    WiseFt,
+    World,
+)
+from compclip.config.structured import mapping, structured
+
+DEFAULT = "params.yaml"
+SECTIONS: dict[str, Any] = {
+    "grid": Grid,
+    "train": Train,
+    "evaluate": Evaluate,
+    "wise_ft": WiseFt,
+    "report": Report,
+    "scenes": World,
+}
+TABLES: dict[str, Any] = {"backbones": Backbone, "data": Data, "benchmarks": Benchmark}
+NO_SECTIONS = "must be a mapping of sections such as grid and train"
+
+
+def load(path: str | Path = DEFAULT, overrides: Sequence[str] = (), together: bool = False) -> Params:
+    """Read, override (`key=value`), and check every section, and on demand all `together`.
+
+    Raises UserError naming key, value and fix.
+    """
+    raw = _read(path, overrides)
+    try:
+        params = _params(raw)
+        if together:
+            check.together(params)
+    except UserError as error:
+        raise UserError(f"{path}: {error}") from error
+    return params
+
+
+def _params(raw: dict) -> Params:
+    for name in raw:
+        if name not in (*SECTIONS, *TABLES, "methods"):
+            raise unknown("section", str(name), (*SECTIONS, *TABLES, "methods"))
+    sections = {name: structured(kind, mapping(raw.get(name), name), name) for name, kind in SECTIONS.items()}
+    tables = {
+        name: {
+            k: structured(kind, mapping(v, f"{name}.{k}"), f"{name}.{k}")
+            for k, v in mapping(raw.get(name), name).items()
+        }
+        for name, kind in TABLES.items()
+    }
+    params = Params(**sections, **tables, methods=mapping(raw.get("methods"), "methods"))
+    check.alone(params)
+    return params
+
+
+def to_yaml(run: Run) -> str:
+    """A run fully resolved, as runs/<cell>/config.yaml has it."""
+    return OmegaConf.to_yaml(OmegaConf.create(asdict(run)))
+
+
+def from_yaml(path: str | Path) -> Run:
+    """The run that a config.yaml describes."""
+    raw = {key: mapping(value, f"{path}: {key}") for key, value in _read(path, ()).items()}
+    cell = structured(Cell, raw.get("cell", {}), f"{path}: cell")
+    config = plugins.find(plugins.METHODS, cell.method.partition(".")[0]).Config
+    kinds = {"method": config, "train": Train, "backbone": Backbone, "data": Data}
+    return Run(cell, **{name: structured(kind, raw.get(name, {}), f"{path}: {name}") for name, kind in kinds.items()})
+
+
+def _read(path: str | Path, overrides: Sequence[str]) -> dict:
+    try:
+        merged = OmegaConf.load(path)
+    except (YAMLError, UnicodeDecodeError) as error:
+        raise UserError(f"{path}: not YAML: {one_line(str(error))}") from error
+    except OSError as error:  # OmegaConf raises it, without a number, for a file that holds a single value
+        fault = f"{error.strerror}; run from the project's root or give --params FILE" if error.errno else NO_SECTIONS
+        raise UserError(f"{path}: {fault}") from error
+    if not OmegaConf.is_dict(merged):
+        raise UserError(f"{path}: {NO_SECTIONS}")
+    for override in overrides:
+        merged = _overridden(path, merged, override)
+    try:
+        return OmegaConf.to_container(merged, resolve=True, throw_on_missing=True)
+    except MissingMandatoryValue as error:
+        raise UserError(f"{path}: {error.full_key}=???: must be given; write a value or remove the line") from error
+    except OmegaConfBaseException as error:
+        raise UserError(f"{path}: {error.full_key}: {str(error).splitlines()[0]}") from error
+
+
+def _overridden(path: str | Path, merged: Any, override: str) -> Any:
+    if not re.match(r"[^=]+=", override):
+        raise UserError(f"{path}: override {override!r}: must be key=value, as train.lr=1e-5")
+    try:
+        given = OmegaConf.from_dotlist([override])
+        OmegaConf.to_container(given, throw_on_missing=True)
+        return OmegaConf.merge(merged, given)
+    except MissingMandatoryValue as error:  # merging would pass over it
+        raise UserError(f"{path}: override {override!r}: ??? is no value; give one") from error
+    except (OmegaConfBaseException, YAMLError, ValueError, TypeError) as error:
+        raise UserError(f"{path}: override {override!r}: {str(error).splitlines()[0]}") from error

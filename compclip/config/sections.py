@@ -1,0 +1,240 @@
+"""The sections of params.yaml as frozen dataclasses: what may be said, with which defaults."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from dataclasses import dataclass, field
+from typing import Any
+
+from omegaconf import MISSING
+
+from compclip.base.errors import UserError, unknown
+
+ACTIVATIONS = ("gelu", "quickgelu")
+FEWEST = 200  # bootstrap samples: five behind each end of the interval
+
+
+@dataclass(frozen=True)
+class Grid:
+    """The comparison: every method on every backbone and data set, once for each seed."""
+
+    methods: list[str] = field(default_factory=list)
+    backbones: list[str] = field(default_factory=list)
+    data: list[str] = field(default_factory=list)
+    seeds: list[int] = field(default_factory=list)
+
+
+LORA_TARGETS = ("attention", "mlp", "patch")
+
+
+@dataclass(frozen=True)
+class Lora:
+    """A low-rank adapter on the trained towers; everything else of the backbone is frozen."""
+
+    rank: int = 4
+    alpha: float = 1.0  # the update is scaled by alpha / rank
+    targets: list[str] = field(default_factory=lambda: list(LORA_TARGETS))  # patch: the image's patch convolution
+
+    def __post_init__(self) -> None:
+        if self.rank < 1:
+            raise UserError(f"rank={self.rank}: must be >= 1")
+        if not 0 < self.alpha < math.inf:
+            raise UserError(f"alpha={self.alpha}: must be > 0")
+        if not self.targets or len(set(self.targets)) < len(self.targets):
+            raise UserError(f"targets={self.targets}: must name {', '.join(LORA_TARGETS)} or some of them, each once")
+        for target in self.targets:
+            if target not in LORA_TARGETS:
+                raise unknown("target", target, LORA_TARGETS, "targets")
+
+
+@dataclass(frozen=True)
+class Train:
+    """How a method is trained; `methods.<name>.train` overlays it."""
+
+    epochs: float = 5.0
+    max_steps: int = 0  # 0: epochs decide
+    batch_size: int = 256
+    lr: float = 1e-5
+    lr_start: float = 0.0  # where the warm-up begins
+    lr_end: float = 0.0
+    warmup_steps: int = 50
+    warmup_fraction: float = 0.0  # of all steps; replaces warmup_steps where > 0
+    beta1: float = 0.9
+    beta2: float = 0.98
+    eps: float = 1e-6
+    weight_decay: float = 0.1
+    grad_clip_norm: float = 1.0  # 0: off
+    trainable: str = "all"  # towers: all, text, image, none
+    lora: Lora | None = None  # null: the towers' own weights are trained
+    train_logit_scale: bool = True  # never with lora
+    max_logit_scale: float = 100.0
+    precision: str = "float32"  # or bf16
+    threads: int = 1
+    log_every_steps: int = 10
+    checkpoint_every_steps: int = 50
+    micro_batch: int = 0  # images encoded at a time, the contrast staying the batch's (gradient caching); 0: all
+    workers: int = 0  # processes that make batches ahead
+
+
+@dataclass(frozen=True)
+class Backbone:
+    """An open_clip model by name or config file, and its weights: hub tag, local path, or random ones."""
+
+    model: str = MISSING
+    weights: str = ""
+    tokenizer: str = ""  # a folder, or `clip` for a stand-in; default: the model's own
+    activation: str = ""  # gelu or quickgelu, of a weights file that does not tell
+
+    def __post_init__(self) -> None:
+        if self.activation and self.activation not in ACTIVATIONS:
+            raise unknown("activation", self.activation, ACTIVATIONS, "activation")
+
+
+@dataclass(frozen=True)
+class Data:
+    """A section of `data` in params.yaml: which source reads the set, from where, and who captions it."""
+
+    source: str = MISSING
+    path: str = MISSING
+    images: str = MISSING
+    split: str = "train"
+    captioner: str = MISSING  # dvc.yaml reads it, so that it has no default; "none" keeps the captions
+    options: dict[str, Any] = field(default_factory=dict)  # the captioner's own parameters
+    rewriter: dict[str, Any] = field(default_factory=dict)  # endpoint that writes hard positives; none where empty
+    limit: int = 0  # 0: all
+    min_sentences: int = 0  # of 4 to 34 words in all captions of a picture, which is left out below (CLIC B.1)
+
+
+@dataclass(frozen=True)
+class Benchmark:
+    """A benchmark's module (default: its own name) and files."""
+
+    benchmark: str = ""
+    path: str = MISSING
+    images: str = MISSING
+    split: str = ""
+
+
+@dataclass(frozen=True)
+class Evaluate:
+    """What every checkpoint is scored on."""
+
+    benchmarks: list[str] = field(default_factory=list)
+    batch_size: int = 256
+    threads: int = 2
+
+
+@dataclass(frozen=True)
+class WiseFt:
+    """Which of the grid's runs are also scored between the pretrained weights and theirs, and where."""
+
+    methods: list[str] = field(default_factory=list)
+    seeds: list[int] = field(default_factory=list)
+    benchmarks: list[str] = field(default_factory=list)  # none: those of `evaluate`
+    alphas: list[float] = field(default_factory=lambda: [i / 10 for i in range(11)])
+
+    def __post_init__(self) -> None:
+        rising = all(a < b for a, b in itertools.pairwise(self.alphas))  # false of nan
+        if not rising or [*self.alphas[:1], *self.alphas[-1:]] != [0.0, 1.0]:
+            raise UserError(f"alphas={self.alphas}: must rise from 0 to 1")
+
+
+@dataclass(frozen=True)
+class Report:
+    """The columns of the comparison (`benchmark/metric`; none: all whole-benchmark metrics) and the bootstrap."""
+
+    columns: list[str] = field(default_factory=list)
+    bootstrap_samples: int = 10_000
+
+    def __post_init__(self) -> None:
+        if self.bootstrap_samples < FEWEST:
+            raise UserError(f"bootstrap_samples={self.bootstrap_samples}: must be >= {FEWEST} for a 95 % interval")
+
+
+@dataclass(frozen=True)
+class Pretrain:
+    """How the world's own pretrained model is trained: one cosine over freshly drawn scenes."""
+
+    steps: int = 500
+    lr: float = 1.5e-3
+    things: list[float] = field(default_factory=lambda: [0.5, 0.25, 0.15, 0.1])  # shares of 1 to 4
+    paired: float = 0.35  # share of alt-texts that name one symbol with its colour
+    batch_size: int = 256
+    warmup_steps: int = 30
+    weight_decay: float = 0.1
+    beta1: float = 0.9
+    beta2: float = 0.98
+    eps: float = 1e-6
+    grad_clip_norm: float = 1.0
+    threads: int = 1
+
+
+@dataclass(frozen=True)
+class World:
+    """Sizes and seed of the world; a scene depends on (seed, split, index) alone."""
+
+    seed: int = 0
+    train: int = 6000  # pictures for fine-tuning
+    retrieval: int = 500  # test pictures with several captions
+    records: int = 300  # records of each benchmark subset
+    per_class: int = 20  # pictures of each class in zero-shot classification
+    processes: int = 2
+    pretrain: Pretrain = field(default_factory=Pretrain)
+
+    def __post_init__(self) -> None:
+        for name in ("train", "retrieval", "records", "per_class", "processes"):
+            if getattr(self, name) < 1:
+                raise UserError(f"scenes.{name}={getattr(self, name)}: must be at least 1; set it in params.yaml")
+
+
+@dataclass(frozen=True)
+class Params:
+    """params.yaml as a whole; `methods` stays raw until a cell asks for one."""
+
+    grid: Grid
+    train: Train
+    methods: dict[str, dict]
+    backbones: dict[str, Backbone]
+    data: dict[str, Data]
+    benchmarks: dict[str, Benchmark]
+    evaluate: Evaluate
+    wise_ft: WiseFt
+    report: Report
+    scenes: World
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One place of the grid."""
+
+    method: str
+    backbone: str
+    data: str
+    seed: int
+
+    @property
+    def name(self) -> str:
+        """method-backbone-data-seed."""
+        return f"{self.method}-{self.backbone}-{self.data}-{self.seed}"
+
+    @property
+    def place(self) -> str:
+        """method/backbone-data-seed: its folder below runs/ and results/."""
+        return f"{self.method}/{self.backbone}-{self.data}-{self.seed}"
+
+
+@dataclass(frozen=True)
+class Run:
+    """A cell with everything resolved: what training reads."""
+
+    cell: Cell
+    method: Any
+    train: Train
+    backbone: Backbone
+    data: Data
+
+    @property
+    def method_name(self) -> str:
+        """The method's module; a cell's method may name a variant behind a dot."""
+        return self.cell.method.partition(".")[0]

@@ -1,0 +1,49 @@
+"""One long caption a picture from any OpenAI-compatible vision endpoint, asked with CLIC's query.
+
+captioner: endpoint
+options: {url: http://localhost:8000/v1, model: NAME, api_key_env: VARIABLE}
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, replace
+
+from compclip.base.errors import UserError
+from compclip.data import chat
+from compclip.data.sample import Sample
+
+# CLIC (arXiv:2505.24424), Figure 3, as printed
+QUERY = (
+    "Can you please describe this image in a long and detailed paragraph? Please keep your descriptions factual "
+    "and terse but complete. DO NOT add any unnecessary speculation about the things that are not part of the "
+    "image. The description should be purely factual, with no subjective speculation."
+)
+
+
+@dataclass(frozen=True)
+class Config(chat.Server):
+    """The endpoint, the query, and how large a picture is sent."""
+
+    prompt: str = QUERY
+    image_side: int = 1024
+    max_tokens: int = 512
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name in ("image_side", "max_tokens"):
+            if getattr(self, name) < 1:
+                raise UserError(f"{name}={getattr(self, name)}: must be >= 1")
+
+
+def caption(samples: list[Sample], data, cfg: Config) -> tuple[list[Sample], Counter]:
+    """The samples with the endpoint's caption instead of theirs; those without an answer are dropped and counted."""
+    questions = [chat.Question(cfg.prompt, s.image, cfg.image_side, cfg.max_tokens) for s in samples]
+    replies = chat.ask(questions, cfg)
+    made = [replace(s, captions=(one_paragraph(a.text),)) for s, a in zip(samples, replies.answers, strict=True) if a]
+    return made, replies.counts
+
+
+def one_paragraph(text: str) -> str:
+    """The answer without line breaks: models like to write several paragraphs."""
+    return " ".join(text.split())

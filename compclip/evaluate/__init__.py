@@ -1,0 +1,1 @@
+"""Evaluation: from a checkpoint to outcomes."""

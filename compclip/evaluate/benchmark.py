@@ -1,0 +1,182 @@
+"""What every benchmark is: records to score, and named metrics with the outcome of every item.
+
+N records, D joint dim.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from compclip.base.files import fingerprint
+from compclip.evaluate.embed import Embeddings
+
+Groups = Mapping[str, Mapping[str, frozenset[str]]]  # subset -> group -> record ids
+
+
+@dataclass(frozen=True)
+class Record:
+    """One item of a benchmark: images and texts in the order its module gives them a meaning."""
+
+    subset: str
+    id: str
+    images: tuple[str, ...]
+    texts: tuple[str, ...]
+
+    @property
+    def has_text(self) -> bool:
+        """Whether no text of it is empty."""
+        return all(text.strip() for text in self.texts)
+
+
+@dataclass(frozen=True)
+class Items:
+    """The outcomes of one metric, whose value is their mean; `subset` tells which groups apply."""
+
+    subset: str
+    ids: tuple[str, ...]
+    values: np.ndarray
+
+
+@dataclass(frozen=True)
+class Outcomes:
+    """Metrics of one benchmark, the outcomes they are means of, and what was counted on the way.
+
+    `means` names the metrics that are means of other metrics. A metric without a single item is absent.
+    """
+
+    metrics: dict[str, float]
+    items: dict[str, Items]
+    means: dict[str, list[str]]
+    counts: dict[str, int]
+
+
+@dataclass(frozen=True)
+class Benchmark:
+    """Records of one benchmark as published, and the functions that turn embeddings into outcomes.
+
+    `evaluate(records, embeddings)` gets the records without empty texts; a record with an unreadable image is left out
+    by `readable`, except where a metric needs no image. `dropped` counts what the files held and no record does.
+    `shared_texts` are texts that belong to no record (the prompts of a classification). `means` maps a metric to the
+    metrics it averages, which may be means that stand before it.
+    """
+
+    records: tuple[Record, ...]
+    files: tuple[Path, ...]
+    evaluate: Callable[[Sequence[Record], Embeddings], dict[str, Items]]
+    means: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    groups: Groups = field(default_factory=dict)
+    dropped: Mapping[str, int] = field(default_factory=dict)
+    shared_texts: tuple[str, ...] = ()
+
+    def __len__(self) -> int:
+        """The number of records."""
+        return len(self.records)
+
+    @property
+    def images(self) -> list[str]:
+        """Every different image that is scored, in the order of the records."""
+        return list(dict.fromkeys(image for record in self.records if record.has_text for image in record.images))
+
+    @property
+    def texts(self) -> list[str]:
+        """Every different text that is scored, in the order of the records."""
+        own = (text for record in self.records if record.has_text for text in record.texts)
+        return list(dict.fromkeys((*own, *self.shared_texts)))
+
+    def fingerprint(self) -> str:
+        """SHA-256 of the annotation files and of what was read from them; the pictures' bytes are not part of it."""
+        digest = hashlib.sha256(fingerprint(*self.files).encode())
+        for record in self.records:
+            names = [Path(image).name for image in record.images]
+            digest.update(repr((record.subset, record.id, names, record.texts)).encode())
+        return digest.hexdigest()
+
+    def score(self, embeddings: Embeddings) -> Outcomes:
+        """All metrics from the embeddings of `images` and `texts`."""
+        records = [record for record in self.records if record.has_text]
+        items = {name: i for name, i in self.evaluate(records, embeddings).items() if len(i.ids)}
+        items |= _grouped(items, self.groups)
+        metrics = {name: float(i.values.mean()) for name, i in items.items()}
+        means = _possible(self._all_means(), metrics)
+        for name, members in means.items():
+            metrics[name] = float(np.mean([metrics[m] for m in members]))
+        return Outcomes(metrics, items, means, self._counts(records, items, embeddings))
+
+    def _all_means(self) -> dict[str, list[str]]:
+        """The means of whole subsets, and the same means over each group."""
+        names = sorted({group for groups in self.groups.values() for group in groups})
+        whole = {name: list(members) for name, members in self.means.items()}
+        return whole | {f"{name}/{g}": [f"{m}/{g}" for m in members] for g in names for name, members in whole.items()}
+
+    def _counts(self, records: Sequence[Record], items: Mapping[str, Items], embeddings: Embeddings) -> dict[str, int]:
+        """Every record under exactly one of scored, empty_text, missing_image and unreadable_image; groups by name."""
+        reasons = Counter(_reason(record, embeddings) for record in records)
+        return {
+            "records": len(self),
+            "scored": reasons["scored"],
+            "missing_image": reasons["missing"],
+            "unreadable_image": reasons["unreadable"],
+            "empty_text": len(self) - len(records),
+            **self.dropped,
+            **{name: len(i.ids) for name, i in items.items() if "/" in name},
+        }
+
+
+def readable(records: Sequence[Record], embeddings: Embeddings) -> list[Record]:
+    """The records whose images were all read."""
+    return [record for record in records if embeddings.has(record.images)]
+
+
+def by_subset(records: Sequence[Record]) -> dict[str, list[Record]]:
+    """Records of each subset, subsets in the order of their first record."""
+    found: dict[str, list[Record]] = {}
+    for record in records:
+        found.setdefault(record.subset, []).append(record)
+    return found
+
+
+def column(records: Sequence[Record], text: int) -> list[str]:
+    """The text number `text` of every record."""
+    return [record.texts[text] for record in records]
+
+
+def ids(records: Sequence[Record]) -> tuple[str, ...]:
+    """The ids of records."""
+    return tuple(record.id for record in records)
+
+
+def pooled(subset: str, parts: Sequence[Items]) -> Items:
+    """The items of several subsets as one, each id behind the name of its own."""
+    keys = tuple(f"{part.subset}/{key}" for part in parts for key in part.ids)
+    return Items(subset, keys, np.concatenate([part.values for part in parts]))
+
+
+def _reason(record: Record, embeddings: Embeddings) -> str:
+    return next((embeddings.failed[image] for image in record.images if image in embeddings.failed), "scored")
+
+
+def _grouped(items: Mapping[str, Items], groups: Groups) -> dict[str, Items]:
+    """`<metric>/<group>` for the groups of each metric's subset that hold an item."""
+    found = {}
+    for name, whole in items.items():
+        for group, members in groups.get(whole.subset, {}).items():
+            keep = [i for i, key in enumerate(whole.ids) if key in members]
+            if keep:
+                found[f"{name}/{group}"] = Items(whole.subset, tuple(whole.ids[i] for i in keep), whole.values[keep])
+    return found
+
+
+def _possible(means: Mapping[str, list[str]], scored: Iterable[str]) -> dict[str, list[str]]:
+    """The means all of whose members were scored: an average over fewer subsets must not bear the same name."""
+    known, found = set(scored), {}
+    for name, members in means.items():
+        if known.issuperset(members):
+            found[name] = members
+            known.add(name)
+    return found

@@ -1,0 +1,193 @@
+"""Every unique image and text encoded once per checkpoint, then looked up by path and by text.
+
+N records, I images, T texts, D joint dim, L text length.
+
+Always float32. Texts are batched by token count, so that a causal tower runs no further than each batch needs, and in
+sorted order, so that the order of the benchmarks changes nothing. Another batch size or another set of benchmarks may
+change a last bit, the number of threads does not; equal texts share one embedding, so that a tie is exactly a tie.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+from PIL.Image import Image
+from torch import Tensor, nn
+
+from compclip.base.errors import UserError
+from compclip.data import images as data_images
+from compclip.model import towers
+
+BOX = "#box="  # an image reference is a path, or path#box=x,y,width,height in pixels
+
+
+@dataclass(frozen=True)
+class Embeddings:
+    """Unit vectors of images and texts; `failed` gives the reason for each image that has none."""
+
+    image_ID: np.ndarray
+    text_TD: np.ndarray
+    image_row: dict[str, int]
+    text_row: dict[str, int]
+    failed: dict[str, str]
+
+    def has(self, refs: Iterable[str]) -> bool:
+        """Whether every one of the images was read."""
+        return all(ref in self.image_row for ref in refs)
+
+    def images(self, refs: Sequence[str]) -> np.ndarray:
+        """Rows [N, D] of images, float64; KeyError for one that could not be read."""
+        return self.image_ID[_rows(refs, self.image_row)].astype(np.float64)
+
+    def texts(self, texts: Sequence[str]) -> np.ndarray:
+        """Rows [N, D] of texts, float64."""
+        return self.text_TD[_rows(texts, self.text_row)].astype(np.float64)
+
+    def matches(self, refs: Sequence[str], texts: Sequence[str]) -> np.ndarray:
+        """Cosine of image n with text n, shape N."""
+        return np.einsum("nd,nd->n", self.images(refs), self.texts(texts))
+
+    def similarities(self, texts: Sequence[str], others: Sequence[str]) -> np.ndarray:
+        """Cosine of text n with other text n, shape N."""
+        return np.einsum("nd,nd->n", self.texts(texts), self.texts(others))
+
+    def table(self, refs: Sequence[str], texts: Sequence[str]) -> np.ndarray:
+        """Cosines of every image with every text, float32 [len(refs), len(texts)].
+
+        Computed once per different image and text: a matrix product may round equal columns differently, which would
+        turn a tie into a win.
+        """
+        image_U, image_I = np.unique(_rows(refs, self.image_row), return_inverse=True)
+        text_U, text_T = np.unique(_rows(texts, self.text_row), return_inverse=True)
+        return (self.image_ID[image_U] @ self.text_TD[text_U].T)[image_I][:, text_T]
+
+
+def _rows(keys: Sequence[str], row: dict[str, int]) -> np.ndarray:
+    return np.array([row[key] for key in keys], dtype=np.int64)
+
+
+def boxed(path: str, box: Sequence[float] | None) -> str:
+    """The reference of an image, or of a part of it: (x, y, width, height) in pixels."""
+    return path if box is None else f"{path}{BOX}{','.join(f'{number:g}' for number in box)}"
+
+
+def encode(
+    model: Any, refs: Iterable[str], texts: Iterable[str], batch_size: int = 256, threads: int = 2
+) -> Embeddings:
+    """Encode each different image and text once with `model` (a backbone.Model), on its device.
+
+    `threads` batches are under way at once, each on one thread: that needs no barriers between threads, which on busy
+    cores cost many times the work itself, and the bits do not depend on the number of threads. An image that cannot be
+    read is listed in `failed`. Raises UserError where an embedding is not finite.
+    """
+    refs, texts = sorted(set(refs)), sorted(set(texts))
+    with _evaluating(model.model), _one_thread_each(threads) as pool:
+        image_batches = list(pool.map(partial(_image_batch, model), batched(refs, batch_size)))
+        text_batches = list(pool.map(partial(_text_batch, model), _by_length(model, texts, batch_size)))
+    image_row, image_ID = _joined(image_batches)
+    text_row, text_TD = _joined(text_batches)
+    if not (np.isfinite(image_ID).all() and np.isfinite(text_TD).all()):
+        raise UserError(f"{model.source}: gives embeddings that are not numbers; it diverged: train it with a lower lr")
+    failed = {ref: reason for batch in image_batches for ref, reason in batch.failed.items()}
+    return Embeddings(image_ID, text_TD, image_row, text_row, failed)
+
+
+@contextmanager
+def _evaluating(clip: nn.Module) -> Iterator[None]:
+    """Evaluation mode and full float32 on any device, and everything as it was afterwards."""
+    was_training = clip.training
+    clip.eval()
+    try:
+        with torch.backends.cudnn.flags(enabled=True, allow_tf32=False):
+            yield
+    finally:
+        clip.train(was_training)
+
+
+@contextmanager
+def _one_thread_each(workers: int) -> Iterator[ThreadPoolExecutor]:
+    before = torch.get_num_threads()
+    try:
+        with ThreadPoolExecutor(max(1, workers), initializer=torch.set_num_threads, initargs=(1,)) as pool:
+            yield pool
+    finally:
+        torch.set_num_threads(before)
+
+
+def batched(values: Sequence[str], size: int) -> list[Sequence[str]]:
+    """Consecutive parts of at most `size` values."""
+    return [values[start : start + size] for start in range(0, len(values), size)]
+
+
+@dataclass(frozen=True)
+class _Batch:
+    """Keys and their vectors, and the reasons for the images that have none."""
+
+    keys: Sequence[str]
+    vector_BD: np.ndarray
+    failed: dict[str, str] = field(default_factory=dict)
+
+
+def _image_batch(model: Any, refs: Sequence[str]) -> _Batch:
+    found = {ref: _read(ref, model.transform) for ref in refs}
+    failed = {ref: pixels for ref, pixels in found.items() if isinstance(pixels, str)}
+    good = {ref: pixels for ref, pixels in found.items() if not isinstance(pixels, str)}
+    if not good:
+        return _Batch((), np.zeros((0, 0), np.float32), failed)
+    with torch.inference_mode():
+        vectors = towers.image(model.model, torch.stack(list(good.values())).to(_device(model)))[0]
+    return _Batch(list(good), _numpy(vectors), failed)
+
+
+def _text_batch(model: Any, batch: tuple[Sequence[str], Tensor]) -> _Batch:
+    texts, ids_BL = batch
+    with torch.inference_mode():
+        return _Batch(texts, _numpy(towers.text(model.model, ids_BL.to(_device(model)))[0]))
+
+
+def _joined(batches: Sequence[_Batch]) -> tuple[dict[str, int], np.ndarray]:
+    keys = [key for batch in batches for key in batch.keys]
+    parts = [batch.vector_BD for batch in batches if len(batch.keys)]
+    vector_ND = np.concatenate(parts) if parts else np.zeros((0, 0), np.float32)
+    return {key: row for row, key in enumerate(keys)}, vector_ND
+
+
+def _read(ref: str, transform: Any) -> Tensor | str:
+    path, _, box = ref.partition(BOX)
+    try:
+        picture = data_images.load(path)
+        return transform(_cut(picture, data_images.size(path)[0], box) if box else picture)
+    except data_images.ImageError as error:
+        return error.reason
+
+
+def _cut(picture: Image, full_width: int, box: str) -> Image:
+    """The part of the picture in the box, which is given in pixels of the full size; large JPEGs are read smaller."""
+    x, y, width, height = (float(number) * picture.width / full_width for number in box.split(","))
+    return picture.crop((round(x), round(y), round(x + width), round(y + height)))
+
+
+def _by_length(model: Any, texts: list[str], batch_size: int) -> Iterator[tuple[list[str], Tensor]]:
+    """Texts and token ids in batches of equal token count (CLIP's end token has the largest id)."""
+    if not texts:
+        return
+    ids_TL = model.tokenize(texts)
+    end_T = ids_TL.argmax(-1)
+    for end in end_T.unique().tolist():
+        for rows in (end_T == end).nonzero()[:, 0].split(batch_size):
+            yield [texts[row] for row in rows.tolist()], ids_TL[rows]
+
+
+def _numpy(vectors: Tensor) -> np.ndarray:
+    return vectors.float().cpu().numpy()
+
+
+def _device(model: Any) -> torch.device:
+    return next(model.model.parameters()).device

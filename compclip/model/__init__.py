@@ -1,0 +1,1 @@
+"""Backbones: architecture, weights, tokenizer, towers, adapters."""

@@ -1,0 +1,161 @@
+"""Tokenizers: CLIP's own, one that comes from a hub, and a stand-in where that is not at hand.
+
+B texts, L positions.
+"""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from compclip.base.errors import UserError, one_line
+from compclip.base.lazy import open_clip
+from compclip.model import hub
+
+STAND_IN = "clip"
+FILES = ("tokenizer.json", "spiece.model", "vocab.txt", "vocab.json")
+BYTES = 512  # CLIP's code has every byte twice, inside and at the end of a word, before its merges
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Where a text stands among the positions: behind `starts` tokens, up to the first `end` (None: largest id)."""
+
+    starts: int = 1
+    end: int | None = None
+
+
+class Clip:
+    """CLIP's byte-pair code, which open_clip carries: start token, text, end token, zeros."""
+
+    layout, record = Layout(), ""
+
+    def __init__(self, context_length: int) -> None:
+        self._code = open_clip.SimpleTokenizer(context_length=context_length)
+
+    def __call__(self, texts: list[str]) -> Tensor:
+        """Ids [B, L]."""
+        return self._code(texts)
+
+    def count(self, text: str) -> int:
+        """How many tokens a text has without start and end."""
+        return len(self._code.encode(text))
+
+    def save(self, folder: Path) -> None:
+        """Nothing: open_clip has it."""
+
+
+class StandIn:
+    """CLIP's code with the merges that the vocabulary has room for, laid out as SigLIP's: text, end token as padding.
+
+    It stands for a tokenizer that is not at hand, so that a model with random weights can be run; to trained weights
+    its ids mean nothing.
+    """
+
+    layout, record = Layout(starts=0, end=1), STAND_IN
+    _first = 2  # ids 0 and 1 are SigLIP's padding and end
+
+    def __init__(self, vocab_size: int, context_length: int) -> None:
+        room = vocab_size - BYTES - self._first
+        if room < 0:
+            raise UserError(f"tokenizer {STAND_IN!r}: needs a vocabulary of {BYTES + self._first}, not {vocab_size}")
+        self._length = context_length
+        self._code = open_clip.SimpleTokenizer(context_length=context_length)
+        self._code.bpe_ranks = {pair: rank for pair, rank in self._code.bpe_ranks.items() if rank < room}
+        self._code.cache = {}  # it knows start and end tokens, whose ids are too large
+
+    def __call__(self, texts: list[str]) -> Tensor:
+        """Ids [B, L]."""
+        ids_BL = torch.full((len(texts), self._length), self.layout.end)
+        for row, text in enumerate(texts):
+            ids = [self._first + i for i in self._code.encode(text)][: self._length - 1]
+            ids_BL[row, : len(ids)] = torch.tensor(ids, dtype=torch.long)
+        return ids_BL
+
+    def count(self, text: str) -> int:
+        """How many tokens a text has without its end."""
+        return len(self._code.encode(text))
+
+    def save(self, folder: Path) -> None:
+        """Nothing: the checkpoint's config records that it was used."""
+
+
+class Hub:
+    """A transformers tokenizer, from a folder or from the hub's cache."""
+
+    record = ""
+
+    def __init__(self, source: str, text_cfg: dict) -> None:
+        self._hf = open_clip.tokenizer.HFTokenizer(
+            source, text_cfg.get("context_length", 77), **(text_cfg.get("tokenizer_kwargs") or {}),
+            tokenizer_mode=text_cfg.get("tokenizer_mode"))  # fmt: skip
+        self.layout = self._probed()
+
+    def _probed(self) -> Layout:
+        """What the tokenizer puts around a text, as one word shows it."""
+        whole, word = self._hf.tokenizer("a").input_ids, self._plain("a")
+        starts = next((i for i in range(len(whole)) if whole[i : i + len(word)] == word), 0)
+        behind = whole[starts + len(word) :]
+        end = behind[0] if behind else self._hf.tokenizer.pad_token_id
+        return Layout(starts, 0 if self._hf.strip_sep_token and end == self._hf.tokenizer.sep_token_id else end)
+
+    def _plain(self, text: str) -> list[int]:
+        return self._hf.tokenizer(self._hf.clean_fn(text), add_special_tokens=False).input_ids
+
+    def __call__(self, texts: list[str]) -> Tensor:
+        """Ids [B, L]."""
+        return self._hf(texts)
+
+    def count(self, text: str) -> int:
+        """How many tokens a text has without what stands around it."""
+        return len(self._plain(text))
+
+    def save(self, folder: Path) -> None:
+        """Write the tokenizer's files, so that a checkpoint's folder is complete also for plain open_clip."""
+        self._hf.save_pretrained(str(folder))
+
+
+def of(name: str, model_cfg: dict, choice: str = "", folder: Path | None = None) -> Any:
+    """The tokenizer of a model: `choice` (`clip` the stand-in, or a folder), else `folder`'s, else the model's own.
+
+    Raises UserError naming the files to download, and where to put them, for one that cannot be had.
+    """
+    text_cfg = model_cfg.get("text_cfg", {})
+    own = text_cfg.get("hf_tokenizer_name")
+    if not own:
+        if choice not in ("", STAND_IN):
+            raise UserError(f"model {name}: has CLIP's own tokenizer; remove tokenizer={choice}")
+        return Clip(text_cfg.get("context_length", 77))
+    if choice == STAND_IN:
+        return StandIn(text_cfg.get("vocab_size", 49408), text_cfg.get("context_length", 77))
+    if choice and not is_folder(Path(choice)):
+        raise UserError(f"tokenizer {choice!r}: no folder with {' or '.join(FILES)}; {_download(own)}")
+    return _hub(name, own, choice or (str(folder) if folder and is_folder(folder) else own), text_cfg)
+
+
+def is_folder(folder: Path) -> bool:
+    """Whether a tokenizer's files lie there."""
+    return any((folder / file).is_file() for file in FILES)
+
+
+def _hub(name: str, own: str, source: str, text_cfg: dict) -> Hub:
+    try:
+        with hub.asked() if source == own else nullcontext():
+            return Hub(source, text_cfg)
+    except ImportError as error:
+        raise UserError(f"model {name}: its tokenizer needs a package: {one_line(str(error))[:160]}") from error
+    except (OSError, ValueError, TypeError) as error:
+        fault = f"{source} cannot be read" if source != own else f"is not in {hub.cached(own)} and cannot be fetched"
+        raise UserError(f"model {name}: its tokenizer {fault} ({type(error).__name__}); {_download(own)}") from error
+
+
+def _download(own: str) -> str:
+    return (
+        f"download tokenizer.json and tokenizer_config.json of {hub.address(own)} into a folder and give it "
+        f"as backbones.<name>.tokenizer; `tokenizer: {STAND_IN}` is a stand-in for random weights"
+    )

@@ -1,0 +1,85 @@
+"""The two towers of an open_clip model: global embeddings, and patches and tokens in the joint space.
+
+B images or texts, N patches, T text positions, W width, D joint dim.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from compclip.base.lazy import open_clip
+from compclip.model.tokenizers import Layout
+
+CLIP = Layout()
+
+
+def image(clip: nn.Module, image_B3HW: Tensor, tokens: bool = False) -> tuple[Tensor, Tensor | None]:
+    """Unit embeddings [B, D] and, if asked, raw projected patches [B, N, D].
+
+    ViT: the final layer norm and the projection on every patch token, the class token left out. timm's attention pool
+    (SigLIP): the pool's value map, output projection and residual MLP on every token (C2LIP Eq. 3 and 6).
+    """
+    if not tokens:
+        return clip.encode_image(image_B3HW, normalize=True), None
+    if hasattr(clip.visual, "trunk"):
+        return _timm(clip.visual, image_B3HW)
+    out = clip.visual.forward_intermediates(
+        image_B3HW, indices=1, normalize_intermediates=True, output_fmt="NLC", output_extra_tokens=True
+    )
+    patch_BNW = out["image_intermediates"][0]
+    patch_BND = patch_BNW if clip.visual.proj is None else patch_BNW @ clip.visual.proj
+    return F.normalize(out["image_features"], dim=-1), patch_BND
+
+
+def _timm(visual: nn.Module, image_B3HW: Tensor) -> tuple[Tensor, Tensor]:
+    token_BNW = visual.trunk.forward_features(image_B3HW)
+    pooled_BD = visual.head(visual.trunk.forward_head(token_BNW))
+    pool = visual.trunk.attn_pool
+    value_BNW = pool.proj(pool.kv(token_BNW).chunk(2, dim=-1)[1])
+    return F.normalize(pooled_BD, dim=-1), visual.head(value_BNW + pool.mlp(pool.norm(value_BNW)))
+
+
+def text(clip: nn.Module, text_BL: Tensor, tokens: bool = False) -> tuple[Tensor, Tensor | None]:
+    """Unit embeddings [B, D] and, if asked, raw projected tokens of every position [B, T, D].
+
+    CLIP's own causal tower is run only up to the longest text's end token (T <= L): what stands behind it is never
+    looked at. Towers that look both ways or pool elsewhere (CLIPA) are run whole.
+    """
+    if hasattr(clip, "text"):
+        return _custom(clip.text, text_BL, tokens)
+    causal, pool = clip.attn_mask is not None, clip.text_pool_type
+    T = int(text_BL.argmax(-1).max()) + 1 if causal and pool == "argmax" else text_BL.shape[1]
+    text_BT = text_BL[:, :T]
+    x_BTW = clip.token_embedding(text_BT) + clip.positional_embedding[:T]
+    x_BTW = clip.ln_final(clip.transformer(x_BTW, attn_mask=clip.attn_mask[:T, :T] if causal else None))
+    pooled_BW = open_clip.transformer.text_global_pool(x_BTW, text_BT, pool, clip.text_eos_id)
+    return (
+        F.normalize(_project(pooled_BW, clip.text_projection), dim=-1),
+        _project(x_BTW, clip.text_projection) if tokens else None,
+    )
+
+
+def _custom(tower: nn.Module, text_BL: Tensor, tokens: bool) -> tuple[Tensor, Tensor | None]:
+    if not tokens:
+        return F.normalize(tower(text_BL), dim=-1), None
+    before, tower.output_tokens = tower.output_tokens, True
+    try:
+        pooled_BD, x_BTW = tower(text_BL)
+    finally:
+        tower.output_tokens = before
+    return F.normalize(pooled_BD, dim=-1), _project(x_BTW, tower.text_projection)
+
+
+def _project(x_W: Tensor, projection: nn.Module | Tensor | None) -> Tensor:
+    if projection is None:
+        return x_W
+    return projection(x_W) if isinstance(projection, nn.Module) else x_W @ projection
+
+
+def own_tokens(text_BL: Tensor, T: int, layout: Layout = CLIP) -> Tensor:
+    """[B, T] mask of a caption's own tokens and its end token: not the start token, not padding."""
+    end_B1 = (text_BL if layout.end is None else (text_BL == layout.end).int()).argmax(-1, keepdim=True)
+    position_T = torch.arange(T, device=text_BL.device)
+    return (position_T >= layout.starts) & (position_T <= end_B1)

@@ -1,0 +1,128 @@
+"""What SLURM says of jobs: which live, and why one ended. Only its commands are called; nothing is submitted here."""
+
+from __future__ import annotations
+
+import functools
+import re
+import subprocess
+import sys
+import time
+from dataclasses import dataclass, field
+
+from compclip.base.errors import one_line
+
+ENDED = {
+    "BOOT_FAIL",
+    "CANCELLED",
+    "COMPLETED",
+    "DEADLINE",
+    "FAILED",
+    "NODE_FAIL",
+    "OUT_OF_MEMORY",
+    "REVOKED",
+    "TIMEOUT",
+}
+PENDING = {"PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED", "RESV_DEL_HOLD", "SPECIAL_EXIT"}
+REASONS = {
+    "BOOT_FAIL": "its node did not boot", "CANCELLED": "cancelled", "DEADLINE": "its deadline passed",
+    "NODE_FAIL": "its node failed", "OUT_OF_MEMORY": "out of memory; raise memory_gb in the profile",
+    "PREEMPTED": "preempted", "TIMEOUT": "time limit reached; raise time_min in the profile",
+}  # fmt: skip
+OUT_OF_TURNS = re.compile(r"not requeued because: timed-out")
+STARVED = re.compile(r"exceeded (job )?memory limit|oom[-_ ]kill|out of memory", re.IGNORECASE)
+
+
+class Unreachable(Exception):
+    """SLURM did not answer; nothing is known about any job."""
+
+
+@dataclass
+class Queue:
+    """The live jobs of this user, asked for at most every `max_age_s` seconds."""
+
+    max_age_s: float = 2.0
+    _asked: float = field(default=float("-inf"), init=False)
+    _states: dict[str, tuple[str, str]] = field(default_factory=dict, init=False)
+    _fault: str = field(default="", init=False)
+
+    def state(self, job_id: str, sent: float = 0.0) -> tuple[str, str] | None:
+        """SLURM's state and reason of a live job, by `id` or `array_index`; None for one that is not in the queue.
+
+        An answer older than `sent`, the time of the job's submission, says nothing of it. Raises Unreachable.
+        """
+        if time.time() - self._asked > self.max_age_s or self._asked <= sent:
+            self._ask()
+        if self._fault:
+            raise Unreachable(self._fault)
+        return self._states.get(job_id)
+
+    def _ask(self) -> None:
+        """Ask, and say once that nobody answers and once that somebody does again."""
+        asked, before, self._fault = time.time(), self._fault, ""
+        try:
+            self._states, self._asked = _queued(), asked
+        except Unreachable as error:
+            self._fault, self._asked = str(error), time.time()  # an answer that took long counts from its end
+        if self._fault and not before:
+            print(f"warning: SLURM does not answer ({self._fault}); waiting", file=sys.stderr, flush=True)
+        elif before and not self._fault:
+            print("SLURM answers again", file=sys.stderr, flush=True)
+
+
+@functools.cache
+def queue() -> Queue:
+    """This process's view of the queue."""
+    return Queue()
+
+
+def _queued() -> dict[str, tuple[str, str]]:
+    done = run("squeue", "--me", "--noheader", "--array", "--format=%i|%T|%r")
+    if done.returncode:
+        raise Unreachable(one_line(done.stderr))
+    rows = (line.strip().split("|", 2) for line in done.stdout.splitlines() if line.count("|") >= 2)
+    return {job: (state, reason) for job, state, reason in rows if state not in ENDED}
+
+
+def why(job_id: str, log: str = "") -> str:
+    """Why a job left the queue, by the cluster's accounts or, as long as it remembers, by its controller.
+
+    A cluster that enforces memory without control groups accounts such an end as FAILED, and so is the end of a job
+    that left in time but had no requeue left: only `log`, where SLURM and submitit write, tells them apart.
+    """
+    if STARVED.search(log):
+        return REASONS["OUT_OF_MEMORY"]
+    if OUT_OF_TURNS.search(log):
+        return f"{REASONS['TIMEOUT']}, or requeues"
+    done = run("sacct", "--noheader", "--parsable2", f"--jobs={job_id}", "--format=State,ExitCode,NodeList")
+    rows = [line.split("|") for line in done.stdout.splitlines() if line.count("|") == 2]
+    if done.returncode == 0 and rows:
+        return _reason(rows)
+    found = run("scontrol", "--oneliner", "show", "job", job_id).stdout
+    fields = dict(re.findall(r"(\w+)=(\S+)", found))
+    if "JobState" in fields:
+        return _reason([[fields["JobState"], fields.get("ExitCode", ""), fields.get("NodeList", "")]])
+    return f"SLURM no longer knows why: {_first_line(done.stderr) or 'no account of it'}"
+
+
+def _reason(rows: list[list[str]]) -> str:
+    """The first that explains anything: a job whose step ran out of memory is itself only FAILED."""
+    states = [row[0].partition(" ")[0].rstrip("+") for row in rows]
+    for state in ("OUT_OF_MEMORY", "TIMEOUT", "NODE_FAIL", *REASONS):
+        if state in states:
+            nodes = rows[states.index(state)][2]
+            return f"{REASONS[state]} (on {nodes})" if state == "NODE_FAIL" else REASONS[state]
+    return f"{states[0].lower()}, exit code {rows[0][1].partition(':')[0]}"
+
+
+def _first_line(text: str) -> str:
+    return next((line.strip() for line in text.splitlines() if line.strip()), "")
+
+
+def run(*command: str) -> subprocess.CompletedProcess[str]:
+    """A SLURM command's result; one that is not installed or hangs gives exit code 127 and says so on stderr."""
+    try:
+        return subprocess.run(command, capture_output=True, text=True, timeout=60)
+    except FileNotFoundError:
+        return subprocess.CompletedProcess(command, 127, "", f"{command[0]}: not installed on this machine")
+    except subprocess.TimeoutExpired:
+        return subprocess.CompletedProcess(command, 127, "", f"{command[0]}: no answer in 60 s")

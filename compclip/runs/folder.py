@@ -1,0 +1,198 @@
+"""The files of a run: every path is spelled here and nowhere else.
+
+In the store, store/<run key>/:
+
+    run.yaml params.yaml job.json job.log       what a job reads, where it runs, what it said
+    rungs.json intermediate.jsonl               where a sweep's pruner looks, and what was found there
+    lock lease.json lives/*.json                who holds the run, and how long anybody worked on it
+    metrics.jsonl step_*.safetensors            the training so far
+    final/                                      the training when it is finished; environment.json comes last
+    scores/<identity>/*.json scored.json        results by what they depend on; which ones the last job left
+
+Beside it, by a cell's name: runs/<method>/<backbone-data-seed>/ and results/<method>/<backbone-data-seed>/, which hold
+links to the store, and wise_ft/<method>/<backbone-data-seed>.json.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from compclip.config.sections import Cell
+
+RUNS, RESULTS, LINES = "runs", "results", "wise_ft"
+SUMMARY = "summary.json"
+WEIGHTS = "open_clip_model.safetensors"  # the name that open_clip gives them
+
+
+@dataclass(frozen=True)
+class Trained:
+    """What training leaves: a folder of the store's, or a published one."""
+
+    path: Path
+
+    @property
+    def config(self) -> Path:
+        """All parameters, resolved."""
+        return self.path / "config.yaml"
+
+    @property
+    def checkpoint(self) -> Path:
+        """The model, in open_clip's format."""
+        return self.path / "checkpoint"
+
+    @property
+    def weights(self) -> Path:
+        """The model's tensors."""
+        return self.checkpoint / WEIGHTS
+
+    @property
+    def metrics(self) -> Path:
+        """One line a logged step."""
+        return self.path / "metrics.jsonl"
+
+    @property
+    def environment(self) -> Path:
+        """Versions, machine, times and the run key."""
+        return self.path / "environment.json"
+
+    @property
+    def parts(self) -> tuple[Path, ...]:
+        """What is published; environment.json last, which marks the rest as complete."""
+        return (self.config, self.checkpoint, self.metrics, self.environment)
+
+
+@dataclass(frozen=True)
+class Folder:
+    """One run in the store."""
+
+    path: Path
+
+    @property
+    def key(self) -> str:
+        """The run key."""
+        return self.path.name
+
+    @property
+    def run(self) -> Path:
+        """The run that a job trains, resolved."""
+        return self.path / "run.yaml"
+
+    @property
+    def params(self) -> Path:
+        """The params.yaml as it was when the job was sent."""
+        return self.path / "params.yaml"
+
+    @property
+    def job(self) -> Path:
+        """Where the job that was sent last runs."""
+        return self.path / "job.json"
+
+    @property
+    def log(self) -> Path:
+        """What the job says."""
+        return self.path / "job.log"
+
+    def log_of(self, rank: int) -> Path:
+        """What one of several processes says; the first one's is the job's."""
+        return self.path / f"job.{rank}.log" if rank else self.log
+
+    @property
+    def lock(self) -> Path:
+        """Held by whoever works on the run."""
+        return self.path / "lock"
+
+    @property
+    def lease(self) -> Path:
+        """The holder's sign of life."""
+        return self.path / "lease.json"
+
+    @property
+    def lives(self) -> Path:
+        """A file for each process that worked on the run."""
+        return self.path / "lives"
+
+    @property
+    def rungs(self) -> Path:
+        """Where a sweep's pruner wants scores on the way."""
+        return self.path / "rungs.json"
+
+    @property
+    def intermediate(self) -> Path:
+        """Scores on the way."""
+        return self.path / "intermediate.jsonl"
+
+    @property
+    def metrics(self) -> Path:
+        """The logged steps so far."""
+        return self.path / "metrics.jsonl"
+
+    @property
+    def progress(self) -> Path | None:
+        """The logged steps, finished or not; None before the first."""
+        return next((p for p in (self.metrics, self.final.metrics) if p.is_file()), None)
+
+    @property
+    def final(self) -> Trained:
+        """The finished training."""
+        return Trained(self.path / "final")
+
+    @property
+    def finished(self) -> bool:
+        """Whether training is through and its files complete."""
+        return self.final.environment.is_file()
+
+    def scores(self, identity: str) -> Path:
+        """The results of one evaluation; the folder is there when they are complete."""
+        return self.path / "scores" / identity
+
+    @property
+    def scored(self) -> Path:
+        """Names the results that the last job left; gone while a job is on its way to them."""
+        return self.path / "scored.json"
+
+    def half_written(self) -> Iterator[Path]:
+        """What a trainer that was killed inside a write left."""
+        for pattern in (".step_*.tmp", ".metrics.jsonl.*.tmp", "final/.*.tmp", "final/checkpoint/**/.*.tmp"):
+            yield from self.path.glob(pattern)
+
+
+@dataclass(frozen=True)
+class Published:
+    """One cell's files, by its name."""
+
+    root: Path
+    cell: Cell
+
+    @property
+    def trained(self) -> Trained:
+        """runs/<method>/<backbone-data-seed>/."""
+        return Trained(self.root / RUNS / self.cell.place)
+
+    @property
+    def results(self) -> Path:
+        """results/<method>/<backbone-data-seed>/."""
+        return self.root / RESULTS / self.cell.place
+
+    @property
+    def line(self) -> Path:
+        """wise_ft/<method>/<backbone-data-seed>.json."""
+        return self.root / LINES / f"{self.cell.place}.json"
+
+
+def result(folder: Path, benchmark: str) -> Path:
+    """One benchmark's results in a folder of results."""
+    return folder / f"{benchmark}.json"
+
+
+def results(folder: Path) -> list[Path]:
+    """The result files of a folder, one a benchmark; summary.json repeats their metrics."""
+    return sorted(p for p in folder.glob("*.json") if p.name != SUMMARY)
+
+
+def published(runs: Path) -> list[Path]:
+    """The run folders below `runs`, sorted; one without config.yaml is no run yet."""
+    return sorted(p.parent for p in runs.glob("*/*/config.yaml"))

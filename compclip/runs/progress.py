@@ -1,0 +1,77 @@
+"""How far a run is, read from the files of whoever trains it: .work/<run key>/metrics.jsonl."""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from compclip.config.sections import Run, Train
+
+TAIL_BYTES = 4096
+# What a logged step says of the clock: the only fields in which two runs of one key differ.
+CLOCK = ("time", "samples_per_second", "matrix_share", "data_wait")
+
+
+@dataclass(frozen=True)
+class Progress:
+    """The last logged step."""
+
+    step: int
+    steps: int
+    loss: float
+    samples_per_second: float
+    eta_s: float
+    time: float
+
+    def line(self) -> str:
+        """As the trainer itself prints it."""
+        return (
+            f"step {self.step}/{self.steps}  loss {self.loss:.4f}  {self.samples_per_second:.0f} samples/s  "
+            f"ETA {self.eta_s:.0f} s"
+        )
+
+
+def progress(log: Path, train: Train) -> Progress | None:
+    """What a metrics.jsonl says last; None before the first step is logged."""
+    row = _last_row(log)
+    if row is None:
+        return None
+    # as train.total_steps, from the share of an epoch that the step is
+    steps = train.max_steps or max(1, round(train.epochs * round(row["step"] / row["epoch"])))
+    speed = row["samples_per_second"]
+    left = max(0, steps - row["step"]) * train.batch_size
+    return Progress(row["step"], steps, row["loss"], speed, left / speed if speed else 0.0, row["time"])
+
+
+def _last_row(log: Path) -> dict | None:
+    """The last complete line; one that is being written is not it."""
+    try:
+        with open(log, "rb") as file:
+            file.seek(0, 2)
+            file.seek(max(0, file.tell() - TAIL_BYTES))
+            lines = file.read().split(b"\n")[:-1]
+    except OSError:
+        return None
+    return json.loads(lines[-1]) if lines else None
+
+
+@dataclass
+class Follower:
+    """Prints a run's progress when it moved, not more often than every `every_s` seconds."""
+
+    work: Path
+    run: Run
+    every_s: float = 10.0
+    _shown: int = field(default=-1, init=False)
+    _when: float = field(default=float("-inf"), init=False)
+
+    def __call__(self) -> None:
+        """Look once."""
+        if time.monotonic() - self._when < self.every_s:
+            return
+        seen = progress(self.work / "metrics.jsonl", self.run.train)
+        if seen and seen.step != self._shown:
+            print(f"{self.run.cell.name}: {seen.line()}", flush=True)
+            self._shown, self._when = seen.step, time.monotonic()

@@ -1,0 +1,69 @@
+"""A checkpoint as MLflow loads it: image-text pairs in, cosines out. MLflow knows it as its `loader_module`."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from compclip.base.errors import UserError
+from compclip.evaluate import embed
+from compclip.model import backbone
+from compclip.model.backbone import Model
+
+# The files of compclip that scoring needs; they travel with every logged model.
+CODE = (
+    "__init__.py",
+    "backbone.py",
+    "embed.py",
+    "errors.py",
+    "files.py",
+    "hub.py",
+    "images.py",
+    "lazy.py",
+    "scorer.py",
+    "tokenizers.py",
+    "towers.py",
+    "weights.py",
+)
+
+
+class Scorer:
+    """Cosine similarity of image-text pairs by one checkpoint."""
+
+    def __init__(self, model: Model) -> None:
+        self.model = model
+
+    def predict(self, pairs: Any, params: dict[str, Any] | None = None) -> np.ndarray:
+        """Cosines [N] of the rows of a DataFrame with columns `image` (a path, or a picture file's bytes) and `text`.
+
+        Raises UserError naming the first picture that cannot be read.
+        """
+        texts = [str(text) for text in pairs["text"]]
+        with tempfile.TemporaryDirectory() as folder:
+            refs = [_path(image, Path(folder)) for image in pairs["image"]]
+            found = embed.encode(self.model, refs, texts)
+        for row, ref in enumerate(refs):
+            if ref in found.failed:
+                shown = ref if isinstance(pairs["image"].iloc[row], str) else "its bytes"
+                raise UserError(f"row {row}: image {found.failed[ref]} ({shown}); give a picture's path or bytes")
+        return found.matches(refs, texts)
+
+
+def _path(image: Any, folder: Path) -> str:
+    """A path as it is; bytes become a file of `folder`, equal ones the same file."""
+    if isinstance(image, (str, os.PathLike)):
+        return os.fspath(image)
+    raw = bytes(image)
+    path = folder / hashlib.sha256(raw).hexdigest()
+    path.write_bytes(raw)
+    return str(path)
+
+
+def _load_pyfunc(path: str) -> Scorer:
+    """What MLflow calls with the checkpoint's folder."""
+    return Scorer(backbone.load(path))

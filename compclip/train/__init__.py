@@ -1,0 +1,1 @@
+"""Training: from samples to a checkpoint."""

@@ -1,0 +1,89 @@
+"""The gradients of one step's whole-batch loss, with a batch that may be larger than memory.
+
+B images of this process, D dim. With `train.micro_batch` the batch is encoded in parts, without a graph; the loss of
+the whole batch gives the slope of every embedding; then each part is encoded again, with a graph, and hands its slope
+on (gradient caching: Gao et al., RepL4NLP 2021, arXiv:2101.06983). The contrast stays that of the whole batch, memory
+is that of one part, and the towers that are trained run forward twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor, nn
+
+from compclip.train import distributed, encode
+from compclip.train.batch import Batch, Views
+from compclip.train.features import ROWS, Features, join
+
+IMAGE = ("image_BD", "patch_BND")
+MASKS = ("mask_BK", "positive_mask_BP", "owner_M", "token_mask_BT", "negative_token_mask_BKT")
+SLOPED = tuple(name for name in ROWS if name not in MASKS)
+Loss = Callable[[Features], dict[str, Tensor]]
+
+
+@dataclass(frozen=True)
+class Step:
+    """What a step computes with: model, frozen towers, precision, and how many images at a time (0: all)."""
+
+    clip: nn.Module
+    frozen: frozenset[str]
+    autocast: Callable[[], AbstractContextManager]
+    micro_batch: int = 0
+
+    def gradients(self, batch: Batch, views: Views, loss: Loss) -> dict[str, Tensor]:
+        """The named terms of the loss over all processes' batches; `.grad` of the parameters has its slope."""
+        if 0 < self.micro_batch < len(batch):
+            terms = self._cached(batch, views, loss)
+        else:
+            with self.autocast():
+                features = encode.features(self.clip, batch.to(self._device), views, self.frozen)
+                terms = loss(distributed.whole(features))
+            sum(terms.values()).backward()
+        distributed.sum_gradients(self.clip)
+        return {name: term.detach() for name, term in terms.items()}
+
+    @property
+    def _device(self) -> torch.device:
+        return self.clip.logit_scale.device
+
+    def _cached(self, batch: Batch, views: Views, loss: Loss) -> dict[str, Tensor]:
+        parts = [batch.rows(i, i + self.micro_batch) for i in range(0, len(batch), self.micro_batch)]
+        with torch.no_grad(), self.autocast():
+            seen = [encode.features(self.clip, p.to(self._device), views) for p in parts]
+        leaves = self._leaves(join(seen))
+        with self.autocast():
+            terms = loss(distributed.whole(leaves))
+        sum(terms.values()).backward()
+        start, concepts = 0, 0
+        for part, before in zip(parts, seen, strict=True):
+            self._hand_on(part, views, before, leaves, (start, concepts))
+            start, concepts = start + len(part), concepts + len(before.owner_M)
+        return terms
+
+    def _leaves(self, f: Features) -> Features:
+        """The embeddings as leaves, so that the loss leaves its slope on them; scale and bias in the graph."""
+        values = {name: getattr(f, name).detach().requires_grad_(self._trains(name)) for name in SLOPED
+                  if getattr(f, name) is not None}  # fmt: skip
+        return replace(f, **values, scale=self.clip.logit_scale.exp(), bias=self.clip.logit_bias)
+
+    def _trains(self, name: str) -> bool:
+        return ("image" if name in IMAGE else "text") not in self.frozen
+
+    def _hand_on(self, part: Batch, views: Views, seen: Features, leaves: Features, first: tuple[int, int]) -> None:
+        """Encode a part again and pull the slope of its embeddings, which stand from `first` on, into the towers."""
+        with self.autocast():
+            again = encode.features(self.clip, part.to(self._device), views, self.frozen, seen)
+        ends, slopes = [], []
+        for name in SLOPED:
+            end, leaf = getattr(again, name), getattr(leaves, name)
+            if end is not None and end.requires_grad and leaf.grad is not None:
+                start = first[name == "concept_MD"]
+                cut = (slice(start, start + len(end)), *(slice(size) for size in end.shape[1:]))
+                ends.append(end)
+                slopes.append(leaf.grad[cut])
+        if ends:
+            torch.autograd.backward(ends, slopes)

@@ -1,0 +1,101 @@
+"""Views and batches: what a method wants made of a sample, and the one structure a training step receives.
+
+B images, K negatives, P extra positives, L text positions, M concepts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, fields
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from compclip.text.annotation import Annotation
+
+Rule = Callable[[Annotation, np.random.Generator], "str | None"]
+
+
+@dataclass(frozen=True)
+class Views:
+    """What one step needs of every sample.
+
+    `caption`: the whole caption ("full") or its first sentence of 4 to 34 words ("first"). `composite`: 0 for the
+    picture itself, else the number of positive captions p1, p2, … of a CLIC composite; its negative is the cross-image
+    swap. `partner`: "random" or "common_noun" (CLIC B.4); "" keeps the single picture (CLIC B1-B4): p2 = p1, and the
+    negative exchanges words of its first sentence.
+    `concepts`: "" for none, "pooled" for spans in the caption, "encoded" for texts of their own. `tokens`: patches and
+    text tokens are needed too.
+    """
+
+    negatives: tuple[Rule, ...] = ()
+    positives: tuple[Rule, ...] = ()
+    caption: str = "first"
+    lowercase: bool = False
+    composite: int = 0
+    partner: str = "random"
+    concepts: str = ""
+    tokens: bool = False
+
+
+@dataclass(frozen=True)
+class View:
+    """One sample as one step sees it; texts a rule could not make are None."""
+
+    image: np.ndarray | Tensor
+    caption: str
+    negatives: tuple[str | None, ...] = ()
+    positives: tuple[str | None, ...] = ()
+    concepts: tuple[tuple[int, int], ...] = ()
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Tensors of one step. Masked texts are empty strings encoded like any other and never looked at.
+
+    `concept_span_M2`: first and last position (exclusive) of a concept in its caption's tokens. `concept_ML`: concepts
+    as texts of their own. `owner_M`: the image of each concept.
+    """
+
+    image_B3HW: Tensor
+    text_BL: Tensor
+    negative_BKL: Tensor
+    mask_BK: Tensor
+    positive_BPL: Tensor
+    positive_mask_BP: Tensor
+    concept_span_M2: Tensor
+    concept_ML: Tensor
+    owner_M: Tensor
+    dropped: dict[str, int] = field(default_factory=dict)
+
+    def to(self, device: torch.device | str) -> Batch:
+        """The same batch on a device."""
+        return self._each(lambda tensor: tensor.to(device, non_blocking=True))
+
+    def __len__(self) -> int:
+        return len(self.image_B3HW)
+
+    def rows(self, start: int, stop: int) -> Batch:
+        """The images `start` to `stop` (exclusive) with all that is theirs."""
+        own_M = (self.owner_M >= start) & (self.owner_M < stop)
+        cut = slice(start, stop)
+        return Batch(
+            self.image_B3HW[cut],
+            self.text_BL[cut],
+            self.negative_BKL[cut],
+            self.mask_BK[cut],
+            self.positive_BPL[cut],
+            self.positive_mask_BP[cut],
+            self.concept_span_M2[own_M],
+            self.concept_ML[own_M] if len(self.concept_ML) else self.concept_ML,
+            self.owner_M[own_M] - start,
+        )
+
+    def pin_memory(self) -> Batch:
+        """In page-locked memory, from where a GPU takes it without waiting."""
+        return self._each(lambda tensor: tensor.pin_memory())
+
+    def _each(self, change: Callable[[Tensor], Tensor]) -> Batch:
+        values = {f.name: getattr(self, f.name) for f in fields(self)}
+        return Batch(**{k: change(v) if isinstance(v, Tensor) else v for k, v in values.items()})

@@ -1,0 +1,62 @@
+"""Views to one Batch of tensors: the only place where texts become tokens.
+
+B images, K negatives, P extra positives, L text positions, M concepts.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from compclip.model.backbone import Model
+from compclip.train.batch import Batch, View, Views
+
+
+def collate(rows: list[View], views: Views, model: Model, dropped: dict[str, int] | None = None) -> Batch:
+    """The batch of some views; texts that a rule could not make are masked."""
+    image_B3HW = torch.stack([model.transform(row.image) for row in rows])
+    text_BL = model.tokenize([row.caption for row in rows])
+    negative_BKL, mask_BK = _texts([row.negatives for row in rows], model)
+    positive_BPL, positive_mask_BP = _texts([row.positives for row in rows], model)
+    span_M2, concept_ML, owner_M = _concepts(rows, views, model)
+    return Batch(
+        image_B3HW,
+        text_BL,
+        negative_BKL,
+        mask_BK,
+        positive_BPL,
+        positive_mask_BP,
+        span_M2,
+        concept_ML,
+        owner_M,
+        dropped or {},
+    )
+
+
+def _texts(texts_BK: list[tuple[str | None, ...]], model: Model) -> tuple[Tensor, Tensor]:
+    mask_BK = torch.tensor([[t is not None for t in texts] for texts in texts_BK], dtype=torch.bool)
+    mask_BK = mask_BK.reshape(len(texts_BK), -1)
+    flat = [t or "" for texts in texts_BK for t in texts]
+    ids = model.tokenize(flat) if flat else torch.zeros(0, model.tokenize([""]).shape[1], dtype=torch.long)
+    return ids.reshape(*mask_BK.shape, ids.shape[-1]), mask_BK
+
+
+def _concepts(rows: list[View], views: Views, model: Model) -> tuple[Tensor, Tensor, Tensor]:
+    """Token spans, texts and owners of all concepts; those cut off by the context length are left out."""
+    length = model.tokenize([""]).shape[1]
+    found = [
+        (*_token_span(row.caption, span, model), row.caption[span[0] : span[1]], i)
+        for i, row in enumerate(rows)
+        for span in row.concepts
+    ]
+    found = [f for f in found if f[0] < f[1] < length]
+    span_M2 = torch.tensor([f[:2] for f in found], dtype=torch.long).reshape(-1, 2)
+    owner_M = torch.tensor([f[3] for f in found], dtype=torch.long)
+    texts = [f[2] for f in found] if views.concepts == "encoded" else []
+    return span_M2, model.tokenize(texts) if texts else torch.zeros(0, length, dtype=torch.long), owner_M
+
+
+def _token_span(caption: str, span: tuple[int, int], model: Model) -> tuple[int, int]:
+    """Positions [first, last) of a span of characters: no tokenizer joins tokens across words."""
+    first, last = (model.starts + model.positions(caption[:place]) for place in span)
+    return first, last

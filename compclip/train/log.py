@@ -1,0 +1,82 @@
+"""metrics.jsonl as it is written, and the progress a person sees: a bar on a terminal, plain lines elsewhere."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from pathlib import Path
+
+from torch import Tensor
+
+from compclip.base.files import write_atomic
+
+
+class Log:
+    """Appends one line a logging step; after a resume, lines behind the checkpoint are cut off first."""
+
+    def __init__(self, path: Path, done: int, steps: int, batch_size: int, per_epoch: int) -> None:
+        self.path, self.steps, self.batch_size, self.per_epoch = path, steps, batch_size, per_epoch
+        self.first, self.started = done, time.perf_counter()
+        self.bar = _bar(done, steps) if sys.stderr.isatty() else None
+        kept = [line for line in _lines(path) if json.loads(line)["step"] <= done]
+        write_atomic(path, "".join(line + "\n" for line in kept))
+
+    def write(
+        self,
+        step: int,
+        terms: dict[str, Tensor],
+        lr: float,
+        scale: float,
+        norm: float,
+        shares: dict[str, float] | None = None,
+    ) -> None:
+        """One line: every term with its weight, their sum, learning rate, exp(logit_scale), gradient norm, speed.
+
+        `shares`: of the device's matrix rate that is used, and of the time spent waiting for data.
+        """
+        values = {name: term.item() for name, term in terms.items()}
+        speed = (step - self.first) * self.batch_size / (time.perf_counter() - self.started)
+        row = {
+            "step": step,
+            "epoch": step / self.per_epoch,
+            "samples": step * self.batch_size,
+            "loss": sum(values.values()),
+            **values,
+            "lr": lr,
+            "logit_scale": scale,
+            "grad_norm": norm,
+            "samples_per_second": round(speed, 1),
+            **(shares or {}),
+            "time": round(time.time(), 3),
+        }
+        with open(self.path, "a", encoding="utf-8") as file:
+            file.write(json.dumps(row) + "\n")
+        self._show(step, row["loss"], speed)
+
+    def _show(self, step: int, loss: float, speed: float) -> None:
+        if self.bar:
+            self.bar.set_postfix_str(f"loss {loss:.4f}, {speed:.0f} samples/s")
+            self.bar.update(step - self.bar.n)
+            return
+        eta = (self.steps - step) * self.batch_size / speed
+        print(f"step {step}/{self.steps}  loss {loss:.4f}  {speed:.0f} samples/s  ETA {eta:.0f} s", flush=True)
+
+    def close(self) -> None:
+        """Leave the terminal as it was."""
+        if self.bar:
+            self.bar.close()
+
+
+def _bar(done: int, steps: int):
+    from tqdm import tqdm
+
+    return tqdm(total=steps, initial=done, unit="step", dynamic_ncols=True)
+
+
+def _lines(path: Path) -> list[str]:
+    """The complete lines of a log; a last line cut by a kill is not one."""
+    if not path.exists():
+        return []
+    text = path.read_text(encoding="utf-8")
+    return text[: text.rfind("\n") + 1].splitlines()

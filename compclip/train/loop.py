@@ -1,0 +1,147 @@
+"""The training loop: read top to bottom, plain torch."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from compclip.base import plugins
+from compclip.base.errors import UserError
+from compclip.config.sections import Run
+from compclip.model.backbone import Model
+from compclip.train import (
+    accumulate,
+    checkpoint,
+    distributed,
+    loader,
+    optimiser,
+    throughput,
+)
+from compclip.train import (
+    log as train_log,
+)
+from compclip.train.views import Rows
+
+# The system's and a person's way to say stop, and those of clusters before a time limit or a preemption.
+STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1, signal.SIGUSR2)
+
+
+def train(run: Run, model: Model, rows: Rows, work: Path) -> dict[str, int]:
+    """Train `model` in place, resuming from `work` if there is something; gives the counts of replaced pictures.
+
+    Every process of the run calls this with its own rows; the first alone writes. Raises UserError when the loss is no
+    longer finite, naming the step.
+    """
+    method, cfg = plugins.find(plugins.METHODS, run.method_name), run.train
+    steps, first = total_steps(cfg, rows.per_epoch), distributed.current().rank == 0
+    device = next(model.clip.parameters()).device
+    frozen = optimiser.freeze(model.clip, cfg, run.cell.seed)
+    adamw = optimiser.adamw(model.clip, cfg)
+    header = _resume(work, model, adamw)
+    log = (
+        train_log.Log(work / "metrics.jsonl", header["step"], steps, cfg.batch_size, rows.per_epoch) if first else None
+    )
+    dropped = dict(header["dropped"]) if first else {}
+    step_of = accumulate.Step(model.clip, frozen, lambda: _autocast(device, cfg.precision), cfg.micro_batch)
+    meter = throughput.Meter(model.clip, frozen, torch.bfloat16 if cfg.precision == "bf16" else torch.float32)
+    views_at = functools.partial(method.views, run.method)
+    batches = loader.batches(rows, views_at, model, range(header["step"], steps), cfg.workers)
+    model.clip.train()
+    with _stop_flag() as stop, contextlib.closing(log) if log else contextlib.nullcontext():
+        for step in range(header["step"], steps):
+            rows.before(step)
+            with meter.waiting():
+                batch = next(batches)
+            count(batch.dropped, dropped)
+            lr = optimiser.learning_rate(step, steps, cfg)
+            adamw.zero_grad(set_to_none=True)
+            terms = step_of.gradients(batch, views_at(step), functools.partial(method.loss, cfg=run.method, step=step))
+            norm = _update(model, adamw, terms, lr, cfg, step)
+            meter.add(batch, views_at(step))
+            stopping = distributed.anywhere(stop.is_set) and step + 1 < steps
+            if first and ((step + 1) % cfg.log_every_steps == 0 or step + 1 == steps):
+                log.write(step + 1, terms, lr, model.clip.logit_scale.exp().item(), norm, meter.shares())
+            if (step + 1) % cfg.checkpoint_every_steps == 0 or stopping or step + 1 == steps:
+                _save(work, step + 1, model, adamw, dropped)
+            if stopping:
+                raise SystemExit(f"stopped by a signal after step {step + 1} of {steps}; the same command goes on")
+    return _of_all(dropped)
+
+
+def _resume(work: Path, model: Model, adamw: torch.optim.AdamW) -> dict:
+    """The newest complete checkpoint, the same one on every process."""
+    header = checkpoint.read(work, model.clip, adamw) if distributed.current().rank == 0 else None
+    step = distributed.agreed(header["step"] if header else 0)
+    if step and not header:
+        header = checkpoint.read(work, model.clip, adamw, step)
+    return header or {"step": 0, "dropped": {}}
+
+
+def _save(work: Path, step: int, model: Model, adamw: torch.optim.AdamW, dropped: dict[str, int]) -> None:
+    total = _of_all(dropped)
+    if distributed.current().rank == 0:
+        checkpoint.write(work, step, model.clip, adamw, {"dropped": total})
+
+
+def count(new: dict[str, int], into: dict[str, int]) -> None:
+    """Add counts by reason."""
+    for reason, number in new.items():
+        into[reason] = into.get(reason, 0) + number
+
+
+def _of_all(dropped: dict[str, int]) -> dict[str, int]:
+    """The counts of all processes together."""
+    total: dict[str, int] = {}
+    for counts in distributed.of_all(dropped):
+        count(counts, total)
+    return total
+
+
+def total_steps(cfg, per_epoch: int) -> int:
+    """Optimiser steps of a run: whole batches of `epochs`, or `max_steps` where it is given."""
+    return cfg.max_steps or max(1, round(cfg.epochs * per_epoch))
+
+
+def _autocast(device: torch.device, precision: str):
+    enabled = precision == "bf16"
+    return torch.autocast(device.type, torch.bfloat16, enabled=enabled)
+
+
+def _update(model: Model, adamw: torch.optim.AdamW, terms: dict[str, Tensor], lr: float, cfg, step: int) -> float:
+    """One optimiser step by the gradients that are there; gives their norm before clipping."""
+    loss = sum(terms.values())
+    if not torch.isfinite(loss):
+        raise UserError(f"train: the loss is {loss.item()} at step {step + 1}; lower train.lr={cfg.lr}")
+    for group in adamw.param_groups:
+        group["lr"] = lr
+    trained = [p for p in model.clip.parameters() if p.grad is not None]
+    norm = torch.nn.utils.clip_grad_norm_(trained, cfg.grad_clip_norm or float("inf"))
+    adamw.step()
+    optimiser.clamp_scale(model.clip, cfg.max_logit_scale)
+    return norm.item()
+
+
+class _Stop:
+    is_set = False
+
+
+@contextlib.contextmanager
+def _stop_flag() -> Iterator[_Stop]:
+    """Signals set a flag; the loop saves between steps and leaves."""
+    stop = _Stop()
+
+    def handle(_signum, _frame) -> None:
+        stop.is_set = True
+
+    before = {s: signal.signal(s, handle) for s in STOP_SIGNALS}
+    try:
+        yield stop
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

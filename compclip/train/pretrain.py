@@ -1,0 +1,116 @@
+"""The scenes world's own "pretrained" model, from random weights: `python -m compclip pretrain`.
+
+A small ViT trained contrastively on alt-text that names what is there and binds nothing, so that it retrieves and
+names well and is at chance on swaps, as CLIP is. Replaces the weights that are shipped.
+
+B pictures, H, W pixels.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import torch
+from safetensors.torch import save
+from torch import Tensor
+
+from compclip.base.errors import UserError, entry, unknown
+from compclip.base.files import write_atomic
+from compclip.config import read
+from compclip.config.sections import Pretrain
+from compclip.data.scenes import grammar, layout
+from compclip.data.scenes.render import render
+from compclip.model import backbone, towers
+from compclip.model.backbone import Model
+from compclip.train import losses
+
+
+def batch(cfg: Pretrain, seed: int, step: int) -> tuple[list[np.ndarray], list[str]]:
+    """Pictures [H, W, 3] and alt-texts of one step: a function of (seed, step)."""
+    rng = np.random.default_rng((seed, 2, step))
+    scenes = [layout.sample(rng, int(n), test=False) for n in rng.choice((1, 2, 3, 4), cfg.batch_size, p=cfg.things)]
+    return [render(s) for s in scenes], [grammar.alt_text(rng, s, cfg.paired) for s in scenes]
+
+
+def pixels(pictures: list[np.ndarray], model: Model) -> Tensor:
+    """Normalised pictures, float32 [B, 3, H, W]."""
+    mean, std = (torch.tensor(model.preprocess_cfg[k])[:, None, None] for k in ("mean", "std"))
+    return (torch.from_numpy(np.stack(pictures)).permute(0, 3, 1, 2).float() / 255 - mean) / std
+
+
+def train(model: Model, cfg: Pretrain, seed: int, log: Path) -> None:
+    """Train from random weights; one JSON line every ten steps."""
+    torch.set_num_threads(cfg.threads)
+    model.clip.train()
+    adamw = _adamw(model, cfg)
+    started, lines = time.perf_counter(), []
+    for step in range(cfg.steps):
+        rate = cfg.lr * min(1.0, (step + 1) / cfg.warmup_steps) * 0.5 * (1 + math.cos(math.pi * step / cfg.steps))
+        for group in adamw.param_groups:
+            group["lr"] = rate
+        loss = _step(model, adamw, batch(cfg, seed, step), cfg)
+        if (step + 1) % 10 == 0:
+            speed = (step + 1) * cfg.batch_size / (time.perf_counter() - started)
+            lines.append(json.dumps({"step": step + 1, "loss": round(loss, 4), "samples_per_second": round(speed)}))
+            print(lines[-1], flush=True)
+    write_atomic(log, "\n".join(lines) + "\n")
+
+
+def _adamw(model: Model, cfg: Pretrain) -> torch.optim.AdamW:
+    groups = [
+        {"params": [p for p in model.clip.parameters() if p.ndim >= 2], "weight_decay": cfg.weight_decay},
+        {"params": [p for p in model.clip.parameters() if p.ndim < 2], "weight_decay": 0.0},
+    ]
+    return torch.optim.AdamW(groups, lr=cfg.lr, betas=(cfg.beta1, cfg.beta2), eps=cfg.eps, fused=True)
+
+
+def _step(model: Model, adamw: torch.optim.AdamW, made: tuple[list, list], cfg: Pretrain) -> float:
+    pictures, texts = made
+    image_BD, _ = towers.image(model.clip, pixels(pictures, model))
+    text_BD, _ = towers.text(model.clip, model.tokenize(texts))
+    loss = losses.clip(image_BD, text_BD, model.clip.logit_scale.exp())
+    adamw.zero_grad(set_to_none=True)
+    loss.backward()
+    torch.nn.utils.clip_grad_norm_(model.clip.parameters(), cfg.grad_clip_norm)
+    adamw.step()
+    with torch.no_grad():
+        model.clip.logit_scale.clamp_(0.0, math.log(100))
+    return loss.item()
+
+
+def pack(model: Model, path: Path) -> None:
+    """Write the weights in half precision: what is shipped."""
+    write_atomic(path, save({k: v.half().contiguous() for k, v in model.clip.state_dict().items()}))
+
+
+def main(argv: list[str]) -> int:
+    """Train the world's model again and replace the weights that are shipped."""
+    parser = argparse.ArgumentParser(prog="python -m compclip pretrain", description=__doc__.splitlines()[0])
+    parser.add_argument("--backbone", default="scenes")
+    parser.add_argument("--params", default=read.DEFAULT)
+    args = parser.parse_args(argv)
+    params = read.load(args.params)
+    if args.backbone not in params.backbones:
+        raise unknown("backbone", args.backbone, params.backbones, "backbones")
+    spec, world = params.backbones[args.backbone], params.scenes
+    if not spec.weights.endswith(backbone.SHIPPED):
+        raise UserError(
+            f"backbones.{args.backbone}.weights={spec.weights!r}: are somebody's; name a file that ends with "
+            f"{backbone.SHIPPED} to write"
+        )
+    made = backbone.create(spec.model, "", world.seed, tokenizer=spec.tokenizer, activation=spec.activation)
+    weights = Path(spec.weights)
+    train(made, world.pretrain, world.seed, weights.with_suffix(".log.jsonl"))
+    pack(made, weights)
+    print(f"{weights}: written; `dvc repro backbone` takes them over")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(entry(main))
