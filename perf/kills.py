@@ -45,12 +45,12 @@ sys.path.insert(0, str(ROOT))
 from compclip.evaluate import __main__ as evaluate_command  # noqa: E402
 from compclip.launch.profiles import Profile  # noqa: E402
 from compclip.launch.slurm import Slurm  # noqa: E402
-from compclip.runs import cluster, jobs  # noqa: E402
+from compclip.runs import cluster, jobs, lock  # noqa: E402  # noqa: E402
 from compclip.runs.progress import (  # noqa: E402
     CLOCK,  # noqa: E402
     progress,  # noqa: E402
 )
-from compclip.runs.publish import Publisher, holder  # noqa: E402
+from compclip.runs.store import StoredRun  # noqa: E402
 from compclip.train import __main__ as train_command  # noqa: E402
 from perf.checkout import copy  # noqa: E402
 
@@ -154,7 +154,7 @@ class Killer:
 
     def disturb(self, seed: int, kills: int) -> None:
         """Kill the cell with this seed up to `kills` times, at moments spread over its length."""
-        made = Publisher.of("params.yaml", [], name(seed))
+        made = at(name(seed))
         for number in range(kills):
             if time.time() > self.until:
                 return
@@ -171,11 +171,11 @@ class Killer:
             self.steps_hit += [step(made)] * hit
             print(f"seed {seed}: {way} {'at' if hit else 'missed at'} step {step(made)}", file=sys.stderr, flush=True)
 
-    def _possible(self, made: Publisher) -> list[str]:
+    def _possible(self, made: StoredRun) -> list[str]:
         """The ways that fit what trains the run now; all where nothing does."""
-        if jobs.attach(made.key):
+        if jobs.attach(made.folder):
             return [*HIT, *COMMANDS]
-        if holder(made.work) is not None or self._driven():
+        if lock.holder(made.folder) is not None or self._driven():
             return [*HIT, *(["dvc"] if self._driven() else [])]
         return [*HIT] * 4 + ["dvc"] * 2 + [*(COMMANDS if self.slurm else ())]
 
@@ -183,41 +183,41 @@ class Killer:
         """Whether the last `dvc repro` lives."""
         return bool(self.drivers) and self.drivers[-1].poll() is None
 
-    def _reach(self, made: Publisher, way: str, target: int) -> int:
+    def _reach(self, made: StoredRun, way: str, target: int) -> int:
         """Bring the run to a step, starting it where nothing trains it; its process, 0 where it is through before."""
         trainer = 0
 
         def there() -> bool:
             nonlocal trainer
-            trainer = holder(made.work) or 0
-            if not trainer and not self._alive(made) and not made.finished():
+            trainer = lock.holder(made.folder) or 0
+            if not trainer and not self._alive(made) and not made.finished:
                 self._start(made, way)
-            return made.finished() or bool(trainer and jobs.started(trainer) and step(made) >= target)
+            return made.finished or bool(trainer and jobs.started(trainer) and step(made) >= target)
 
         wait(there, 0.01)
         time.sleep(self.rng.uniform(0, 0.03))
-        return 0 if made.finished() else trainer
+        return 0 if made.finished else trainer
 
-    def _alive(self, made: Publisher) -> bool:
+    def _alive(self, made: StoredRun) -> bool:
         here = self._driven() or any(child.is_alive() for child in self.trainers)
-        return bool(here or holder(made.work) is not None or jobs.attach(made.key))
+        return bool(here or lock.holder(made.folder) is not None or jobs.attach(made.folder))
 
-    def _start(self, made: Publisher, way: str) -> None:
-        jobs.forget(made.key)  # as `launch … cancel` does: what failed on the cluster may go on anywhere
+    def _start(self, made: StoredRun, way: str) -> None:
+        jobs.forget(made.folder)  # as `launch … cancel` does: what failed on the cluster may go on anywhere
         if way in (*COMMANDS, "limit"):
             profile = Profile(partition="main", memory_gb=2, time_min=2 if way == "limit" else 30, signal_s=30)
-            Slurm(profile).submit(made.key, "params.yaml", made.run)
+            Slurm(profile).submit(made, "params.yaml")
         elif way == "dvc":
             self.drivers.append(start(Path("."), "-m", "dvc", "repro", "--single-item", f"train@{made.run.cell.name}"))
         else:
             self.trainers.append(trainer_of(made.run.cell.name))
 
-    def _hit(self, made: Publisher, way: str, trainer: int) -> bool:
+    def _hit(self, made: StoredRun, way: str, trainer: int) -> bool:
         """Whether the kill met something alive."""
         if way == "dvc":
             return self._hit_driver(made)
         if way in COMMANDS:
-            job = jobs.attach(made.key)
+            job = jobs.attach(made.folder)
             if not job or cluster.run(*COMMANDS[way], job.id).returncode:
                 return False
         elif way == "limit":
@@ -230,7 +230,7 @@ class Killer:
         wait(lambda: not jobs.started(trainer))
         return True
 
-    def _hit_driver(self, made: Publisher) -> bool:
+    def _hit_driver(self, made: StoredRun) -> bool:
         if not self._driven():
             return False
         self.drivers[-1].terminate()
@@ -238,12 +238,12 @@ class Killer:
         self._start(made, "dvc")
         return True
 
-    def _held_in_a_write(self, made: Publisher, trainer: int) -> bool:
+    def _held_in_a_write(self, made: StoredRun, trainer: int) -> bool:
         """Stop the trainer with a checkpoint half written; False where it ends before."""
         while jobs.started(trainer):
-            if list(made.work.glob(f".step_*.{trainer}.tmp")):
+            if list(made.folder.path.glob(f".step_*.{trainer}.tmp")):
                 hold(trainer)
-                if list(made.work.glob(f".step_*.{trainer}.tmp")):
+                if list(made.folder.path.glob(f".step_*.{trainer}.tmp")):
                     return True
                 os.kill(trainer, signal.SIGCONT)
             time.sleep(0.001)
@@ -264,7 +264,7 @@ class Killer:
             driver.wait()
         for child in self.trainers:
             child.kill()
-        for path in Path(".work").glob("*/job.json"):
+        for path in Path("store").glob("*/job.json"):
             if job := jobs.attach(path.parent.name):
                 job.cancel()
 
@@ -274,9 +274,9 @@ def name(seed: int) -> str:
     return f"fsc_clip-tiny-scenes-{seed}"
 
 
-def step(made: Publisher) -> int:
+def step(made: StoredRun) -> int:
     """The last logged one."""
-    seen = progress(made.work / "metrics.jsonl", made.run.train)
+    seen = progress(made.folder.metrics, made.run.train)
     return seen.step if seen else 0
 
 
@@ -336,7 +336,7 @@ def collect(killer: Killer) -> None:
         driver.wait()
     for child in killer.trainers:
         child.join()
-    for path in sorted(Path(".work").glob("*/job.json")):
+    for path in sorted(Path("store").glob("*/job.json")):
         if not jobs.attach(path.parent.name):
             jobs.forget(path.parent.name)
     repro(Path("."))

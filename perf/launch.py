@@ -31,8 +31,10 @@ sys.path.insert(0, str(ROOT))
 from compclip.base.files import fingerprint, read_json  # noqa: E402
 from compclip.config import read  # noqa: E402
 from compclip.launch import grid  # noqa: E402
-from compclip.runs import jobs  # noqa: E402
-from compclip.runs.publish import Publisher  # noqa: E402
+from compclip.runs import (
+    jobs,  # noqa: E402
+)
+from compclip.runs.store import StoredRun  # noqa: E402
 from perf.checkout import copy  # noqa: E402
 
 WORKERS, LIMIT = 2, 1.15
@@ -59,16 +61,16 @@ def wall(root: Path, *command: str) -> float:
     return time.perf_counter() - began
 
 
-def seconds(made: Publisher) -> float:
+def seconds(made: StoredRun) -> float:
     """Training and evaluation of a run, as its own files have them; one pass scores all benchmarks."""
-    results = (made.work / "final" / "results").glob("*.json")
+    results = (made.folder.path / "final" / "results").glob("*.json")
     scoring = next(read_json(path)["seconds"] for path in results if path.name != "summary.json")
     return made.environment()["seconds"] + scoring
 
 
-def weights(made: Publisher) -> str:
+def weights(made: StoredRun) -> str:
     """Of the checkpoint's files."""
-    return fingerprint(made.work / "final" / "checkpoint")
+    return fingerprint(made.folder.final.checkpoint)
 
 
 def forget(root: Path) -> None:
@@ -77,7 +79,7 @@ def forget(root: Path) -> None:
         shutil.rmtree(root / name)
 
 
-def serial(root: Path, runs: list[Publisher]) -> float:
+def serial(root: Path, runs: list[StoredRun]) -> float:
     """Wall time of all runs, one fresh process after another."""
     total = 0.0
     for made in runs:

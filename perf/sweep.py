@@ -58,7 +58,7 @@ def start(root: Path, workers: int) -> subprocess.Popen:
 
 def finished(root: Path) -> int:
     """Runs with results."""
-    return len(list(root.glob(".work/*/final/results/summary.json")))
+    return len(list(root.glob("store/*/final/results/summary.json")))
 
 
 def kill(driver: subprocess.Popen, root: Path, enough: int, more_s: float) -> dict:
@@ -70,7 +70,7 @@ def kill(driver: subprocess.Popen, root: Path, enough: int, more_s: float) -> di
     time.sleep(more_s)
     driver.kill()
     driver.wait()
-    sent = len(list(root.glob(".work/*/run.yaml")))
+    sent = len(list(root.glob("store/*/run.yaml")))
     return {"finished_runs": finished(root), "sent_runs": sent}
 
 
@@ -86,7 +86,7 @@ def faults(root: Path, trials: int) -> list[str]:
         log = (root / ".work" / key / "final" / "metrics.jsonl").read_text().splitlines()
         if (steps := [json.loads(line)["step"] for line in log]) != list(range(1, STEPS + 1)):
             wrong.append(f"run {key}: steps {steps}")
-    folders = {p.parent.name for p in root.glob(".work/*/run.yaml")}
+    folders = {p.parent.name for p in root.glob("store/*/run.yaml")}
     if len(folders) != trials + 1:  # and the pretrained model
         wrong.append(f"{len(folders)} runs were sent for {trials} trials and the pretrained model")
     with sqlite3.connect(root / "mlflow" / "mlflow.db") as store:

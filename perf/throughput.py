@@ -98,10 +98,10 @@ def measure(root: Path, method: str, batch: int) -> dict[str, float]:
     """Train a cell and read its log."""
     cell = f"{method}-model-photos-0"
     command(root, "train", "--cell", cell)
-    rows = [json.loads(line) for line in (root / "runs" / cell / "metrics.jsonl").read_text().splitlines()]
+    rows = [json.loads(line) for line in (trained(root, cell) / "metrics.jsonl").read_text().splitlines()]
     early, late = rows[len(rows) // 3], rows[-1]
     speed = (late["step"] - early["step"]) * batch / (late["time"] - early["time"])
-    facts = read_json(root / "runs" / cell / "environment.json")
+    facts = read_json(trained(root, cell) / "environment.json")
     shutil.rmtree(root / "runs" / cell)
     shutil.rmtree(root / ".work")
     share = late["matrix_share"] * speed / late["samples_per_second"]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from compclip.base.files import write_atomic, write_json
 from compclip.benchmarks import aro, crepe, eqben, imagecode, spec, svo_probes, valse, vl_checklist, whatsup
-from compclip.config import grid, read, sections
+from compclip.config import documents, grid, sections
 
 SUGARCREPE = (
     "add_obj",
@@ -53,7 +53,7 @@ def make(params: sections.Params, runs: Path) -> Path:
     """Write config, results and the other files of every cell."""
     for cell in grid.cells(params):
         folder = runs / cell.name
-        write_atomic(folder / "config.yaml", read.to_yaml(grid.resolve(params, cell)))
+        write_atomic(folder / "config.yaml", documents.to_yaml(grid.resolve(params, cell)))
         write_atomic(folder / "metrics.jsonl", "")
         write_json(folder / "environment.json", {"run_key": cell.name, "seconds": 1.0})
         for name in params.evaluate.benchmarks:

@@ -14,7 +14,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from compclip.runs.publish import Publisher
+from compclip.runs import store
 
 PARAMS = """
 grid: {methods: [pretrained, fsc_clip], backbones: [tiny], data: [scenes], seeds: [0]}
@@ -69,12 +69,12 @@ def make(root: Path) -> Path:
 
 def key_of(run) -> str:
     """The run's key."""
-    return Publisher.of_run(run).key
+    return store.of(run).key
 
 
 def scored(params, publisher) -> bool:
     """Whether a job's last file is there."""
-    return (publisher.work / "final" / "results" / "retrieval.json").is_file()
+    return (publisher.folder.path / "final" / "results" / "retrieval.json").is_file()
 
 
 def metrics(run) -> dict:

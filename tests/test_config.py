@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from compclip.base.errors import UserError, entry
 from compclip.config import __main__ as config_command
+from compclip.config import documents, plan, read
 from compclip.config import grid as config_grid
-from compclip.config import plan, read
 from tests.conftest import ROOT
 
 PARAMS = ROOT / "params.yaml"
@@ -272,8 +272,8 @@ def test_config_yaml_reproduces_the_run(tmp_path_factory, lr, epochs, gamma, see
     ]
     run = config_grid.resolve(read.load(PARAMS, overrides), f"fsc_clip-scenes-scenes-{seed}")
     path = tmp_path_factory.mktemp("c") / "config.yaml"
-    path.write_text(read.to_yaml(run))
-    assert read.from_yaml(path) == run
+    path.write_text(documents.to_yaml(run))
+    assert documents.from_yaml(path) == run
 
 
 @pytest.mark.parametrize(
@@ -292,7 +292,7 @@ def test_config_yaml_of_others(tmp_path, text, message):
     """A config.yaml that is no run's, or has an impossible value, is a named mistake."""
     (tmp_path / "config.yaml").write_text(text)
     with pytest.raises(UserError, match=message):
-        read.from_yaml(tmp_path / "config.yaml")
+        documents.from_yaml(tmp_path / "config.yaml")
 
 
 @pytest.fixture
@@ -426,4 +426,6 @@ def test_show_prints_a_run_that_loads(tmp_path, capsys):
     """What `show` prints is a config.yaml."""
     assert config_command.main(["show", "clic-scenes-scenes-1", "--params", str(PARAMS)]) == 0
     (tmp_path / "config.yaml").write_text(capsys.readouterr().out)
-    assert read.from_yaml(tmp_path / "config.yaml") == config_grid.resolve(read.load(PARAMS), "clic-scenes-scenes-1")
+    assert documents.from_yaml(tmp_path / "config.yaml") == config_grid.resolve(
+        read.load(PARAMS), "clic-scenes-scenes-1"
+    )

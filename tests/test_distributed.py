@@ -19,7 +19,7 @@ from compclip.train import distributed
 from tests import distributed_check, tiny_project
 from tests.conftest import ROOT
 from tests.distributed_check import CASES, FROZEN, difference, run
-from tests.tiny_project import cell, environment, steps, wait_for
+from tests.tiny_project import cell, environment, steps, trained, wait_for
 
 NAMES = [f"{name}-{number}-{'-'.join(map(str, changes.values()))}" for name, changes, number in CASES]
 
@@ -92,19 +92,19 @@ def test_a_cell_on_two_processes(here, tmp_path, monkeypatch):
     """The command itself, stopped by a signal to the second process, and started again: one log, as of one process."""
     name = cell("fsc_clip")
     both = two("-m", "compclip.train", "--cell", name, cwd=here)
-    wait_for(lambda: any(len(steps(p)) >= 4 for p in here.glob(".work/*/metrics.jsonl")) or both[0].poll() is not None)
+    wait_for(lambda: any(len(steps(p)) >= 4 for p in here.glob("store/*/metrics.jsonl")) or both[0].poll() is not None)
     both[1].send_signal(signal.SIGTERM)
     said = [process.communicate(timeout=120)[1] for process in both]
     assert all("stopped by a signal after step" in text for text in said), said
     assert not (here / "runs").exists()
     again = two("-m", "compclip.train", "--cell", name, cwd=here)
     assert [p.wait(timeout=120) for p in again] == [0, 0]
-    [work] = here.glob(".work/*/final")
+    [work] = here.glob("store/*/final")
     assert json.loads((work / "environment.json").read_text())["processes"] == 2
     shutil.copytree(here, tmp_path / "one", ignore=shutil.ignore_patterns(".work", "runs"))
     monkeypatch.chdir(tmp_path / "one")
     assert train_command.main(["--cell", name]) == 0
-    close(steps(here / "runs" / name / "metrics.jsonl"), steps(tmp_path / "one" / "runs" / name / "metrics.jsonl"))
+    close(steps(trained(here, name) / "metrics.jsonl"), steps(trained(tmp_path / "one", name) / "metrics.jsonl"))
 
 
 def test_a_batch_that_cannot_be_shared(here, monkeypatch):
@@ -118,7 +118,7 @@ def test_worker_processes_change_no_bit(here, tmp_path, monkeypatch):
     """Batches made ahead by two processes: the same weights, and pictures that cannot be read are counted as before."""
 
     def counted(root: Path) -> dict:
-        return json.loads((root / "runs" / name / "environment.json").read_text())["dropped"]
+        return json.loads((trained(root, name) / "environment.json").read_text())["dropped"]
 
     name = cell("fsc_clip")
     (here / "world" / "train" / "000003.png").write_bytes(b"\x89PNG broken")
@@ -126,7 +126,7 @@ def test_worker_processes_change_no_bit(here, tmp_path, monkeypatch):
     assert train_command.main(["--cell", name, "train.workers=2"]) == 0
     monkeypatch.chdir(tmp_path / "serial")
     assert train_command.main(["--cell", name]) == 0
-    weights = [root / "runs" / name / "checkpoint" / "open_clip_model.safetensors" for root in (here, Path("."))]
+    weights = [trained(root, name) / "checkpoint" / "open_clip_model.safetensors" for root in (here, Path("."))]
     assert weights[0].read_bytes() == weights[1].read_bytes()
     assert counted(here) == counted(Path(".")) != {}
 
@@ -136,7 +136,7 @@ def test_gradient_caching_in_a_cell(here, tmp_path, monkeypatch):
     name = cell("fsc_clip")
     shutil.copytree(here, tmp_path / "plain")
     assert train_command.main(["--cell", name, "train.micro_batch=3"]) == 0
-    cached = here / "runs" / name / "metrics.jsonl"
+    cached = trained(here, name) / "metrics.jsonl"
     monkeypatch.chdir(tmp_path / "plain")
     assert train_command.main(["--cell", name]) == 0
     close(steps(cached), steps(Path("runs") / name / "metrics.jsonl"))

@@ -17,6 +17,7 @@ from compclip.evaluate import __main__ as evaluate_command
 from compclip.evaluate import score
 from compclip.model import backbone
 from compclip.report import collect
+from tests.tiny_project import trained
 
 CONFIG = {
     "embed_dim": 16,
@@ -147,7 +148,7 @@ def test_the_pretrained_cell_reads_the_backbone(checkpoint, params, root):
 @pytest.mark.parametrize("option", [["--benchmarks", "plus"], ["--out", "elsewhere"]])
 def test_a_cell_is_scored_on_all_benchmarks_or_not_at_all(params, root, option):
     """One benchmark of it would delete the others' results; the old ones stay."""
-    old = root / "runs" / "clip-tiny-d-0" / "results" / "sugarcrepe.json"
+    old = trained(root, "clip-tiny-d-0") / "results" / "sugarcrepe.json"
     files.write_json(old, {"old": 1})
     told = f"--cell clip-tiny-d-0: .*leave out {option[0]}, or give --checkpoint runs/clip-tiny-d-0/checkpoint"
     with pytest.raises(UserError, match=told):

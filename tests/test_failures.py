@@ -20,12 +20,11 @@ from compclip.evaluate import __main__ as evaluate_command
 from compclip.launch import __main__ as launch_command
 from compclip.launch import grid
 from compclip.runs import jobs
-from compclip.runs.publish import Publisher
 from compclip.train import __main__ as train_command
 from compclip.train import loop
 from tests import tiny_project
 from tests.conftest import ROOT
-from tests.tiny_project import cell, outcome, wait_for
+from tests.tiny_project import at, cell, outcome, wait_for
 
 NAME = cell("finetune")
 OTHER = cell("pretrained")
@@ -132,12 +131,12 @@ def dvc(*args: str) -> subprocess.CompletedProcess[str]:
 
 def other_is_done() -> bool:
     """Whether the other run has its results."""
-    return jobs.scored(Publisher.of("params.yaml", [], OTHER).key)
+    return jobs.scored(at(OTHER).key)
 
 
 def test_a_full_disk(here, disk, undisturbed, capsys):
     """One run has no room for its checkpoint: its line names the file; with room it goes on to the same bits."""
-    work = Publisher.of("params.yaml", [], NAME).work
+    work = at(NAME).work
     disk(work, "size=1m")
     assert launch() == 1
     (line,) = (line for line in capsys.readouterr().out.splitlines() if "failed" in line)
@@ -152,18 +151,18 @@ def test_a_full_disk(here, disk, undisturbed, capsys):
 
 def test_a_disk_without_room_for_a_line(here, disk, undisturbed):
     """Not even the log takes the error: the reason tells of the disk; with room again no step is missing or twice."""
-    made = Publisher.of("params.yaml", [], NAME)
-    disk(made.work, "size=64m")
-    job = jobs.Local(module="tests.held_job").submit(made.key, "params.yaml", made.run)
+    made = at(NAME)
+    disk(made.folder.path, "size=64m")
+    job = jobs.Local(module="tests.held_job").submit(made, "params.yaml")
     wait_for(lambda: Path("held").exists())
-    free = shutil.disk_usage(made.work).free
-    with open(made.work / "filler", "wb") as file:
+    free = shutil.disk_usage(made.folder.path).free
+    with open(made.folder.path / "filler", "wb") as file:
         os.posix_fallocate(file.fileno(), 0, free)
     Path("go").touch()
     assert jobs.wait(job, lambda: None) == jobs.FAILED
     assert "no space left there" in job.reason()
-    (made.work / "filler").unlink()
-    again = jobs.Local().submit(made.key, "params.yaml", made.run)
+    (made.folder.path / "filler").unlink()
+    again = jobs.Local().submit(made, "params.yaml")
     assert jobs.wait(again, lambda: None) == jobs.DONE, again.reason()
     collect(NAME)
     assert outcome(here, NAME) == undisturbed
@@ -171,7 +170,7 @@ def test_a_disk_without_room_for_a_line(here, disk, undisturbed):
 
 def test_a_read_only_work_folder(here, disk, undisturbed, capsys):
     """The run is not started, the other is; writable again, it runs."""
-    work = Publisher.of("params.yaml", [], NAME).work
+    work = at(NAME).work
     disk(work, "ro")
     assert launch() == 1
     assert (
@@ -221,17 +220,17 @@ def test_any_write_that_fails_for_the_disk_is_one_line(monkeypatch, capsys, erro
 
 def test_an_evaluation_that_fails_where_older_results_are(here):
     """The results of an evaluation with other benchmarks do not make the job of this one look done."""
-    made = Publisher.of("params.yaml", [], NAME)
-    assert jobs.wait(jobs.Local().submit(made.key, "params.yaml", made.run), lambda: None) == jobs.DONE
+    made = at(NAME)
+    assert jobs.wait(jobs.Local().submit(made, "params.yaml"), lambda: None) == jobs.DONE
     text = Path("params.yaml").read_text()
     Path("params.yaml").write_text(text.replace("path: world/sugarcrepe", "path: world/retrieval"))
-    failed = jobs.Local().submit(made.key, "params.yaml", made.run)
+    failed = jobs.Local().submit(made, "params.yaml")
     assert jobs.wait(failed, lambda: None) == jobs.FAILED
-    orphan = jobs.find(made.key)
+    orphan = jobs.find(made.folder)
     assert orphan.state() == jobs.FAILED  # nobody's child: told from its files alone, as SLURM's are
     assert orphan.reason().startswith("error: ")
     Path("params.yaml").write_text(text)
-    assert jobs.wait(jobs.Local().submit(made.key, "params.yaml", made.run), lambda: None) == jobs.DONE
+    assert jobs.wait(jobs.Local().submit(made, "params.yaml"), lambda: None) == jobs.DONE
 
 
 @pytest.fixture
@@ -251,7 +250,7 @@ def test_a_live_dvc_holds_its_lock(dvc_here, capsys):
         with pytest.raises(UserError, match="another dvc is at work in this project; wait for it or stop it"):
             launch()
         other.stdin.close()
-    assert not list(Path(".work").glob("*/run.yaml"))
+    assert not list(Path("store").glob("*/run.yaml"))
     assert launch() == 0
     assert "2 to send" in capsys.readouterr().out
 

@@ -19,12 +19,12 @@ from compclip.base.files import write_json
 from compclip.config import read
 from compclip.evaluate import __main__ as evaluate_command
 from compclip.evaluate import score
-from compclip.runs import cluster, jobs
-from compclip.runs.publish import Publisher, holder
+from compclip.runs import cluster, jobs, lock
+from compclip.runs.store import StoredRun
 from compclip.train import __main__ as train_command
 from compclip.train import loop
 from tests import tiny_project
-from tests.tiny_project import cell, outcome, wait_for
+from tests.tiny_project import at, cell, outcome, trained, wait_for
 
 
 @pytest.fixture(scope="module")
@@ -40,14 +40,14 @@ def serial(project, tmp_path_factory):
     return {name: outcome(root, name) for name in map(cell, ("finetune", "fsc_clip"))}
 
 
-def publisher(method: str, *overrides: str) -> Publisher:
+def publisher(method: str, *overrides: str) -> StoredRun:
     """The folders of a cell of the project in the current folder."""
-    return Publisher.of("params.yaml", list(overrides), cell(method))
+    return at(cell(method), *overrides)
 
 
-def submit(made: Publisher, module: str = jobs.MODULE) -> jobs.LocalJob:
+def submit(made: StoredRun, module: str = jobs.SCORES) -> jobs.LocalJob:
     """Start a job for a cell."""
-    return jobs.Local(module=module).submit(made.key, "params.yaml", made.run)
+    return jobs.Local(module=module).submit(made, "params.yaml")
 
 
 def collect(name: str) -> None:
@@ -83,8 +83,8 @@ def test_the_train_stage_attaches_to_a_live_job(here, serial, monkeypatch, capfd
     made = publisher("fsc_clip")
     submit(made, "tests.held_job")
     wait_for(lambda: Path("held").exists())
-    assert jobs.attach(made.key).state() == jobs.RUNNING
-    assert holder(made.work) == jobs.find(made.key).record["pid"]
+    assert jobs.attach(made.folder).state() == jobs.RUNNING
+    assert lock.holder(made.folder) == jobs.find(made.folder).record["pid"]
     stage = subprocess.Popen(
         [sys.executable, "-m", "compclip.train", "--cell", cell("fsc_clip")],
         text=True,
@@ -97,7 +97,7 @@ def test_the_train_stage_attaches_to_a_live_job(here, serial, monkeypatch, capfd
     Path("go").touch()
     out, err = stage.communicate(timeout=120)
     assert stage.returncode == 0, err
-    assert holder(made.work) is None
+    assert lock.holder(made.folder) is None
     monkeypatch.setattr(loop, "train", None)
     collect(cell("fsc_clip"))
     assert outcome(here, cell("fsc_clip")) == serial[cell("fsc_clip")]
@@ -114,9 +114,9 @@ def test_killed_and_sent_again_ends_with_the_same_bits(here, serial, how):
     assert jobs.wait(job, lambda: None) == jobs.FAILED
     wanted = "killed by SIGKILL" if how == signal.SIGKILL else "stopped by a signal after step 4 of 10"
     assert wanted in job.reason()
-    saved = sorted(p.name for p in made.work.glob("step_*"))
+    saved = sorted(p.name for p in made.folder.path.glob("step_*"))
     assert saved[-1] == ("step_00000002.safetensors" if how == signal.SIGKILL else "step_00000004.safetensors")
-    assert jobs.attach(made.key) is None
+    assert jobs.attach(made.folder) is None
     again = submit(made)
     assert jobs.wait(again, lambda: None) == jobs.DONE, again.reason()
     collect(cell("fsc_clip"))
@@ -140,14 +140,14 @@ def test_a_job_that_fails_says_why(here):
     job = submit(made)
     assert jobs.wait(job, lambda: None) == jobs.FAILED
     assert "exit code 2: error: train: the loss is nan at step" in job.reason()
-    assert str(made.work / "job.log") in job.reason()
+    assert str(made.folder.log) in job.reason()
 
 
 def test_a_cluster_job_that_is_gone_leaves_the_cell_stale(here, monkeypatch, capsys):
     """Its end is told and nothing is trained here, until it is sent again or given up."""
     made = publisher("finetune")
-    write_json(made.work / "job.json", {"kind": "slurm", "id": "7_1", "log": ""})
-    (made.work / "job.log").write_text("step 3/10\nRuntimeError: CUDA error\n")
+    write_json(made.folder.job, {"kind": "slurm", "id": "7_1", "log": ""})
+    (made.folder.log).write_text("step 3/10\nRuntimeError: CUDA error\n")
     monkeypatch.setattr(cluster, "_queued", dict)
     monkeypatch.setattr(cluster, "why", lambda job_id, log: "time limit reached")
     cluster.queue.cache_clear()
@@ -155,7 +155,7 @@ def test_a_cluster_job_that_is_gone_leaves_the_cell_stale(here, monkeypatch, cap
         train_command.main(["--cell", cell("finetune")])
     assert capsys.readouterr().err == "    step 3/10\n    RuntimeError: CUDA error\n"
     assert not Path("runs").exists()
-    jobs.forget(made.key)
+    jobs.forget(made.folder)
     assert train_command.main(["--cell", cell("finetune")]) == 0
 
 
@@ -297,5 +297,5 @@ def test_a_read_only_run_directory_is_one_line(here, monkeypatch):
     Path("runs").unlink()
     monkeypatch.setattr(loop, "train", None)
     assert train_command.main(["--cell", cell("finetune")]) == 0
-    facts = json.loads(Path("runs", cell("finetune"), "environment.json").read_text())
+    facts = json.loads((trained(Path("."), cell("finetune")) / "environment.json").read_text())
     assert facts["run_key"] == publisher("finetune").key

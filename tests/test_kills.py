@@ -6,7 +6,7 @@ import json
 import subprocess
 import sys
 
-from compclip.runs.publish import Publisher
+from compclip.runs.store import StoredRun
 from tests import tiny_project
 from tests.conftest import ROOT
 
@@ -36,7 +36,7 @@ def test_half_written_files_go_with_the_next_holder(tmp_path):
     for name in half + whole:
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text("x")
-    publisher = Publisher(None, "key", tmp_path, tmp_path, tmp_path, tmp_path)
+    publisher = StoredRun(None, "key", tmp_path, tmp_path, tmp_path, tmp_path)
     with publisher.lock():
         left = {str(p.relative_to(tmp_path)) for p in tmp_path.rglob("*") if p.is_file()}
     assert left == {*whole, "lock"}

@@ -20,12 +20,11 @@ from compclip.launch import __main__ as launch_command
 from compclip.launch import grid, profiles, slurm
 from compclip.runs import cluster
 from compclip.runs import jobs as runs_jobs
-from compclip.runs.publish import Publisher
 from compclip.train import __main__ as train_command
 from compclip.train import loop
 from tests import tiny_project
 from tests.conftest import ROOT
-from tests.tiny_project import cell, outcome, steps, wait_for
+from tests.tiny_project import at, cell, outcome, steps, wait_for
 
 CELLS = [cell(m) for m in ("pretrained", "finetune", "fsc_clip")]
 LAUNCH = [sys.executable, "-m", "compclip.launch", str(ROOT / "slurm" / "local.yaml")]
@@ -111,15 +110,15 @@ def test_the_driver_dies_and_the_next_attaches(here):
 def test_cancel_stops_and_forgets(here, capsys):
     """A live job saves and leaves; afterwards the run counts as never sent."""
     made = next(p for p in grid.runs(read.load("params.yaml"), Path(".")).values() if p.run.cell.name == CELLS[2])
-    job = runs_jobs.Local(module="tests.held_job").submit(made.key, "params.yaml", made.run)
+    job = runs_jobs.Local(module="tests.held_job").submit(made, "params.yaml")
     wait_for(lambda: Path("held").exists())
     Path("go").touch()
     assert launch_command.main([LAUNCH[-1], "cancel"]) == 0
     assert "1 jobs stopped, 0 that were over forgotten" in capsys.readouterr().out
     wait_for(lambda: job.state() != runs_jobs.RUNNING)  # its parent may hear of the end a moment later
     assert job.state() == runs_jobs.FAILED
-    assert runs_jobs.find(made.key) is None
-    assert list(made.work.glob("step_*.safetensors"))
+    assert runs_jobs.find(made.folder) is None
+    assert list(made.folder.path.glob("step_*.safetensors"))
 
 
 def test_what_is_stale(here, monkeypatch):
@@ -139,8 +138,8 @@ def test_what_is_stale(here, monkeypatch):
 
 def test_a_further_benchmark_makes_jobs_stale(here):
     """A job's results on fewer benchmarks are sent again, for their evaluation alone."""
-    made = Publisher.of("params.yaml", [], CELLS[1])
-    assert runs_jobs.wait(runs_jobs.Local().submit(made.key, "params.yaml", made.run), lambda: None) == runs_jobs.DONE
+    made = at(CELLS[1])
+    assert runs_jobs.wait(runs_jobs.Local().submit(made, "params.yaml"), lambda: None) == runs_jobs.DONE
     assert not stale(CELLS[1])
     text = Path("params.yaml").read_text().replace("benchmarks: [sugarcrepe]", "benchmarks: [sugarcrepe, again]")
     one = "sugarcrepe: {path: world/sugarcrepe, images: world/test}"
@@ -148,10 +147,10 @@ def test_a_further_benchmark_makes_jobs_stale(here):
         text.replace(one, f"{one}, again: {{benchmark: sugarcrepe, path: world/sugarcrepe, images: world/test}}")
     )
     assert stale(CELLS[1])
-    trained = (made.work / "final" / "environment.json").read_bytes()
-    assert runs_jobs.wait(runs_jobs.Local().submit(made.key, "params.yaml", made.run), lambda: None) == runs_jobs.DONE
+    trained = (made.folder.final.environment).read_bytes()
+    assert runs_jobs.wait(runs_jobs.Local().submit(made, "params.yaml"), lambda: None) == runs_jobs.DONE
     assert not stale(CELLS[1])
-    assert (made.work / "final" / "environment.json").read_bytes() == trained
+    assert (made.folder.final.environment).read_bytes() == trained
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import pytest
 from compclip.base.errors import UserError
 from compclip.config import grid, read
 from compclip.config.sections import Data
-from compclip.data import chat, prepare, rewrite, store
+from compclip.data import annotate, chat, prepare, rewrite, store
 from compclip.data.sample import Sample
 from compclip.methods import hard_positives
 from compclip.text import annotation, positives
@@ -153,7 +153,7 @@ def test_from_the_rewriter_to_the_view(folder):
     """Rewrites go through the annotations into the views that hard_positives asks for with `source: llm`."""
     with serve(writer) as at:
         rewrite.rewrite(settings(at, folder), folder)
-    prepare.annotate(folder, rewrite.load(folder))
+    annotate.annotate(folder, rewrite.load(folder))
     samples, flat = store.load(folder / "samples.parquet"), iter(annotation.load(folder / "annotations.parquet"))
     annotations = tuple(tuple(next(flat) for _ in s.captions) for s in samples)
     assert positives.written_swap(annotations[0][0], RNG) == "A cat and a dog."

@@ -17,15 +17,15 @@ from torch import nn
 
 from compclip.base.errors import UserError
 from compclip.base.files import fingerprint, write_atomic, write_json
-from compclip.config import grid, read
+from compclip.config import documents, grid, read
 from compclip.config.sections import Lora, Train
 from compclip.model import backbone, lora, towers
 from compclip.model.backbone import WEIGHTS
-from compclip.runs import publish
 from compclip.train import __main__ as train_command
 from compclip.train import optimiser
 from tests import tiny_project
 from tests.test_towers import TEXTS, TINY
+from tests.tiny_project import trained
 
 BOTH = ("image", "text")
 PROJECTIONS = ("attn.in_proj_weight", "attn.out_proj.weight", "mlp.c_fc.weight", "mlp.c_proj.weight")
@@ -293,7 +293,7 @@ def project(tmp_path_factory):
 def test_a_run_publishes_adapter_and_merged_weights(here):
     """Adapter and merged checkpoint agree, what has no adapter keeps the backbone's bits, the count is reported."""
     assert train_command.main(ARGS) == 0
-    folder, base = here / "runs" / CELL / "checkpoint", backbone.load(here / "models" / "tiny")
+    folder, base = trained(here, CELL) / "checkpoint", backbone.load(here / "models" / "tiny")
     merged = backbone.load(folder)
     before, after = base.clip.state_dict(), merged.clip.state_dict()
     moved = {name for name in before if not torch.equal(before[name], after[name])}
@@ -303,7 +303,7 @@ def test_a_run_publishes_adapter_and_merged_weights(here):
     lora.load(base.clip, folder / lora.FOLDER)
     for a, b in zip(outputs(merged.clip, inputs), outputs(base.clip, inputs), strict=True):
         torch.testing.assert_close(a, b, rtol=0, atol=1e-5)
-    facts = json.loads((here / "runs" / CELL / "environment.json").read_text())
+    facts = json.loads((trained(here, CELL) / "environment.json").read_text())
     assert facts["trained_parameters"] == sum(p.numel() for p in lora.adapter(base.clip).values())
     assert facts["parameters"] == sum(v.numel() for v in before.values())
 
@@ -318,7 +318,7 @@ def test_killed_and_resumed_ends_with_the_same_bits(here, tmp_path, monkeypatch,
         patch.setattr(optimiser, "clamp_scale", _stopping(after=5))
         with pytest.raises(KeyboardInterrupt):
             train_command.run_cell(*_publisher())
-    saved = sorted(here.glob(".work/*/step_*.safetensors"))
+    saved = sorted(here.glob("store/*/step_*.safetensors"))
     assert [p.name for p in saved] == ["step_00000002.safetensors", "step_00000004.safetensors"]
     with safe_open(saved[-1], "pt") as file:
         kinds = {name.partition(".")[0] for name in file.keys()}  # noqa: SIM118 (no mapping)
@@ -326,12 +326,12 @@ def test_killed_and_resumed_ends_with_the_same_bits(here, tmp_path, monkeypatch,
     assert kinds == {"model", "exp_avg", "exp_avg_sq", "step"}
     assert train_command.main(ARGS) == 0
     for name in (WEIGHTS, f"{lora.FOLDER}/{lora.WEIGHTS}", f"{lora.FOLDER}/{lora.CONFIG}"):
-        here_, whole_ = (fingerprint(root / "runs" / CELL / "checkpoint" / name) for root in (here, whole))
+        here_, whole_ = (fingerprint(trained(root, CELL) / "checkpoint" / name) for root in (here, whole))
         assert here_ == whole_
 
 
 def _publisher():
-    made = publish.Publisher.of("params.yaml", ARGS[2:], CELL)
+    made = publish.StoredRun.of("params.yaml", ARGS[2:], CELL)
     return made.run, made
 
 
@@ -366,5 +366,5 @@ def test_a_run_knows_its_adapter_again(here):
     for args, wanted in ((ARGS[2:], Lora(rank=2)), ([], None)):
         run = grid.resolve(read.load("params.yaml", args), CELL if args else tiny_project.cell("fsc_clip"))
         assert run.train.lora == wanted
-        write_atomic(here / "run.yaml", read.to_yaml(run))
-        assert read.from_yaml(here / "run.yaml") == run
+        write_atomic(here / "run.yaml", documents.to_yaml(run))
+        assert documents.from_yaml(here / "run.yaml") == run

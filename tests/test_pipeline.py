@@ -54,42 +54,38 @@ def stages_run(output: str) -> set[str]:
 
 
 def test_repro_twice_then_one_parameter(checkout):
-    """All stages run once; then none; then the touched method's cell, its evaluation, the report and MLflow alone."""
-    cells = [f"{m}-tiny-scenes-0" for m in ("pretrained", "finetune", "negclip.words")]
+    """All stages run once; then the plan alone; then the touched method's, the report and MLflow."""
+    methods = ("pretrained", "finetune", "negclip.words")
     first = stages_run(dvc(checkout, "repro"))
     assert first == {
-        "scenes",
-        "recaption@scenes",
-        "rewrite@scenes",
-        "annotate@scenes",
-        "backbone@tiny",
-        "methods",
-        "benchmark@sugarcrepe",
-        "benchmark@retrieval",
-        f"wise_ft@{cells[1]}",
-        "report",
-        "track",
-        *(f"train@{c}" for c in cells),
-        *(f"evaluate@{c}" for c in cells),
+        *("plan", "scenes", "recaption@scenes", "rewrite@scenes", "annotate@scenes", "backbone@tiny", "keys"),
+        *("benchmark@sugarcrepe", "benchmark@retrieval", "wise_ft@finetune", "report", "track"),
+        *(f"{stage}@{method}" for stage in ("train", "evaluate") for method in methods),
     }
     page = (checkout / "reports" / "index.html").read_text()
-    assert all(method in page for method in ("pretrained", "finetune", "negclip.words"))
-    assert (checkout / "reports" / "plots" / "wise_ft.csv").read_text().count(cells[1]) == 3
+    assert all(method in page for method in methods)
+    assert (checkout / "reports" / "plots" / "wise_ft.csv").read_text().count("finetune-tiny-scenes-0") == 3
     assert json.loads((checkout / "mlflow" / "synced.json").read_text())
     assert "sugarcrepe" in dvc(checkout, "metrics", "show")
 
-    assert stages_run(dvc(checkout, "repro")) == set()
+    assert stages_run(dvc(checkout, "repro")) == {"plan"}
 
     (checkout / "params.yaml").write_text(SMALL.replace("negclip: {caption: first,", "negclip: {caption: full,"))
-    assert stages_run(dvc(checkout, "repro")) == {
-        "methods",
-        f"train@{cells[2]}",
-        f"evaluate@{cells[2]}",
-        "report",
-        "track",
-    }
+    touched = {"plan", "keys", "train@negclip.words", "evaluate@negclip.words", "report", "track"}
+    assert stages_run(dvc(checkout, "repro")) == touched
 
-    shared = checkout / "compclip" / "losses.py"
+    shared = checkout / "compclip" / "train" / "losses.py"
     shared.write_text(shared.read_text() + "\n# edited\n")
-    would = set(re.findall(r"Running stage '([^']+)'", dvc(checkout, "repro", "--dry", "train")))
-    assert {s for s in would if s.startswith("train@")} == {f"train@{c}" for c in cells}
+    dvc(checkout, "repro", "keys")
+    would = stages_run(dvc(checkout, "repro", "--dry", "train"))
+    assert {s for s in would if s.startswith("train@")} == {f"train@{m}" for m in methods[1:]}
+
+
+def test_one_copy_of_each_checkpoint(checkout):
+    """Store, runs/ and DVC's cache hold the same file; seeds of the untrained model share one."""
+    weights = [p for p in checkout.rglob("*") if p.is_file() and p.stat().st_size > 2**20 and ".git/" not in str(p)]
+    of_store = {p.stat().st_ino for p in checkout.glob("store/*/final/checkpoint/*.safetensors")}
+    shown = {p.stat().st_ino for p in checkout.glob("runs/*/*/checkpoint/*.safetensors")}
+    assert shown <= of_store and len(weights) > len(of_store)
+    cached = {p.stat().st_ino for p in weights if ".dvc/cache" in str(p)}
+    assert shown <= cached

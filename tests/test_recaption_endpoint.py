@@ -11,9 +11,9 @@ import pytest
 from PIL import Image
 
 from compclip.base.errors import UserError
-from compclip.config import read
+from compclip.config import grid, read
 from compclip.config.sections import Data
-from compclip.data import chat, prepare, store
+from compclip.data import chat, recaption, store
 from compclip.data.captioners import endpoint
 from compclip.data.sample import Sample
 from tests.chat_server import Reply, prompt, said, serve
@@ -385,7 +385,7 @@ def test_the_recaption_stage(server, tmp_path, pictures):
     with serve(described) as at:
         options = {"url": at.url, "model": "m", "cache": str(tmp_path / "c.sqlite")}
         data = Data("karpathy", str(tmp_path / "d.json"), str(tmp_path), captioner="endpoint", options=options)
-        counts = prepare.recaption(data, tmp_path / "out")
+        counts = recaption.recaption(data, grid.captioner_config(data), tmp_path / "out")
     assert sorted(s.captions[0] for s in store.load(tmp_path / "out" / "samples.parquet")) == [
         "A picture 30 wide. It is 60 high.",
         "A picture 400 wide. It is 100 high.",

@@ -13,11 +13,10 @@ import pytest
 from compclip.base.files import write_json
 from compclip.config import grid, read
 from compclip.runs import jobs, progress, status
-from compclip.runs.publish import Publisher
 from compclip.train import __main__ as train_command
 from compclip.train import loop
 from tests import tiny_project
-from tests.tiny_project import cell, wait_for
+from tests.tiny_project import at, cell, wait_for
 
 
 def rows() -> dict[str, status.Row]:
@@ -27,9 +26,9 @@ def rows() -> dict[str, status.Row]:
 
 def test_a_run_from_nothing_to_published(here):
     """stale, running with its progress and process, stopped or failed, done, published."""
-    name, made = cell("fsc_clip"), Publisher.of("params.yaml", [], cell("fsc_clip"))
+    name, made = cell("fsc_clip"), at(cell("fsc_clip"))
     assert {r.state for r in rows().values()} == {"stale"}
-    job = jobs.Local(module="tests.held_job").submit(made.key, "params.yaml", made.run)
+    job = jobs.Local(module="tests.held_job").submit(made, "params.yaml")
     wait_for(lambda: Path("held").exists())
     seen = rows()[name]
     assert (seen.state, seen.progress.step, seen.progress.steps, seen.job) == ("running", 3, 10, job.label())
@@ -37,9 +36,9 @@ def test_a_run_from_nothing_to_published(here):
     assert jobs.wait(job, lambda: None) == jobs.FAILED
     assert rows()[name].state == "failed"
     assert "job.log" in rows()[name].error
-    jobs.forget(made.key)
+    jobs.forget(made.folder)
     assert rows()[name].state == "stopped"
-    again = jobs.Local().submit(made.key, "params.yaml", made.run)
+    again = jobs.Local().submit(made, "params.yaml")
     assert jobs.wait(again, lambda: None) == jobs.DONE
     assert rows()[name].state == "done"
     train_command.main(["--cell", name])
@@ -50,7 +49,7 @@ def test_a_run_from_nothing_to_published(here):
 
 def test_a_run_that_dvc_trains_is_shown(here):
     """No job, but someone holds the run key."""
-    made = Publisher.of("params.yaml", [], cell("finetune"))
+    made = at(cell("finetune"))
     with made.lock():
         seen = rows()[cell("finetune")]
     assert (seen.state, seen.job.startswith("process ")) == ("running", True)
@@ -66,7 +65,7 @@ def test_missing_inputs_are_an_error_of_the_row(here):
 
 def test_trials_of_sweeps_and_older_folders(here):
     """A trial is called by its study and number; a folder of earlier code is only counted."""
-    made = Publisher.of("params.yaml", ["train.lr=2e-3"], cell("finetune"))
+    made = at(cell("finetune"), *["train.lr=2e-3"])
     with made.lock():
         pass
     jobs.write_inputs(made.key, "params.yaml", made.run)
@@ -117,7 +116,7 @@ def test_the_table():
 
 def test_a_trained_run_is_being_scored(here):
     """Someone holds the key of a run whose training is finished."""
-    made = Publisher.of("params.yaml", [], cell("pretrained"))
+    made = at(cell("pretrained"))
     train_command.main(["--cell", cell("pretrained")])
     shutil.rmtree("runs")
     with made.lock():

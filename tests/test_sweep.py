@@ -302,7 +302,7 @@ def wait_for(process: subprocess.Popen, enough) -> None:
 
 def finished(cwd: Path) -> int:
     """Results that are there, the pretrained model's too."""
-    return len(list(cwd.glob(".work/*/final/results/sugarcrepe.json")))
+    return len(list(cwd.glob("store/*/final/results/sugarcrepe.json")))
 
 
 def test_a_driver_killed_three_times(folder):

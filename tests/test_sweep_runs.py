@@ -15,12 +15,11 @@ from compclip.base.errors import one_line
 from compclip.base.files import fingerprint, write_json
 from compclip.config import read
 from compclip.model.backbone import WEIGHTS
-from compclip.runs import cluster, jobs
-from compclip.runs.publish import Publisher
+from compclip.runs import cluster, jobs, store
 from compclip.sweep import declared
 from compclip.train import __main__ as train_command
 from tests import tiny_project
-from tests.tiny_project import cell, wait_for
+from tests.tiny_project import cell, trained, wait_for
 
 NAME = cell("fsc_clip")
 DEADLINE_S = 240
@@ -98,7 +97,7 @@ def tracked(experiment: str = "compclip: tiny on scenes") -> list:
 def test_trials_are_runs_of_the_grid(here):
     """A killed driver's job goes on, is attached, and has the bits of the grid's cell, though it was scored on the way;
     in MLflow the trials stand below their study, and no checkpoint is registered."""
-    killed_when(sweep("s"), lambda: len(list(here.glob(".work/*/job.json"))) >= 2)
+    killed_when(sweep("s"), lambda: len(list(here.glob("store/*/job.json"))) >= 2)
     out, err = sweep("s", "-j", "2").communicate(timeout=DEADLINE_S)
     document = found("s")
     first, states = document["trials"][0], Counter(t["state"] for t in document["trials"])
@@ -112,7 +111,7 @@ def test_trials_are_runs_of_the_grid(here):
     trials = [r for r in runs if r.data.tags["kind"] == "trial"]
     assert [r.data.tags["mlflow.parentRunId"] for r in trials] == [parent.info.run_id] * 3
     assert train_command.main(["--cell", NAME]) == 0
-    key = json.loads(Path("runs", NAME, "environment.json").read_text())["run_key"]
+    key = json.loads((trained(Path("."), NAME) / "environment.json").read_text())["run_key"]
     assert key == first["run_key"], "the paper's values are the grid's cell: one run serves both"
     swept = fingerprint(f".work/{key}/final/checkpoint/{WEIGHTS}")
     shutil.rmtree(Path(".work") / key)
@@ -141,21 +140,21 @@ def test_a_failed_trial_and_a_vanished_server(here, monkeypatch):
 def test_a_killed_job_scores_each_rung_once(here):
     """Killed after a rung, with half a line behind it, the run goes on and ends with the undisturbed bits."""
     study = declared.load("s")
-    made = Publisher.of_run(declared.run(study, read.load("params.yaml", ["methods.fsc_clip.gamma=1.5"])))
+    made = store.of(declared.run(study, read.load("params.yaml", ["methods.fsc_clip.gamma=1.5"])))
     ends = []
     for disturbed in (False, True):
-        shutil.rmtree(made.work, ignore_errors=True)
-        write_json(made.work / "rungs.json", {"shares": [0.4, 0.7], "benchmarks": ["sugarcrepe"]})
-        job = jobs.Local().submit(made.key, "params.yaml", made.run)
+        shutil.rmtree(made.folder.path, ignore_errors=True)
+        write_json(made.folder.rungs, {"shares": [0.4, 0.7], "benchmarks": ["sugarcrepe"]})
+        job = jobs.Local().submit(made, "params.yaml")
         if disturbed:
-            wait_for((made.work / "intermediate.jsonl").is_file)
+            wait_for((made.folder.intermediate).is_file)
             job.child.kill()
             job.child.wait()
-            with open(made.work / "intermediate.jsonl", "a") as file:
+            with open(made.folder.intermediate, "a") as file:
                 file.write('{"step": 7, "metr')
-            job = jobs.Local().submit(made.key, "params.yaml", made.run)
+            job = jobs.Local().submit(made, "params.yaml")
         assert jobs.wait(job, lambda: None) == jobs.DONE, job.reason()
-        ends.append((fingerprint(made.work / "final/checkpoint"), (made.work / "intermediate.jsonl").read_text()))
+        ends.append((fingerprint(made.folder.final.checkpoint), (made.folder.intermediate).read_text()))
     assert ends[0] == ends[1] and len(ends[0][1].splitlines()) == 2
 
 
@@ -179,8 +178,8 @@ def cluster_profile(here):
 
 def test_trials_as_jobs_of_a_cluster(here, cluster_profile):
     """A killed driver's jobs go on and are attached; each trial was one job and has its values."""
-    killed_when(sweep("s", "--profile", cluster_profile), lambda: len(list(here.glob(".work/*/job.json"))) >= 3)
-    before = {p.parent.name: json.loads(p.read_text())["id"] for p in here.glob(".work/*/job.json")}
+    killed_when(sweep("s", "--profile", cluster_profile), lambda: len(list(here.glob("store/*/job.json"))) >= 3)
+    before = {p.parent.name: json.loads(p.read_text())["id"] for p in here.glob("store/*/job.json")}
     driver = sweep("s", "--profile", cluster_profile)
     out, err = driver.communicate(timeout=DEADLINE_S)
     assert driver.returncode == 0, err
@@ -190,7 +189,7 @@ def test_trials_as_jobs_of_a_cluster(here, cluster_profile):
     assert kept.items() <= before.items() and len(kept) >= 2
     steps = [
         json.loads(line)["step"]
-        for p in here.glob(".work/*/final/metrics.jsonl")
+        for p in here.glob("store/*/final/metrics.jsonl")
         for line in p.read_text().splitlines()
     ]
     assert set(Counter(steps).values()) == {states["complete"]}

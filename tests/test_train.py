@@ -19,7 +19,6 @@ from compclip.base.files import fingerprint
 from compclip.config import grid, read
 from compclip.evaluate import __main__ as evaluate_command
 from compclip.model.backbone import WEIGHTS
-from compclip.runs import publish
 from compclip.runs.progress import CLOCK
 from compclip.train import __main__ as train_command
 from compclip.train import loop, views
@@ -46,12 +45,12 @@ def project(tmp_path_factory):
 
 def weights(root: Path, cell: str) -> str:
     """Fingerprint of a cell's published weights."""
-    return fingerprint(root / "runs" / cell / "checkpoint" / WEIGHTS)
+    return fingerprint(trained(root, cell) / "checkpoint" / WEIGHTS)
 
 
 def log(root: Path, cell: str) -> list[dict]:
     """The logged steps without what the clock says."""
-    rows = map(json.loads, (root / "runs" / cell / "metrics.jsonl").read_text().splitlines())
+    rows = map(json.loads, (trained(root, cell) / "metrics.jsonl").read_text().splitlines())
     return [{k: v for k, v in row.items() if k not in CLOCK} for row in rows]
 
 
@@ -59,7 +58,7 @@ def outcomes(root: Path, cell: str, monkeypatch) -> dict[str, dict]:
     """The per-item outcomes of a trained cell on SugarCrepe, by metric."""
     monkeypatch.chdir(root)
     assert evaluate_command.main(["--cell", cell]) == 0
-    return json.loads((root / "runs" / cell / "results" / "sugarcrepe.json").read_text())["items"]
+    return json.loads((results(root, cell) / "sugarcrepe.json").read_text())["items"]
 
 
 @pytest.mark.parametrize("method", ["finetune", "negclip", "clic", "fsc_clip", "c2lip", "hard_positives"])
@@ -73,7 +72,7 @@ def test_every_method_trains_and_logs_its_terms(here, method):
     for row in rows:
         assert row["loss"] == pytest.approx(sum(v for k, v in row.items() if k not in standard), rel=1e-6)
     assert fingerprint(here / "models" / "tiny" / WEIGHTS) != weights(here, cell)
-    assert (here / "runs" / cell / "config.yaml").is_file()
+    assert (trained(here, cell) / "config.yaml").is_file()
 
 
 def test_pretrained_is_published_untouched(here):
@@ -85,6 +84,7 @@ def test_pretrained_is_published_untouched(here):
 KILL = """
 import os, signal, sys
 from compclip import checkpoint, files, optimiser, train
+from tests.tiny_project import at, trained, results
 count = 0
 def deadly(original):
     def call(*args):
@@ -117,7 +117,7 @@ def test_killed_three_times_ends_with_the_same_bits(here, project, tmp_path, mon
     for target, at in (("optimiser.learning_rate", 4), ("os.fsync", 4), ("optimiser.clamp_scale", 3)):
         assert killed(target, at) == -signal.SIGKILL
         assert not (here / "runs").exists()
-    assert list(here.glob(".work/*/step_*.safetensors")), "nothing was saved: the kills came too early to test a resume"
+    assert list(here.glob("store/*/step_*.safetensors")), "nothing was saved: the kills came too early to test a resume"
     train_command.main(["--cell", cell])
     assert weights(here, cell) == weights(whole, cell)
     assert log(here, cell) == log(whole, cell)
@@ -132,7 +132,7 @@ def test_a_signal_saves_and_stops(here):
     env = {"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin", "HOME": str(Path.home())}
     done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True)
     assert "stopped by a signal after step 3 of 10" in done.stderr
-    assert [p.name for p in here.glob(".work/*/step_*3.safetensors")] == ["step_00000003.safetensors"]
+    assert [p.name for p in here.glob("store/*/step_*3.safetensors")] == ["step_00000003.safetensors"]
     assert train_command.main(["--cell", "fsc_clip-tiny-scenes-0"]) == 0
     assert len(log(here, "fsc_clip-tiny-scenes-0")) == 10
 
@@ -167,7 +167,7 @@ def test_unreadable_pictures_are_counted_and_replaced(here):
     """A truncated picture gives way to the next sample, and environment.json says how often."""
     (here / "world" / "train" / "000003.png").write_bytes(b"\x89PNG broken")
     train_command.main(["--cell", "finetune-tiny-scenes-0"])
-    environment = json.loads((here / "runs" / "finetune-tiny-scenes-0" / "environment.json").read_text())
+    environment = json.loads((trained(here, "finetune-tiny-scenes-0") / "environment.json").read_text())
     assert environment["dropped"] == {"unreadable": 2}
 
 
@@ -199,10 +199,10 @@ def two_captions(data: views.TrainSet) -> views.TrainSet:
 @pytest.mark.parametrize("method", ["finetune", "negclip", "clic", "fsc_clip", "c2lip", "hard_positives"])
 def test_a_view_depends_on_seed_epoch_and_sample_alone(here, method):
     """The same view in another batch, in another order of calls, from a fresh process state; another in another epoch."""
-    publisher = publish.Publisher.of("params.yaml", [], f"{method}-tiny-scenes-0")
+    publisher = at(f"{method}-tiny-scenes-0")
     module = plugins.find("compclip.methods", method)
     wanted = module.views(publisher.run.method, 0)
-    data = two_captions(publisher.train_set())
+    data = two_captions(finish.train_set(Inputs(publisher.root, publisher.cell)))
     first, second = (views.Maker(data, 0, 64) for _ in range(2))
     forward = [first.view(i, 1, wanted) for i in range(12)]
     backward = [second.view(i, 1, wanted) for i in reversed(range(12))][::-1]
@@ -218,15 +218,15 @@ def test_a_view_depends_on_seed_epoch_and_sample_alone(here, method):
 
 def test_a_composite_never_pairs_a_sample_with_itself(here):
     """Over many draws every other sample is met, the sample itself never."""
-    maker = views.Maker(publish.Publisher.of("params.yaml", [], "clic-tiny-scenes-0").train_set(), 0, 64)
+    maker = views.Maker(at("clic-tiny-scenes-0").train_set(), 0, 64)
     met = {maker._partner(3, np.random.default_rng(i)) for i in range(1000)}
     assert met == set(range(40)) - {3}
 
 
 def test_the_caption_is_the_same_for_all_methods(here):
     """What a sample says in an epoch does not depend on the negatives that a method asks for."""
-    publisher = publish.Publisher.of("params.yaml", [], "finetune-tiny-scenes-0")
-    maker = views.Maker(two_captions(publisher.train_set()), 0, 64)
+    publisher = at("finetune-tiny-scenes-0")
+    maker = views.Maker(two_captions(finish.train_set(Inputs(publisher.root, publisher.cell))), 0, 64)
     asked = [
         plugins.find("compclip.methods", m).views(
             grid.resolve(read.load("params.yaml"), f"{m}-tiny-scenes-0").method, 0
@@ -241,7 +241,7 @@ def test_run_key_follows_what_matters(here):
     """Another number, seed or data gives another key; where it runs and how often it saves do not."""
 
     def key(*overrides, cell="fsc_clip-tiny-scenes-0"):
-        return publish.Publisher.of("params.yaml", list(overrides), cell).key
+        return at(cell, *overrides).key
 
     base = key()
     assert key("train.checkpoint_every_steps=5") == base

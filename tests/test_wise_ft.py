@@ -19,6 +19,7 @@ from tests import tiny_project
 from tests.conftest import ROOT
 from tests.test_lora import fit
 from tests.test_towers import TEXTS, TINY
+from tests.tiny_project import results, trained
 
 LORA = "methods.fsc_clip.variants.lora={train: {lr: 0.05, lora: {rank: 2}}}"
 GRID = "grid.methods=[pretrained,fsc_clip,fsc_clip.lora]"
@@ -137,21 +138,19 @@ def test_paths_that_do_not_fit(pair, tmp_path):
 def test_a_cell_at_eleven_points(here, method):
     """alpha 0 has the pretrained cell's scores and alpha 1 the cell's own, exactly and for every metric."""
     cell = CELLS[method]
-    before = fingerprint(here / "runs" / cell / "checkpoint", here / "models")
+    before = fingerprint(trained(here, cell) / "checkpoint", here / "models")
     assert wise_ft.main(["--cell", cell, GRID, LORA]) == 0
-    points = read_json(here / "runs" / cell / wise_ft.FILE)["points"]
+    points = read_json(trained(here, cell) / wise_ft.FILE)["points"]
     assert [p["alpha"] for p in points] == [i / 10 for i in range(11)]
-    own, base = (
-        read_json(here / "runs" / c / "results" / "summary.json") for c in (cell, tiny_project.cell("pretrained"))
-    )
+    own, base = (read_json(results(here, c) / "summary.json") for c in (cell, tiny_project.cell("pretrained")))
     assert points[0]["metrics"] == base
     assert points[-1]["metrics"] == own
-    assert before == fingerprint(here / "runs" / cell / "checkpoint", here / "models")
+    assert before == fingerprint(trained(here, cell) / "checkpoint", here / "models")
 
 
 def test_the_embeddings_move_between_the_ends(here):
     """The models on the way are neither end: their embeddings differ, and change steadily."""
-    own = here / "runs" / CELLS["fsc_clip"] / "checkpoint"
+    own = trained(here, CELLS["fsc_clip"]) / "checkpoint"
     pixels = torch.randn(2, 3, 64, 64, generator=torch.Generator().manual_seed(0))
     models = [backbone.load(p) for p in (here / "models" / "tiny", own)]
     with torch.no_grad():
@@ -165,7 +164,7 @@ def test_chosen_points_and_benchmarks(here, capsys):
     """wise_ft.alphas is what is scored; the table has a column for each."""
     args = ["--cell", CELLS["fsc_clip"], GRID, LORA, "wise_ft.alphas=[0,0.25,1]", "wise_ft.benchmarks=[sugarcrepe]"]
     assert wise_ft.main(args) == 0
-    document = read_json(here / "runs" / CELLS["fsc_clip"] / wise_ft.FILE)
+    document = read_json(trained(here, CELLS["fsc_clip"]) / wise_ft.FILE)
     assert [p["alpha"] for p in document["points"]] == [0.0, 0.25, 1.0]
     assert set(document["benchmarks"]) == {"sugarcrepe"}
     assert capsys.readouterr().out.splitlines()[3].split() == ["metric", "0", "0.25", "1"]

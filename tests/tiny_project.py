@@ -11,12 +11,15 @@ from pathlib import Path
 import pytest
 
 from compclip.base.files import fingerprint, write_json
+from compclip.config import grid, read
 from compclip.config.sections import World
 from compclip.data import prepare
 from compclip.data.scenes import generate
 from compclip.model.__main__ import main as pretrain
 from compclip.model.backbone import WEIGHTS
+from compclip.runs import store
 from compclip.runs.progress import CLOCK
+from compclip.runs.store import StoredRun
 
 TINY = {
     "embed_dim": 16,
@@ -54,10 +57,25 @@ def cell(method: str) -> str:
     return f"{method}-tiny-scenes-0"
 
 
+def at(name: str, *overrides: str) -> StoredRun:
+    """A cell's run, in the project of the current folder."""
+    return store.of(grid.resolve(read.load("params.yaml", overrides), name))
+
+
+def trained(root: Path, name: str) -> Path:
+    """The published folder of a cell."""
+    return root / "runs" / Path(*name.split("-", 1))
+
+
+def results(root: Path, name: str) -> Path:
+    """The published results of a cell."""
+    return root / "results" / Path(*name.split("-", 1))
+
+
 def outcome(root: Path, name: str) -> dict:
     """What two runs of a cell must have in common: weights, logged steps, results; not what the clock says."""
-    folder = root / "runs" / name
-    result = json.loads((folder / "results" / "sugarcrepe.json").read_text())
+    folder = trained(root, name)
+    result = json.loads((results(root, name) / "sugarcrepe.json").read_text())
     return {
         "weights": fingerprint(folder / "checkpoint" / WEIGHTS),
         "config": (folder / "config.yaml").read_text(),

@@ -1,30 +1,157 @@
-"""The stage `methods`."""
+"""The plan: what each item of each stage is asked to do, and with which code: plan/<stage>/<item>.json.
+
+Every other stage of dvc.yaml depends on its own plan file and on data, so that an edit makes stale what it can change
+and nothing else. No list of parameters or modules is kept by hand.
+"""
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
-from compclip.base import plugins
-from compclip.base.files import fingerprint, write_json
-from compclip.config.grid import PER_DATA, method_config, sets
-from compclip.config.sections import Params
+from compclip.base import code, links, plugins
+from compclip.base.files import write_json
+from compclip.config.grid import cells, line_cells, resolve
+from compclip.config.sections import Cell, Params
+
+FOLDER = Path("plan")
+# The entry of each stage's code; what a plug-in brings is added by its name.
+ENTRIES = {
+    "scenes": "compclip.data.scenes.generate",
+    "recaption": "compclip.data.recaption",
+    "rewrite": "compclip.data.rewrite",
+    "annotate": "compclip.data.annotate",
+    "backbone": "compclip.model.backbone",
+    "benchmark": "compclip.evaluate.census",
+    "train": "compclip.train.finish",
+    "evaluate": "compclip.evaluate.score",
+    "wise_ft": "compclip.evaluate.wise_ft",
+    "report": "compclip.report.__main__",
+    "track": "compclip.track.sync",
+}
 
 
-def write_methods(params: Params, folder: Path) -> None:
-    """One JSON file for each method of the grid: its variant applied, its training settings, its module's hash.
+def write(params: Params, folder: Path) -> None:
+    """Replace the folder's files by the plan of `params`; a file whose item is gone goes."""
+    made = {f"{stage}/{item}.json": document for stage, item, document in documents(params)}
+    for path in sorted(folder.rglob("*.json")):
+        if str(path.relative_to(folder)) not in made:
+            links.remove(path)
+    for name, document in made.items():
+        write_json(folder / name, document)
 
-    Cells depend on theirs alone, so that an edit of one method or variant leaves the others' cells as they are.
-    """
-    for name in params.grid.methods:
-        base = name.partition(".")[0]
-        apart = {data: _resolved(params, name, data) for data in sets(params, base)}
-        code = fingerprint(Path(plugins.find(plugins.METHODS, base).__file__))
-        write_json(
-            folder / f"{name}.json", _resolved(params, name) | {"code": code} | ({PER_DATA: apart} if apart else {})
+
+def documents(params: Params) -> Iterator[tuple[str, str, dict[str, Any]]]:
+    """(stage, item, document) of every file."""
+    yield "scenes", "scenes", {"params": asdict(params.scenes), "code": code_of("scenes")}
+    yield from _of_data(params)
+    for name, backbone in params.backbones.items():
+        asked = {"params": asdict(backbone), "seed": params.scenes.seed}
+        yield "backbone", name, asked | {"code": code_of("backbone")}
+    for name, benchmark in params.benchmarks.items():
+        yield (
+            "benchmark",
+            name,
+            {"params": asdict(benchmark), "code": code_of("benchmark", _benchmarks(params, [name]))},
         )
+    for method in params.grid.methods:
+        yield "train", method, train(params, method)
+        yield "evaluate", method, evaluate(params, method)
+    for method in params.wise_ft.methods:
+        yield "wise_ft", method, wise_ft(params, method)
+    yield "report", "report", _shown(params) | {"code": code_of("report", _methods(params))}
+    yield "track", "track", _shown(params) | {"code": code_of("track")}
 
 
-def _resolved(params: Params, name: str, data: str = "") -> dict[str, dict]:
-    method, train = method_config(params, name, data)
-    return {"config": asdict(method), "train": asdict(train)}
+def _of_data(params: Params) -> Iterator[tuple[str, str, dict[str, Any]]]:
+    for name, data in params.data.items():
+        reads = [
+            plugins.locate(plugins.SOURCES, data.source),
+            plugins.locate(plugins.CAPTIONERS, data.captioner),
+        ]
+        section = asdict(data)
+        rewriter = section.pop("rewriter")
+        yield "recaption", name, {"params": section, "code": code_of("recaption", reads)}
+        yield "rewrite", name, {"params": rewriter, "code": code_of("rewrite")}
+        yield "annotate", name, {"params": {"rewritten": bool(rewriter)}, "code": code_of("annotate")}
+
+
+def train(params: Params, method: str) -> dict[str, Any]:
+    """The cells of a method, resolved as config.yaml has them."""
+    base = method.partition(".")[0]
+    trains = getattr(plugins.find(plugins.METHODS, base), "TRAINS", True)
+    found = {_short(cell): asdict(resolve(params, cell)) for cell in _cells(params, method)}
+    located = plugins.locate(plugins.METHODS, base)
+    return {"method": method, "trains": trains, "code": code_of("train", [located]), "cells": found}
+
+
+def evaluate(params: Params, method: str) -> dict[str, Any]:
+    """What the cells of a method are scored on."""
+    names = params.evaluate.benchmarks
+    return _scored(params, _cells(params, method), names) | {"code": evaluation_code(params, names)}
+
+
+def evaluation_code(params: Params, names: Iterable[str]) -> str:
+    """The fingerprint of the code that scores these benchmarks."""
+    return code_of("evaluate", _benchmarks(params, names))
+
+
+def wise_ft(params: Params, method: str) -> dict[str, Any]:
+    """The lines of a method."""
+    names = params.wise_ft.benchmarks or params.evaluate.benchmarks
+    lines = [cell for cell in line_cells(params) if cell.method == method]
+    return _scored(params, lines, names) | {
+        "alphas": list(params.wise_ft.alphas),
+        "code": code_of("wise_ft", _benchmarks(params, names)),
+    }
+
+
+def _scored(params: Params, wanted: Iterable[Cell], names: Iterable[str]) -> dict[str, Any]:
+    asked = params.evaluate
+    return {
+        "cells": {_short(cell): {"cell": asdict(cell)} for cell in wanted},
+        "benchmarks": {name: asdict(params.benchmarks[name]) for name in names},
+        "batch_size": asked.batch_size,
+        "threads": asked.threads,
+    }
+
+
+def _shown(params: Params) -> dict[str, Any]:
+    """What the comparison is made of."""
+    return {
+        "grid": asdict(params.grid),
+        "report": asdict(params.report),
+        "benchmarks": list(params.evaluate.benchmarks),
+        "lines": [cell.name for cell in line_cells(params)],
+    }
+
+
+def _cells(params: Params, method: str) -> list[Cell]:
+    return [cell for cell in cells(params) if cell.method == method]
+
+
+def _short(cell: Cell) -> str:
+    """backbone-data-seed: the cell's folder below its method's."""
+    return cell.place.partition("/")[2]
+
+
+def _benchmarks(params: Params, names: Iterable[str]) -> list[str]:
+    modules = (params.benchmarks[name].benchmark or name for name in names)
+    return [plugins.locate(plugins.BENCHMARKS, module) for module in modules]
+
+
+def _methods(params: Params) -> list[str]:
+    return [plugins.locate(plugins.METHODS, name.partition(".")[0]) for name in params.grid.methods]
+
+
+def code_of(stage: str, more: Iterable[str] = ()) -> str:
+    """The fingerprint of the code that a stage's result depends on, with the modules of its plug-ins."""
+    return _digest(ENTRIES[stage], *sorted(set(more)))
+
+
+@functools.cache
+def _digest(*entries: str) -> str:
+    return code.digest(*entries)

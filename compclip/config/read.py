@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -12,19 +11,16 @@ from omegaconf import OmegaConf
 from omegaconf.errors import MissingMandatoryValue, OmegaConfBaseException
 from yaml import YAMLError
 
-from compclip.base import plugins
 from compclip.base.errors import UserError, one_line, unknown
 from compclip.config import check
 from compclip.config.sections import (
     Backbone,
     Benchmark,
-    Cell,
     Data,
     Evaluate,
     Grid,
     Params,
     Report,
-    Run,
     Train,
     WiseFt,
     World,
@@ -49,9 +45,9 @@ def load(path: str | Path = DEFAULT, overrides: Sequence[str] = (), together: bo
 
     Raises UserError naming key, value and fix.
     """
-    raw = _read(path, overrides)
+    sections = raw(path, overrides)
     try:
-        params = _params(raw)
+        params = _params(sections)
         if together:
             check.together(params)
     except UserError as error:
@@ -76,21 +72,7 @@ def _params(raw: dict) -> Params:
     return params
 
 
-def to_yaml(run: Run) -> str:
-    """A run fully resolved, as runs/<cell>/config.yaml has it."""
-    return OmegaConf.to_yaml(OmegaConf.create(asdict(run)))
-
-
-def from_yaml(path: str | Path) -> Run:
-    """The run that a config.yaml describes."""
-    raw = {key: mapping(value, f"{path}: {key}") for key, value in _read(path, ()).items()}
-    cell = structured(Cell, raw.get("cell", {}), f"{path}: cell")
-    config = plugins.find(plugins.METHODS, cell.method.partition(".")[0]).Config
-    kinds = {"method": config, "train": Train, "backbone": Backbone, "data": Data}
-    return Run(cell, **{name: structured(kind, raw.get(name, {}), f"{path}: {name}") for name, kind in kinds.items()})
-
-
-def _read(path: str | Path, overrides: Sequence[str]) -> dict:
+def raw(path: str | Path, overrides: Sequence[str]) -> dict:
     try:
         merged = OmegaConf.load(path)
     except (YAMLError, UnicodeDecodeError) as error:

@@ -1,105 +1,155 @@
 """Checkpoint x benchmarks -> results/<benchmark>.json.
 
-python -m compclip.evaluate --cell NAME                                     a cell of the grid, into runs/<cell>/results
+python -m compclip.evaluate --method NAME                                   all cells of a method: its stage
+python -m compclip.evaluate --cell NAME                                     one cell of the grid
 python -m compclip.evaluate --checkpoint F [--benchmarks a b] [--out DIR]   any open_clip checkpoint, a table on stdout
+python -m compclip.evaluate --census NAME                                   count a benchmark: the stage benchmark@NAME
 
 F is a folder in open_clip's format, a weights file with --model, or MODEL::TAG. Parameters follow as key=value.
-What the job of a cell has scored already is taken over.
+Cells are scored into results/<method>/<backbone-data-seed>/; what somebody scored already is taken over.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import torch
-
-from compclip.base.errors import UserError, entry
+from compclip.base.errors import UserError, entry, unknown
 from compclip.base.files import read_json
-from compclip.config import grid, read
-from compclip.evaluate.score import PRETRAINED, Job, kept, load_benchmarks, publish, run, table, warnings, write
-from compclip.model import backbone
+from compclip.config.sections import Benchmark, Cell
+from compclip.evaluate import cells, census, kept
+from compclip.evaluate.cells import PRETRAINED
+from compclip.runs.folder import Published
 
-
-def _kept_by_cell(job: Job, name: str, root: Path) -> dict[str, dict] | None:
-    """The results that the job of a cell made, found by the run key that its published files name."""
-    facts = root / "runs" / name / "environment.json"
-    if not name or not facts.is_file():
-        return None
-    return kept(job, root / ".work" / read_json(facts).get("run_key", "none") / "final")
-
-
-def cell_checkpoint(cell: Any, root: Path) -> Path:
-    """The checkpoint of a cell: its own, or for the method `pretrained` the backbone as the stage of that name made it.
-
-    Raises UserError where it was not made yet.
-    """
-    own = root / "runs" / cell.name / "checkpoint"
-    base = root / "models" / cell.backbone
-    path = base if cell.method == PRETRAINED and not own.exists() else own
-    if not path.exists():
-        stage = f"train@{cell.name}" if path == own else "backbone"
-        raise UserError(f"{path}: not there; run `dvc repro {stage}` first")
-    return path
+PARAMS = "params.yaml"
+PLAN = Path("plan/evaluate")
 
 
 def main(argv: Sequence[str], root: Path = Path(".")) -> int:
-    """Evaluate a cell or a checkpoint as the arguments say; 0, or UserError."""
+    """Evaluate a method, a cell or a checkpoint as the arguments say; 0, 1 where a cell failed, or UserError."""
     args, overrides = _arguments(argv)
-    backbone.check(args.device, args.activation)
+    if args.method:
+        return _method(args.method, root)
+    from compclip.config import read
+
     params = read.load(args.params, overrides)
-    benchmarks, module_of = load_benchmarks(params, args.benchmarks or params.evaluate.benchmarks)
-    checkpoint = args.checkpoint or str(cell_checkpoint(grid.resolve(params, args.cell).cell, root))
-    size, threads = params.evaluate.batch_size, params.evaluate.threads
-    job = Job(
-        checkpoint, benchmarks, module_of, size, threads, args.model, args.device, args.tokenizer, args.activation
-    )
-    documents = _kept_by_cell(job, args.cell, root) or run(job)
-    for line in warnings(documents):
-        print(line, file=sys.stderr)
-    print(table(documents))
-    if args.cell:
-        publish(documents, root / "runs" / args.cell / "results")
-    elif args.out:
-        write(documents, Path(args.out))
+    if args.census:
+        return _census(params.benchmarks, args.census, root)
+    return _cell(params, args.cell, root) if args.cell else _checkpoint(params, args)
+
+
+def _method(method: str, root: Path) -> int:
+    """The stage of a method, as the plan has it."""
+    path = root / PLAN / f"{method}.json"
+    if not path.is_file():
+        raise UserError(f"{path}: not there; run `dvc repro plan` first, or `dvc repro evaluate@{method}`")
+    plan = read_json(path)
+    wanted = [Cell(**item["cell"]) for item in plan["cells"].values()]
+    done = cells.bring(wanted, kept.planned(plan, root))
+    print(f"{method}: {len(wanted)} cells, {done.scored} runs scored", flush=True)
+    for name, reason in done.failed.items():
+        print(f"error: {name}: {reason}", file=sys.stderr)
+    return 1 if done.failed else 0
+
+
+def _census(sections: dict[str, Benchmark], name: str, root: Path) -> int:
+    if name not in sections:
+        raise unknown("benchmark", name, sections, "benchmarks")
+    print(json.dumps(census.take(name, sections[name], root)))
     return 0
+
+
+def _cell(params: Any, name: str, root: Path) -> int:
+    """One cell, published where it was trained; a table of its numbers."""
+    from compclip.config import grid
+
+    cell = grid.resolve(params, name).cell
+    published = Published(root, cell)
+    if cell.method == PRETRAINED and not published.trained.environment.is_file():
+        documents = _scored(params, str(cells.checkpoint(cell, root)), params.evaluate.benchmarks)
+        kept.write(documents, published.results)
+    else:
+        cells.checkpoint(cell, root)
+        done = cells.bring([cell], kept.task(params, root))
+        if done.failed:
+            raise UserError(f"{name}: {done.failed[name]}")
+        documents = {n: read_json(done.results[name] / f"{n}.json") for n in params.evaluate.benchmarks}
+    _show(documents)
+    return 0
+
+
+def _checkpoint(params: Any, args: argparse.Namespace) -> int:
+    names = args.benchmarks or params.evaluate.benchmarks
+    options = (args.model, args.device, args.tokenizer, args.activation)
+    documents = _scored(params, args.checkpoint, names, *options)
+    cells.warn(documents)
+    _show(documents)
+    if args.out:
+        kept.write(documents, Path(args.out))
+    return 0
+
+
+def _scored(
+    params: Any, checkpoint: str, names: Sequence[str], model: str = "", device: str = "", tokenizer: str = "",
+    activation: str = "",
+) -> dict[str, dict]:  # fmt: skip
+    from compclip.evaluate import score
+    from compclip.model import backbone
+
+    device = device or score.device()
+    backbone.check(device, activation)
+    loaded = score.load(params.benchmarks, names, params.evaluate.batch_size, params.evaluate.threads)
+    opened = backbone.load(checkpoint, model, device, tokenizer, activation)
+    return score.documents(opened, loaded, score.made_with(checkpoint))
+
+
+def _show(documents: dict[str, dict]) -> None:
+    from compclip.evaluate import score
+
+    print(score.table(documents))
 
 
 def _arguments(argv: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
     """Arguments, and the key=value parameters among them (also those that follow --benchmarks)."""
-    parser = argparse.ArgumentParser(prog="python -m compclip.evaluate", description=__doc__,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
+    parser = argparse.ArgumentParser(
+        prog="python -m compclip.evaluate", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     which = parser.add_mutually_exclusive_group(required=True)
-    which.add_argument("--cell", default="", help="a cell of the grid; writes runs/<cell>/results")
+    which.add_argument("--method", default="", help="a method of the grid, name or name.variant: all its cells")
+    which.add_argument("--cell", default="", help="a cell of the grid")
     which.add_argument("--checkpoint", default="", help="folder, weights file or MODEL::TAG")
+    which.add_argument("--census", default="", help="a benchmark of params.yaml")
     parser.add_argument("--model", default="", help="open_clip architecture of a weights file")
     parser.add_argument("--tokenizer", default="", help="folder of a tokenizer, or clip: a stand-in")
     parser.add_argument("--activation", default="", help="gelu or quickgelu, of a weights file that does not tell")
     parser.add_argument(
         "--benchmarks", nargs="+", default=[], help="names, with --checkpoint; default: evaluate.benchmarks"
     )
-    parser.add_argument("--params", default="params.yaml")
+    parser.add_argument("--params", default=PARAMS)
     parser.add_argument("--out", default="", help="folder for the results of --checkpoint")
-    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
+    parser.add_argument("--device", default="", help="default: cuda where there is one, else cpu")
     parser.add_argument("overrides", nargs="*", metavar="key=value", help="parameters to override")
     args = parser.parse_intermixed_args(argv)
     overrides = [a for a in (*args.overrides, *args.benchmarks) if "=" in a]
     args.benchmarks = [a for a in args.benchmarks if "=" not in a]
-    _check_cell(args)
+    _check_given(args, overrides)
     return args, overrides
 
 
-def _check_cell(args: argparse.Namespace) -> None:
+def _check_given(args: argparse.Namespace, overrides: list[str]) -> None:
     """A cell's results are replaced as a whole: fewer benchmarks would delete the others' results."""
     for option, given in (("--benchmarks", args.benchmarks), ("--out", args.out)):
         if args.cell and given:
             raise UserError(
                 f"--cell {args.cell}: is scored on evaluate.benchmarks of params.yaml into its own folder; "
-                f"leave out {option}, or give --checkpoint runs/{args.cell}/checkpoint instead of --cell"
+                f"leave out {option}, or give --checkpoint FOLDER instead of --cell"
             )
+    if args.method and (given := [*args.benchmarks, args.out, *overrides]) != [""]:
+        raise UserError(f"--method {args.method}: is scored as plan/ has it; leave out {next(filter(None, given))}")
 
 
 if __name__ == "__main__":

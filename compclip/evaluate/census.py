@@ -1,25 +1,36 @@
-"""What a benchmark's files hold: `python -m compclip.evaluate.census --name sugarcrepe` (the `benchmark` stage).
+"""What a benchmark's files hold: records, pictures found and missing, the fingerprint. No model is needed.
 
-Writes data/benchmarks/<name>.json: records, pictures found and missing, and the fingerprint of the files.
+data/benchmarks/<name>.json keeps it (the stage `benchmark`), so that an evaluation can be recognised without reading
+the benchmark again.
 """
 
 from __future__ import annotations
 
-import argparse
-import json
-import sys
+from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from compclip.base.errors import entry
-from compclip.base.files import write_json
-from compclip.config import read
-from compclip.evaluate import score
-from compclip.evaluate.benchmark import Benchmark
-from compclip.evaluate.embed import BOX
+from compclip.base import plugins
+from compclip.base.files import read_json, write_json
+
+if TYPE_CHECKING:
+    from compclip.config.sections import Benchmark as Section
+    from compclip.evaluate.benchmark import Benchmark
+
+FOLDER = Path("data/benchmarks")
 
 
-def census(benchmark: Benchmark) -> dict:
-    """Counts and fingerprint of a benchmark, no model needed."""
+def load(name: str, section: Section) -> Benchmark:
+    """A benchmark of params.yaml, read by its module."""
+    module = plugins.find(plugins.BENCHMARKS, section.benchmark or name)
+    return module.load(section.path, images=section.images, split=section.split)
+
+
+def census(benchmark: Benchmark) -> dict[str, Any]:
+    """Counts and fingerprint."""
+    from compclip.evaluate.embed import BOX
+
     paths = [Path(ref.partition(BOX)[0]) for ref in benchmark.images]
     missing = sum(not path.is_file() for path in paths)
     return {
@@ -32,18 +43,30 @@ def census(benchmark: Benchmark) -> dict:
     }
 
 
-def main(argv: list[str]) -> int:
-    """The `benchmark` stage."""
-    parser = argparse.ArgumentParser(prog="python -m compclip.evaluate.census", description=__doc__.splitlines()[0])
-    parser.add_argument("--name", required=True)
-    parser.add_argument("--params", default="params.yaml")
-    args = parser.parse_args(argv)
-    benchmarks, _ = score.load_benchmarks(read.load(args.params), [args.name])
-    found = census(benchmarks[args.name])
-    write_json(Path("data/benchmarks") / f"{args.name}.json", found)
-    print(json.dumps(found))
-    return 0
+def take(name: str, section: Section, root: Path = Path(".")) -> dict[str, Any]:
+    """Count a benchmark and keep what was found, with the state of its files; gives the counts."""
+    benchmark = load(name, section)
+    found = census(benchmark)
+    known = {"section": asdict(section), "files": {str(f): _stamp(f) for f in benchmark.files}}
+    write_json(root / FOLDER / f"{name}.json", found | known)
+    return found
 
 
-if __name__ == "__main__":
-    sys.exit(entry(main))
+def fingerprint(name: str, section: Section, root: Path = Path(".")) -> str:
+    """A benchmark's fingerprint: the one that was kept as long as its files are as they were, else taken now."""
+    path = root / FOLDER / f"{name}.json"
+    known = read_json(path) if path.is_file() else {}
+    return str(known["fingerprint"]) if _holds(known, section) else load(name, section).fingerprint()
+
+
+def _holds(known: Mapping[str, Any], section: Section) -> bool:
+    files = known.get("files") or {"": None}
+    return known.get("section") == asdict(section) and all(_stamp(Path(f)) == stamp for f, stamp in files.items())
+
+
+def _stamp(file: Path) -> list[int] | None:
+    try:
+        found = file.stat()
+    except OSError:
+        return None
+    return [found.st_size, found.st_mtime_ns]

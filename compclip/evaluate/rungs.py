@@ -1,11 +1,10 @@
-"""Scores of a model while it trains, for a sweep's pruner: .work/KEY/rungs.json asks, intermediate.jsonl answers."""
+"""Scores of a model while it trains, for a sweep's pruner: rungs.json of a run asks, intermediate.jsonl answers."""
 
 from __future__ import annotations
 
 import json
 import os
 from collections.abc import Callable
-from pathlib import Path
 
 import torch
 
@@ -13,16 +12,15 @@ from compclip.base.files import read_json, read_text
 from compclip.config.sections import Params, Run
 from compclip.evaluate import score
 from compclip.model.backbone import Model
-from compclip.runs.publish import Publisher
+from compclip.runs.folder import Folder
+from compclip.runs.store import StoredRun
 from compclip.train import distributed, loop
 from compclip.train.views import Maker, Rows
 
-FILE = "rungs.json"
 
-
-def watched(params: Params, publisher: Publisher) -> Callable[[Maker, Run, Model], Rows]:
+def watched(params: Params, stored: StoredRun) -> Callable[[Maker, Run, Model], Rows]:
     """What makes the batches of a run that is looked at on the way."""
-    return lambda maker, run, model: Watched(maker, run, params, model, publisher.work)
+    return lambda maker, run, model: Watched(maker, run, params, model, stored.folder)
 
 
 class Watched(Rows):
@@ -31,14 +29,14 @@ class Watched(Rows):
     Scoring leaves the bits of the training as they are: mode, threads and random state are put back.
     """
 
-    def __init__(self, maker: Maker, run: Run, params: Params, model: Model, work: Path) -> None:
+    def __init__(self, maker: Maker, run: Run, params: Params, model: Model, folder: Folder) -> None:
         here = distributed.current()
         super().__init__(maker, run.train.batch_size, here.rank, here.world)
-        asked = read_json(work / FILE)
+        asked = read_json(folder.rungs)
         steps = loop.total_steps(run.train, self.per_epoch)
         self._steps = {max(1, round(share * steps)) for share in asked["shares"]} - {steps}
-        self._run, self._params, self._model, self._file = run, params, model, work / "intermediate.jsonl"
-        self._benchmarks = score.load_benchmarks(params, asked["benchmarks"])[0]
+        self._run, self._params, self._model, self._file = run, params, model, folder.intermediate
+        self._benchmarks = score.load(params.benchmarks, asked["benchmarks"]).benchmarks
 
     def before(self, step):
         """Score the model where a rung is reached; the first process does it, the others go on and wait for it."""

@@ -1,57 +1,48 @@
-"""Checkpoint x benchmarks -> results documents."""
+"""Checkpoint x benchmarks -> result documents."""
 
 from __future__ import annotations
 
-import hashlib
-import json
-import os
-import shutil
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import torch
 
-from compclip.base import plugins
 from compclip.base.errors import unknown
-from compclip.base.files import fingerprint, read_json, write_json
-from compclip.evaluate import embed
+from compclip.evaluate import census, embed
 from compclip.evaluate.benchmark import Benchmark, Items, Outcomes
 from compclip.model import backbone
 from compclip.model.backbone import Model
 
-# The code that an evaluation's results depend on.
-CODE = (
-    "backbone.py",
-    "benchmark.py",
-    "benchmarks",
-    "embed.py",
-    "evaluate.py",
-    "hub.py",
-    "images.py",
-    "metrics.py",
-    "tokenizers.py",
-    "towers.py",
-    "weights.py",
-)
-PRETRAINED = "pretrained"
+if TYPE_CHECKING:
+    from compclip.config.sections import Benchmark as Section
 
 
 @dataclass(frozen=True)
-class Job:
-    """One checkpoint, the benchmarks it is scored on, and how."""
+class Loaded:
+    """Benchmarks as read, each one's module, and how checkpoints are scored on them."""
 
-    checkpoint: str
     benchmarks: dict[str, Benchmark]
     module_of: dict[str, str]
     batch_size: int = 256
     threads: int = 2
-    model: str = ""
-    device: str = "cpu"
-    tokenizer: str = ""
-    activation: str = ""
+
+
+def load(sections: Mapping[str, Section], names: Sequence[str], batch_size: int = 256, threads: int = 2) -> Loaded:
+    """Read benchmarks of params.yaml. Raises UserError for an unknown name."""
+    for name in names:
+        if name not in sections:
+            raise unknown("benchmark", name, sections, "benchmarks")
+    read = {name: census.load(name, sections[name]) for name in names}
+    return Loaded(read, {name: sections[name].benchmark or name for name in names}, batch_size, threads)
+
+
+def device() -> str:
+    """Where checkpoints are scored: a GPU where there is one."""
+    return "cuda" if torch.cuda.is_available() else "cpu"
 
 
 def outcomes(
@@ -64,39 +55,35 @@ def outcomes(
     return {name: benchmark.score(embeddings) for name, benchmark in benchmarks.items()}
 
 
-def load_benchmarks(params: Any, names: Sequence[str]) -> tuple[dict[str, Benchmark], dict[str, str]]:
-    """The benchmarks of params.yaml by name, and each one's module. Raises UserError for an unknown name."""
-    loaded, module_of = {}, {}
-    for name in names:
-        if name not in params.benchmarks:
-            raise unknown("benchmark", name, params.benchmarks, "benchmarks")
-        entry_ = params.benchmarks[name]
-        module_of[name] = entry_.benchmark or name
-        module = plugins.find(plugins.BENCHMARKS, module_of[name])
-        loaded[name] = module.load(entry_.path, images=entry_.images, split=entry_.split)
-    return loaded, module_of
-
-
-def run(job: Job) -> dict[str, dict]:
-    """The results documents of a job by benchmark name. `seconds` is the wall time of the whole pass."""
+def documents(model: Model, loaded: Loaded, made_with: Mapping[str, Any]) -> dict[str, dict]:
+    """A model's result documents by benchmark name. `seconds` is the wall time of the whole pass."""
     start = time.perf_counter()
-    model = backbone.load(job.checkpoint, job.model, job.device, job.tokenizer, job.activation)
-    scored = outcomes(model, job.benchmarks, job.batch_size, job.threads)
+    scored = outcomes(model, loaded.benchmarks, loaded.batch_size, loaded.threads)
+    return _documents(model, loaded, scored, made_with, time.perf_counter() - start)
+
+
+def _documents(
+    model: Model, loaded: Loaded, scored: Mapping[str, Outcomes], made_with: Mapping[str, Any], seconds: float
+) -> dict[str, dict]:
     stand_in = {"tokenizer": model.tokenizer.record} if model.tokenizer.record else {}
-    made_with = {"path": job.checkpoint, "fingerprint": _fingerprint(job.checkpoint), **stand_in}
-    seconds = round(time.perf_counter() - start, 3)
     return {
         name: {
-            "benchmark": name, "module": job.module_of[name], "n": len(benchmark), **_plain(scored[name]),
-            "fingerprint": benchmark.fingerprint(), "checkpoint": made_with, "seconds": seconds,
+            "benchmark": name,
+            "module": loaded.module_of[name],
+            "n": len(benchmark),
+            **_plain(scored[name]),
+            "fingerprint": benchmark.fingerprint(),
+            "checkpoint": {**made_with, **stand_in},
+            "seconds": round(seconds, 3),
         }
-        for name, benchmark in job.benchmarks.items()
-    }  # fmt: skip
+        for name, benchmark in loaded.benchmarks.items()
+    }
 
 
-def _fingerprint(checkpoint: str) -> str:
-    """Of the files; a hub's name and tag stand for themselves."""
-    return backbone.weights_fingerprint(checkpoint) if Path(checkpoint).exists() else checkpoint
+def made_with(checkpoint: str) -> dict[str, str]:
+    """A checkpoint by path, or by a hub's name and tag, which stand for themselves."""
+    known = backbone.weights_fingerprint(checkpoint) if Path(checkpoint).exists() else checkpoint
+    return {"path": checkpoint, "fingerprint": known}
 
 
 def _plain(scored: Outcomes) -> dict:
@@ -111,11 +98,6 @@ def _plain(scored: Outcomes) -> dict:
 def _numbers(items: Items) -> list[int | float]:
     whole = items.values.astype(np.int64)
     return (whole if np.array_equal(whole, items.values) else items.values).tolist()
-
-
-def summary(documents: Mapping[str, dict]) -> dict[str, float]:
-    """All metrics flat, `benchmark/metric`."""
-    return {f"{name}/{m}": value for name, doc in documents.items() for m, value in doc["metrics"].items()}
 
 
 def table(documents: Mapping[str, dict]) -> str:
@@ -138,53 +120,3 @@ def warnings(documents: Mapping[str, dict]) -> list[str]:
             listed = ", ".join(f"{v} {k}" for k, v in left_out.items()) or "no records"
             found.append(f"warning: {name}: {counts['scored']} of {counts['records']} records scored ({listed})")
     return found
-
-
-def publish(documents: Mapping[str, dict], folder: Path) -> None:
-    """Replace `folder` by one with these documents and summary.json: it is complete or not there."""
-    fresh = folder.with_name(f".{folder.name}.new")
-    shutil.rmtree(fresh, ignore_errors=True)
-    write(documents, fresh)
-    shutil.rmtree(folder, ignore_errors=True)
-    os.replace(fresh, folder)
-
-
-def write(documents: Mapping[str, dict], folder: Path) -> None:
-    """Write <benchmark>.json and summary.json into `folder`, each whole; other files there stay."""
-    for name, document in documents.items():
-        write_json(folder / f"{name}.json", document)
-    write_json(folder / "summary.json", summary(documents))
-
-
-def identity(job: Job) -> str:
-    """Equal for equal results: checkpoint, benchmarks, batch size, threads and code; the device is no part of it."""
-    package = Path(__file__).parent
-    scored = {name: [job.module_of[name], b.fingerprint()] for name, b in sorted(job.benchmarks.items())}
-    parts = [
-        _fingerprint(job.checkpoint),
-        scored,
-        job.batch_size,
-        job.threads,
-        fingerprint(*sorted(p for name in CODE for p in _files(package / name))),
-    ]
-    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]
-
-
-def _files(path: Path) -> list[Path]:
-    return list(path.rglob("*.py")) if path.is_dir() else [path]
-
-
-def keep(job: Job, documents: Mapping[str, dict], final: Path) -> None:
-    """Leave results with a finished run, for `kept`."""
-    (final / "evaluated.json").unlink(missing_ok=True)
-    publish(documents, final / "results")
-    write_json(final / "evaluated.json", {"identity": identity(job)})
-
-
-def kept(job: Job, final: Path) -> dict[str, dict] | None:
-    """The results that a finished run already has, where they are those that `job` would give."""
-    mark = final / "evaluated.json"
-    if not mark.is_file() or read_json(mark)["identity"] != identity(job):
-        return None
-    documents = {name: read_json(final / "results" / f"{name}.json") for name in job.benchmarks}
-    return {name: doc | {"checkpoint": doc["checkpoint"] | {"path": job.checkpoint}} for name, doc in documents.items()}

@@ -25,11 +25,11 @@ from compclip.base.errors import UserError, entry
 from compclip.base.files import write_json
 from compclip.config import grid, read
 from compclip.config.sections import Cell, Params
-from compclip.evaluate import __main__ as evaluate_command
-from compclip.evaluate import score
+from compclip.evaluate import cells, score
 from compclip.evaluate.benchmark import Benchmark
 from compclip.model import backbone, lora
 from compclip.model.backbone import Model
+from compclip.runs.folder import Published
 
 FILE = "wise_ft.json"
 ADDED = {"logit_bias"}  # what a run may have that its backbone lacks
@@ -81,11 +81,11 @@ def points(
 
 def of_cell(params: Params, cell: Cell, root: Path, device: str) -> dict:
     """The document of runs/<cell>/wise_ft.json."""
-    if cell.method == score.PRETRAINED:
+    if cell.method == cells.PRETRAINED:
         raise UserError(f"{cell.name}: is the pretrained model; give a cell of a method that was trained")
     start, asked, wanted = time.perf_counter(), params.evaluate, params.wise_ft
-    base, own = root / "models" / cell.backbone, evaluate_command.cell_checkpoint(cell, root)
-    benchmarks, _ = score.load_benchmarks(params, wanted.benchmarks or asked.benchmarks)
+    base, own = root / "models" / cell.backbone, cells.checkpoint(cell, root)
+    benchmarks = score.load(params.benchmarks, wanted.benchmarks or asked.benchmarks).benchmarks
     models = [backbone.load(path, device=device) for path in (base, own)]
     found = []
     for point in points(*models, wanted.alphas, benchmarks, asked.batch_size, asked.threads):
@@ -126,7 +126,7 @@ def main(argv: Sequence[str], root: Path = Path(".")) -> int:
     if args.cell:
         params = read.load(args.params, args.overrides)
         document = of_cell(params, grid.resolve(params, args.cell).cell, root, args.device)
-        write_json(root / "runs" / args.cell / FILE, document)
+        write_json(Published(root, grid.resolve(params, args.cell).cell).line, document)
         print(table(document))
         return 0
     between(args.pretrained, args.tuned, args.alpha, args.model).save(args.out)

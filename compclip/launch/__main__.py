@@ -24,9 +24,9 @@ from compclip.config import read
 from compclip.launch import grid, profiles
 from compclip.launch.profiles import Profile
 from compclip.launch.slurm import Slurm, parameters
-from compclip.runs import jobs
-from compclip.runs.local import Driver
-from compclip.runs.publish import Publisher
+from compclip.runs import jobs, machine
+from compclip.runs.local import SideBySide
+from compclip.runs.store import StoredRun
 
 CANCEL_S = 120
 LOCK = Path(".work/launch.lock")
@@ -41,65 +41,65 @@ def send(profile: Profile, params_path: str, dry: bool, workers: int, root: Path
     if profile.executor == "slurm" and not dry and (found := Slurm(profile, root).recover()):
         print(f"{found} jobs of an interrupted command found in the queue")
     every = grid.runs(params, root)
-    todo = grid.stale(list(every.values()), params)
-    live = {p.key: job for p in todo if (job := jobs.attach(p.key, root))}
+    todo = grid.stale(list(every.values()), params, root)
+    live = {p.key: job for p in todo if (job := jobs.attach(p.folder))}
     print(
         f"{len(every)} runs: {len(every) - len(todo)} finished, {len(live)} on their way, "
         f"{len(todo) - len(live)} to send",
         flush=True,
     )
     if profile.executor == "local":
-        return _local(todo, params_path, workers, dry, root)
+        return _local(todo, params_path, workers, dry)
     return _slurm(profile, [p for p in todo if p.key not in live], params_path, dry, root)
 
 
-def _local(todo: Sequence[Publisher], params_path: str, workers: int, dry: bool, root: Path) -> int:
+def _local(todo: Sequence[StoredRun], params_path: str, workers: int, dry: bool) -> int:
     if dry:
-        print("\n".join(f"{p.key}  {p.run.cell.name}" for p in todo))
+        print("\n".join(f"{p.key}  {p.cell.name}" for p in todo))
         return 0
-    failed = Driver(todo, params_path, workers, root).drive()
+    failed = SideBySide(todo, params_path, machine.slots_for(workers)).drive()
     if failed:
         print(f"{len(failed)} of {len(todo)} runs failed; `dvc repro -k` publishes the others", file=sys.stderr)
     return 1 if failed else 0
 
 
-def _slurm(profile: Profile, todo: Sequence[Publisher], params_path: str, dry: bool, root: Path) -> int:
+def _slurm(profile: Profile, todo: Sequence[StoredRun], params_path: str, dry: bool, root: Path) -> int:
     if dry and todo:
-        options = parameters(profile, [(p.key, p.run) for p in todo], root / ".work" / "code", root)
-        print("\n".join([*(f"{p.key}  {p.run.cell.name}" for p in todo), *(f"{k}: {v}" for k, v in options.items())]))
+        options = parameters(profile, todo, root / ".work" / "code", root)
+        print("\n".join([*(f"{p.key}  {p.cell.name}" for p in todo), *(f"{k}: {v}" for k, v in options.items())]))
     if dry:
         return 0
-    ready = [p for p in todo if _writable(p, params_path, root)]
+    ready = [p for p in todo if _writable(p, params_path)]
     if ready:
-        sent = Slurm(profile, root).submit_all([(p.key, p.run) for p in ready], params_path)
-        print("\n".join(f"{p.run.cell.name}: job {job.id}" for p, job in zip(ready, sent, strict=True)))
+        sent = Slurm(profile, root).submit_all(ready, params_path)
+        print("\n".join(f"{p.cell.name}: job {job.id}" for p, job in zip(ready, sent, strict=True)))
         print("sent; `dvc repro` waits for them and publishes, `python -m compclip status --watch` shows them")
     return 0 if len(ready) == len(todo) else 1
 
 
-def _writable(publisher: Publisher, params_path: str, root: Path) -> bool:
+def _writable(stored: StoredRun, params_path: str) -> bool:
     """Whether a run's folder takes what its job reads; the others are sent without it."""
     try:
-        jobs.write_inputs(publisher.key, params_path, publisher.run, root)
+        jobs.write_inputs(stored, params_path)
     except UserError as error:
-        print(f"{publisher.run.cell.name}: not sent: {error}", file=sys.stderr)
+        print(f"{stored.cell.name}: not sent: {error}", file=sys.stderr)
         return False
     return True
 
 
 def cancel(params_path: str, root: Path = Path(".")) -> int:
     """Stop the grid's live jobs, wait until they have saved, and forget them and those that failed before."""
-    found = [job for p in grid.runs(read.load(params_path), root).values() if (job := jobs.find(p.key, root))]
-    live = [job for job in found if job.state() in (jobs.PENDING, jobs.RUNNING)]
+    found = [job for p in grid.runs(read.load(params_path), root).values() if (job := jobs.find(p.folder))]
+    live = [job for job in found if job.state() in jobs.LIVE]
     for job in live:
         job.cancel()
     deadline = time.monotonic() + CANCEL_S
-    while any(job.state() in (jobs.PENDING, jobs.RUNNING) for job in live):
+    while any(job.state() in jobs.LIVE for job in live):
         if time.monotonic() > deadline:
             raise UserError(f"jobs still live after {CANCEL_S} s; look at `python -m compclip status`, then try again")
         time.sleep(0.5)
     for job in found:
-        jobs.forget(job.key, root)
+        jobs.forget(job.folder)
     print(f"{len(live)} jobs stopped, {len(found) - len(live)} that were over forgotten; what they saved stays")
     return 0
 

@@ -1,7 +1,7 @@
 """Runs as jobs of a SLURM cluster; the only importer of submitit.
 
 All runs of one command go out as one array, cut where the cluster's MaxArraySize asks for it. Jobs run the code as it
-was at submission, a copy in .work/code/; their own output is in .work/<run key>/job.log, SLURM's in .work/slurm/.
+was at submission, a copy in .work/code/; their own output is in store/<run key>/job.log, SLURM's in .work/slurm/.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from submitit.core.utils import FailedJobError, FailedSubmissionError
 
 from compclip.base.errors import UserError, one_line
 from compclip.base.files import fingerprint, read_json, write_json
-from compclip.config.sections import Run
 from compclip.launch.profiles import Profile
-from compclip.runs import cluster, jobs
+from compclip.runs import cluster, jobs, store
+from compclip.runs.store import StoredRun
 
 PACKAGE = Path(__file__).resolve().parent.parent
 POLL_S = 0.2
@@ -41,13 +41,13 @@ class Remote:
     """What a job runs: the trainer as a child, so that a signal reaches it and an end by any cause is told apart."""
 
     key: str
-    module: str = jobs.MODULE
+    module: str = jobs.SCORES
     _pid: int = field(default=0, init=False)
 
     def __call__(self) -> None:
         """Bring the run to its results. Raises RuntimeError where the child fails."""
         rank = int(os.environ.get("SLURM_PROCID", 0))
-        log_file = Path(".work") / self.key / (f"job.{rank}.log" if rank else "job.log")
+        log_file = store.folder(self.key).log_of(rank)
         with open(log_file, "ab") as log:
             child = subprocess.Popen([sys.executable, "-m", self.module, self.key], stdout=log, stderr=log)
         self._pid = child.pid
@@ -79,29 +79,29 @@ class Slurm:
 
     profile: Profile
     root: Path = Path(".")
-    module: str = jobs.MODULE
+    module: str = jobs.SCORES
 
-    def submit(self, key: str, params: str | Path, run: Run) -> jobs.Job:
+    def submit(self, stored: StoredRun, params: str | Path) -> jobs.Job:
         """Send one run."""
-        return self.submit_all([(key, run)], params)[0]
+        return self.submit_all([stored], params)[0]
 
-    def attach(self, key: str) -> jobs.Job | None:
-        """The live job of a run key, wherever it runs."""
-        return jobs.attach(key, self.root)
+    def attach(self, stored: StoredRun) -> jobs.Job | None:
+        """The live job of a run, wherever it runs."""
+        return jobs.attach(stored.folder)
 
-    def submit_all(self, runs: Sequence[tuple[str, Run]], params: str | Path) -> list[jobs.SlurmJob]:
+    def submit_all(self, runs: Sequence[StoredRun], params: str | Path) -> list[jobs.SlurmJob]:
         """Send runs as arrays. Raises UserError with what SLURM says where it refuses."""
         code = snapshot(self.root)
-        for key, run in runs:
-            jobs.write_inputs(key, params, run, self.root)
+        for stored in runs:
+            jobs.write_inputs(stored, params)
         size = max_array_size()
         sent: list[jobs.SlurmJob] = []
         for start in range(0, len(runs), size):
             sent += self._submit_array(runs[start : start + size], code)
         return sent
 
-    def _submit_array(self, runs: Sequence[tuple[str, Run]], code: Path) -> list[jobs.SlurmJob]:
-        keys = [key for key, _ in runs]
+    def _submit_array(self, runs: Sequence[StoredRun], code: Path) -> list[jobs.SlurmJob]:
+        keys = [stored.key for stored in runs]
         folder = (self.root / ".work" / "slurm").resolve()
         with _noted(folder, keys) as name, _refusals(self.profile):
             executor = submitit.SlurmExecutor(folder=folder, max_num_timeout=self.profile.requeues)
@@ -124,10 +124,10 @@ class Slurm:
         return found
 
 
-def parameters(profile: Profile, runs: Sequence[tuple[str, Run]], code: Path, root: Path) -> dict[str, Any]:
+def parameters(profile: Profile, runs: Sequence[StoredRun], code: Path, root: Path) -> dict[str, Any]:
     """The profile as submitit's options; what is empty is left out."""
     memory = f"{round(1024 * profile.memory_gb)}M" if profile.memory_gb else ""
-    threads = max(run.train.threads + run.train.workers for _, run in runs)
+    threads = max(s.resolved["train"]["threads"] + s.resolved["train"]["workers"] for s in runs)
     first = shlex.quote(str(code.resolve()))
     setup = [*profile.setup, f"export PYTHONSAFEPATH=1 PYTHONPATH={first}${{PYTHONPATH:+:$PYTHONPATH}}"]
     options = {"requeue": True, "chdir": str(root.resolve()), **profile.options}
@@ -221,6 +221,8 @@ def _ids_named(name: str) -> list[str]:
 
 
 def _record(root: Path, key: str, job_id: str) -> jobs.SlurmJob:
-    record = {"kind": "slurm", "id": job_id, "log": f".work/slurm/{job_id}_0_log.out", "sent": time.time()}
-    write_json(root / ".work" / key / "job.json", record)
-    return jobs.SlurmJob(key, record, root)
+    log = (root / ".work" / "slurm").resolve() / f"{job_id}_0_log.out"
+    folder = store.folder(key, root)
+    record = {"kind": "slurm", "module": jobs.SCORES, "id": job_id, "log": str(log), "sent": time.time()}
+    write_json(folder.job, record)
+    return jobs.SlurmJob(folder, record)

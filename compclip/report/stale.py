@@ -8,7 +8,7 @@ from typing import Any
 from omegaconf import OmegaConf
 
 from compclip.base.errors import UserError
-from compclip.config import grid, read, sections
+from compclip.config import documents, grid, sections
 from compclip.report.collect import PRETRAINED, Missing, Run
 from compclip.report.details import SECTIONS, flatten
 from compclip.runs.key import RESOURCES
@@ -30,7 +30,7 @@ def _other(params: sections.Params, run: Run) -> str:
     """The first parameter that differs; empty where none does."""
     if run.cell.method == PRETRAINED or not run.config:
         return ""
-    wanted = _flat(OmegaConf.to_container(OmegaConf.create(read.to_yaml(grid.resolve(params, run.cell)))))
+    wanted = _flat(OmegaConf.to_container(OmegaConf.create(documents.to_yaml(grid.resolve(params, run.cell)))))
     used = _flat(run.config)
     for key in sorted(wanted.keys() | used.keys()):
         if wanted.get(key) != used.get(key):

@@ -10,7 +10,7 @@ In the store, store/<run key>/:
     scores/<identity>/*.json scored.json        results by what they depend on; which ones the last job left
 
 Beside it, by a cell's name: runs/<method>/<backbone-data-seed>/ and results/<method>/<backbone-data-seed>/, which hold
-links to the store, and wise_ft/<method>/<backbone-data-seed>.json.
+links to the store, and results/_wise_ft/<method>/<backbone-data-seed>.json.
 """
 
 from __future__ import annotations
@@ -20,10 +20,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from compclip.base.files import read_json
+
 if TYPE_CHECKING:
     from compclip.config.sections import Cell
 
-RUNS, RESULTS, LINES = "runs", "results", "wise_ft"
+RUNS, RESULTS = "runs", "results"
+LINES = "_wise_ft"  # below results; no method has a name that begins with _
 SUMMARY = "summary.json"
 WEIGHTS = "open_clip_model.safetensors"  # the name that open_clip gives them
 
@@ -145,6 +148,10 @@ class Folder:
         """Whether training is through and its files complete."""
         return self.final.environment.is_file()
 
+    def checkpoints(self) -> list[Path]:
+        """What an unfinished training goes on from."""
+        return sorted(self.path.glob("step_*.safetensors"))
+
     def scores(self, identity: str) -> Path:
         """The results of one evaluation; the folder is there when they are complete."""
         return self.path / "scores" / identity
@@ -154,10 +161,40 @@ class Folder:
         """Names the results that the last job left; gone while a job is on its way to them."""
         return self.path / "scored.json"
 
+    @property
+    def results(self) -> Path | None:
+        """The results that the last job left; None where it did not come to them."""
+        if not self.scored.is_file():
+            return None
+        return self.scores(str(read_json(self.scored)["identity"]))
+
     def half_written(self) -> Iterator[Path]:
         """What a trainer that was killed inside a write left."""
         for pattern in (".step_*.tmp", ".metrics.jsonl.*.tmp", "final/.*.tmp", "final/checkpoint/**/.*.tmp"):
             yield from self.path.glob(pattern)
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """What a cell's training reads, in a project."""
+
+    root: Path
+    cell: Cell
+
+    @property
+    def samples(self) -> Path:
+        """Pictures and captions."""
+        return self.root / "data" / self.cell.data / "samples.parquet"
+
+    @property
+    def annotations(self) -> Path:
+        """What was found in the captions."""
+        return self.root / "data" / self.cell.data / "annotations.parquet"
+
+    @property
+    def backbone(self) -> Path:
+        """The pretrained model, in open_clip's format."""
+        return self.root / "models" / self.cell.backbone
 
 
 @dataclass(frozen=True)
@@ -179,8 +216,8 @@ class Published:
 
     @property
     def line(self) -> Path:
-        """wise_ft/<method>/<backbone-data-seed>.json."""
-        return self.root / LINES / f"{self.cell.place}.json"
+        """results/_wise_ft/<method>/<backbone-data-seed>.json."""
+        return self.root / RESULTS / LINES / f"{self.cell.place}.json"
 
 
 def result(folder: Path, benchmark: str) -> Path:

@@ -1,7 +1,7 @@
-"""Runs that train in processes of their own: on this machine, or on a cluster where launch.py sent them.
+"""Runs that train in processes of their own: on this machine, or on a cluster where launch sent them.
 
-A job works in .work/<run key>/: run.yaml and params.yaml say what it does, job.json who does it, job.log what it said.
-It outlives whoever started it; the next driver attaches. `python -m compclip.launch.job KEY` is what it runs.
+A job works in the run's folder of the store: run.yaml and params.yaml say what it does, job.json who does it, job.log
+what it said. It outlives whoever started it; the next driver attaches.
 """
 
 from __future__ import annotations
@@ -14,27 +14,29 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
 from compclip.base.errors import UserError, one_line
 from compclip.base.files import read_json, write_atomic, write_json
-from compclip.config import read
-from compclip.config.sections import Run
+from compclip.config import documents
 from compclip.runs import cluster
+from compclip.runs.folder import Folder
+from compclip.runs.store import StoredRun
 
-MODULE = "compclip.launch.job"
+SCORES, TRAINS = "compclip.launch.job", "compclip.train.job"  # what a job runs: to the results, or to the checkpoint
 TAIL_BYTES = 8192
 FULL_BYTES = 65536
 PENDING, RUNNING, DONE, FAILED = "pending", "running", "done", "failed"
+LIVE = (PENDING, RUNNING)
 
 
 class Job(Protocol):
     """A run that was sent somewhere."""
 
-    key: str
+    folder: Folder
 
     def state(self) -> str:
         """pending, running, done or failed."""
@@ -53,9 +55,8 @@ class Job(Protocol):
 class LocalJob:
     """A process of this machine: our child, or one that an earlier driver started."""
 
-    key: str
+    folder: Folder
     record: dict[str, Any]
-    root: Path = Path(".")
     child: subprocess.Popen | None = None
 
     def state(self) -> str:
@@ -63,7 +64,7 @@ class LocalJob:
         if self._alive():
             return RUNNING
         failed = self.child and self.child.returncode
-        return FAILED if failed or not scored(self.key, self.root) else DONE
+        return FAILED if failed or not reached(self.folder, self.record) else DONE
 
     def _alive(self) -> bool:
         """By its exit status where it is our child: a process whose threads are still ending looks gone before."""
@@ -73,7 +74,7 @@ class LocalJob:
 
     def reason(self) -> str:
         """How it ended where that is known, and the last line that it logged."""
-        code, said = self.child.poll() if self.child else None, last_line(self.key, self.root)
+        code, said = self.child.poll() if self.child else None, last_line(self.folder)
         return said if not code and said.startswith("error:") else f"{_ended(code)}: {said}"
 
     def label(self) -> str:
@@ -97,9 +98,8 @@ def _ended(code: int | None) -> str:
 class SlurmJob:
     """A job of a SLURM cluster, by its id."""
 
-    key: str
+    folder: Folder
     record: dict[str, Any]
-    root: Path = Path(".")
     _last: str = field(default=PENDING, init=False)
 
     @property
@@ -112,17 +112,18 @@ class SlurmJob:
         try:
             found = cluster.queue().state(self.id, self.record.get("sent", 0.0))
         except cluster.Unreachable:
-            return DONE if scored(self.key, self.root) else self._last
+            return DONE if reached(self.folder, self.record) else self._last
         if found is None:
-            return DONE if scored(self.key, self.root) else FAILED
+            return DONE if reached(self.folder, self.record) else FAILED
         self._last = PENDING if found[0] in cluster.PENDING else RUNNING
         return self._last
 
     def reason(self) -> str:
         """SLURM's account of its end, and the last line that it logged."""
-        logs = self.root.glob(self.record["log"].replace("_0_log", "_*_log")) if self.record["log"] else ()
+        log = Path(self.record["log"])
+        logs = log.parent.glob(log.name.replace("_0_log", "_*_log")) if self.record["log"] else ()
         said = "\n".join(_tail(path) for path in sorted(logs))
-        return f"{cluster.why(self.id, said)}: {last_line(self.key, self.root)}"
+        return f"{cluster.why(self.id, said)}: {last_line(self.folder)}"
 
     def label(self) -> str:
         """The job."""
@@ -135,67 +136,71 @@ class SlurmJob:
             raise UserError(f"job {self.id}: scancel failed: {one_line(done.stderr)}; try again when SLURM answers")
 
 
-@dataclass
+@dataclass(frozen=True)
 class Local:
     """Sends runs to processes of this machine; how many at a time is the driver's business."""
 
-    root: Path = Path(".")
-    module: str = MODULE
+    module: str = SCORES
 
-    def submit(self, key: str, params: str | Path, run: Run) -> LocalJob:
+    def submit(self, stored: StoredRun, params: str | Path, environment: Mapping[str, str] | None = None) -> LocalJob:
         """Start a run. Its process leads a session of its own, so that Ctrl-C at the driver does not reach it.
 
         Raises UserError where the run's folder cannot be written.
         """
-        work = write_inputs(key, params, run, self.root)
-        with open(work / "job.log", "ab") as log:
+        folder = write_inputs(stored, params)
+        with open(folder.log, "ab") as log:
             child = subprocess.Popen(
-                [sys.executable, "-m", self.module, key], cwd=self.root, stdin=subprocess.DEVNULL, stdout=log,
-                stderr=log, start_new_session=True,
-            )  # fmt: skip
-        record = {"kind": "local", "host": socket.gethostname(), "pid": child.pid, "started": started(child.pid)}
-        write_json(work / "job.json", record)
-        return LocalJob(key, record, self.root, child)
+                [sys.executable, "-m", self.module, folder.key],
+                cwd=stored.root,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+                env={**os.environ, **(environment or {})},
+            )
+        record = {"kind": "local", "module": self.module, "host": socket.gethostname(), "pid": child.pid}
+        record["started"] = started(child.pid)
+        write_json(folder.job, record)
+        return LocalJob(folder, record, child)
 
-    def attach(self, key: str) -> Job | None:
-        """The live job of a run key, wherever it runs."""
-        return attach(key, self.root)
-
-
-def write_inputs(key: str, params: str | Path, run: Run, root: Path = Path(".")) -> Path:
-    """What a job reads, into its folder, which is given back; later edits of `params` do not reach it."""
-    work = root / ".work" / key
-    write_atomic(work / "run.yaml", read.to_yaml(run))
-    write_atomic(work / "params.yaml", Path(params).read_bytes())
-    _mark(key, root).unlink(missing_ok=True)  # results of an earlier evaluation are not those of this job
-    return work
+    def attach(self, stored: StoredRun) -> Job | None:
+        """The live job of a run, wherever it runs."""
+        return attach(stored.folder)
 
 
-def find(key: str, root: Path = Path(".")) -> Job | None:
-    """The job that was last sent for a run key, alive or not; None for another machine's process and where none was."""
-    path = root / ".work" / key / "job.json"
-    if not path.is_file():
+def write_inputs(stored: StoredRun, params: str | Path) -> Folder:
+    """What a job reads, into the run's folder, which is given back; later edits of `params` do not reach it."""
+    folder = stored.folder
+    write_atomic(folder.run, documents.plain_yaml(stored.resolved))
+    write_atomic(folder.params, Path(params).read_bytes())
+    folder.scored.unlink(missing_ok=True)  # results of an earlier evaluation are not those of this job
+    return folder
+
+
+def find(folder: Folder) -> Job | None:
+    """The job that was last sent for a run, alive or not; None for another machine's process and where none was."""
+    if not folder.job.is_file():
         return None
-    record = read_json(path)
+    record = read_json(folder.job)
     if record["kind"] == "slurm":
-        return SlurmJob(key, record, root)
-    return LocalJob(key, record, root) if record["host"] == socket.gethostname() else None
+        return SlurmJob(folder, record)
+    return LocalJob(folder, record) if record["host"] == socket.gethostname() else None
 
 
-def attach(key: str, root: Path = Path(".")) -> Job | None:
-    """The live job of a run key."""
-    job = find(key, root)
-    return job if job and job.state() in (PENDING, RUNNING) else None
+def attach(folder: Folder) -> Job | None:
+    """The live job of a run."""
+    job = find(folder)
+    return job if job and job.state() in LIVE else None
 
 
-def forget(key: str, root: Path = Path(".")) -> None:
+def forget(folder: Folder) -> None:
     """Take a job that is over for never sent: its run may be trained anywhere again."""
-    (root / ".work" / key / "job.json").unlink(missing_ok=True)
+    folder.job.unlink(missing_ok=True)
 
 
 def wait(job: Job, show: Callable[[], None], poll_s: float = 0.5) -> str:
     """Call `show` now and then until the job is over; gives done or failed."""
-    while (state := job.state()) in (PENDING, RUNNING):
+    while (state := job.state()) in LIVE:
         show()
         time.sleep(poll_s)
     return state
@@ -211,29 +216,21 @@ def started(pid: int) -> str:
     return "" if after_name[0] in "ZX" else f"{after_name[19]}@{boot}"
 
 
-def scored(key: str, root: Path = Path(".")) -> bool:
-    """Whether the job that was sent last left its results: their mark is what it writes last."""
-    return _mark(key, root).is_file()
+def reached(folder: Folder, record: Mapping[str, Any]) -> bool:
+    """Whether the job that was sent last came to its end: a checkpoint, or results, whose mark it writes last."""
+    return folder.finished if record.get("module") == TRAINS else folder.scored.is_file()
 
 
-def _mark(key: str, root: Path) -> Path:
-    return root / ".work" / key / "final" / "evaluated.json"
-
-
-def last_line(key: str, root: Path = Path(".")) -> str:
+def last_line(folder: Folder) -> str:
     """The last line that a job logged, and where; a full disk, which takes no line, is named."""
-    lines, log = last_lines(key, root, 1), _log(key, root)
+    lines, log = last_lines(folder, 1), folder.log
     full = log.exists() and shutil.disk_usage(log).free < FULL_BYTES
     return f"{lines[0].strip() if lines else 'nothing logged'} ({log}{'; no space left there' if full else ''})"
 
 
-def last_lines(key: str, root: Path = Path("."), most: int = 10) -> list[str]:
+def last_lines(folder: Folder, most: int = 10) -> list[str]:
     """The last lines that a job logged, blank ones left out."""
-    return [line.rstrip() for line in _tail(_log(key, root)).splitlines() if line.strip()][-most:]
-
-
-def _log(key: str, root: Path) -> Path:
-    return root / ".work" / key / "job.log"
+    return [line.rstrip() for line in _tail(folder.log).splitlines() if line.strip()][-most:]
 
 
 def _tail(path: Path) -> str:

@@ -3,61 +3,30 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import asdict
-from pathlib import Path
+import json
+from collections.abc import Mapping
+from typing import Any
 
-from omegaconf import OmegaConf
-
-from compclip.base.files import fingerprint
-from compclip.config.sections import Run
+from compclip.base import code, plugins
 
 # What may differ between two runs that give the same bits.
 RESOURCES = ("workers", "checkpoint_every_steps")
-# The code that a trained checkpoint depends on, besides its method's own file.
-TRAIN_CODE = (
-    "accumulate.py",
-    "backbone.py",
-    "batch.py",
-    "checkpoint.py",
-    "collate.py",
-    "composite.py",
-    "distributed.py",
-    "encode.py",
-    "features.py",
-    "hub.py",
-    "images.py",
-    "loader.py",
-    "lora.py",
-    "losses.py",
-    "optimiser.py",
-    "tokenizers.py",
-    "towers.py",
-    "train.py",
-    "views.py",
-    "weights.py",
-    "data/sample.py",
-    "data/store.py",
-    "methods/_check.py",
-    "text/annotation.py",
-    "text/concepts.py",
-    "text/edits.py",
-    "text/positives.py",
-    "text/replace.py",
-    "text/sentences.py",
-    "text/shuffle.py",
-    "text/swap.py",
-    "text/words.py",
-)
+TRAINER = "compclip.train.finish"  # the entry of all code that a checkpoint depends on, besides its method
 
 
-def of(run: Run, inputs: str) -> str:
-    """16 hex digits over the resolved run without resources, the fingerprint of its inputs, and the code it depends on.
+def of(run: Mapping[str, Any], trains: bool, inputs: str, code: str) -> str:
+    """16 hex digits over a resolved run (as config.yaml has it), the fingerprint of its inputs, and its code's.
 
-    The names of backbone and data are no part of it: `inputs` stands for their contents.
+    The names of backbone and data are no part of it: `inputs` stands for their contents. Nor are the schedule and the
+    seed of a method that trains nothing.
     """
-    train = {k: v for k, v in asdict(run.train).items() if k not in RESOURCES}
-    identity = {"method": run.method_name, "config": asdict(run.method), "train": train, "seed": run.cell.seed}
-    package = Path(__file__).parent
-    code = [package / name for name in (*TRAIN_CODE, f"methods/{run.method_name}.py") if (package / name).exists()]
-    text = OmegaConf.to_yaml(OmegaConf.create(identity), sort_keys=True) + inputs + fingerprint(*code)
+    train = {k: v for k, v in run["train"].items() if k not in RESOURCES}
+    schedule = {"train": train, "seed": run["cell"]["seed"]} if trains else {}
+    identity = {"method": run["cell"]["method"].partition(".")[0], "config": run["method"], **schedule}
+    text = json.dumps([identity, inputs, code], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def code_of(method: str) -> str:
+    """The fingerprint of the code that a method's checkpoints depend on. Raises UserError for an unknown method."""
+    return code.digest(TRAINER, plugins.locate(plugins.METHODS, method.partition(".")[0]))

@@ -1,13 +1,16 @@
-"""How far a run is, read from the files of whoever trains it: .work/<run key>/metrics.jsonl."""
+"""How far a run is, read from the files of whoever trains it: store/<run key>/metrics.jsonl."""
 
 from __future__ import annotations
 
 import json
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from compclip.config.sections import Run, Train
+if TYPE_CHECKING:
+    from compclip.runs.store import StoredRun
 
 TAIL_BYTES = 4096
 # What a logged step says of the clock: the only fields in which two runs of one key differ.
@@ -33,15 +36,15 @@ class Progress:
         )
 
 
-def progress(log: Path, train: Train) -> Progress | None:
+def progress(log: Path, train: Mapping[str, Any]) -> Progress | None:
     """What a metrics.jsonl says last; None before the first step is logged."""
     row = _last_row(log)
     if row is None:
         return None
     # as train.total_steps, from the share of an epoch that the step is
-    steps = train.max_steps or max(1, round(train.epochs * round(row["step"] / row["epoch"])))
+    steps = train["max_steps"] or max(1, round(train["epochs"] * round(row["step"] / row["epoch"])))
     speed = row["samples_per_second"]
-    left = max(0, steps - row["step"]) * train.batch_size
+    left = max(0, steps - row["step"]) * train["batch_size"]
     return Progress(row["step"], steps, row["loss"], speed, left / speed if speed else 0.0, row["time"])
 
 
@@ -61,8 +64,7 @@ def _last_row(log: Path) -> dict | None:
 class Follower:
     """Prints a run's progress when it moved, not more often than every `every_s` seconds."""
 
-    work: Path
-    run: Run
+    stored: StoredRun
     every_s: float = 10.0
     _shown: int = field(default=-1, init=False)
     _when: float = field(default=float("-inf"), init=False)
@@ -71,7 +73,7 @@ class Follower:
         """Look once."""
         if time.monotonic() - self._when < self.every_s:
             return
-        seen = progress(self.work / "metrics.jsonl", self.run.train)
+        seen = progress(self.stored.folder.metrics, self.stored.resolved["train"])
         if seen and seen.step != self._shown:
-            print(f"{self.run.cell.name}: {seen.line()}", flush=True)
+            print(f"{self.stored.cell.name}: {seen.line()}", flush=True)
             self._shown, self._when = seen.step, time.monotonic()

@@ -12,22 +12,24 @@ import argparse
 import shutil
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from compclip.base.errors import UserError, entry, one_line
 from compclip.base.files import read_json
 from compclip.config import grid, read
-from compclip.config.sections import Run
-from compclip.runs import jobs, publish
-from compclip.runs import progress as runs_progress
+from compclip.runs import jobs, lives, lock, store
+from compclip.runs.folder import Folder
+from compclip.runs.progress import Progress, progress
+from compclip.runs.store import StoredRun
 
 REFRESH_S = 2.0
 FRAME = 5  # lines of the watch that are no row
 SCORING, STOPPED, STALE, PUBLISHED = "scoring", "stopped", "stale", "published"
 URGENT = (jobs.RUNNING, SCORING, jobs.FAILED, jobs.PENDING, STOPPED, STALE, jobs.DONE, PUBLISHED)
-HEADER = ("run", "state", "step", "loss", "samples/s", "left", "job", "last error")
+HEADER = ("run", "state", "step", "loss", "samples/s", "left", "GPU-h", "job", "last error")
 
 
 @dataclass(frozen=True)
@@ -36,100 +38,118 @@ class Row:
 
     name: str
     state: str
-    progress: runs_progress.Progress | None = None
+    progress: Progress | None = None
     job: str = ""
     error: str = ""
+    device_seconds: float = 0.0
 
     def cells(self) -> tuple[str, ...]:
         """As shown, in the order of HEADER."""
         p, running = self.progress, self.state == jobs.RUNNING
-        numbers = (f"{p.step}/{p.steps}", f"{p.loss:.4f}", f"{p.samples_per_second:.0f}" if running else "",
-                   duration(p.eta_s) if running else "") if p else ("", "", "", "")  # fmt: skip
-        return (self.name, self.state, *numbers, self.job, self.error)
+        numbers = ("", "", "", "")
+        if p:
+            speed, left = (f"{p.samples_per_second:.0f}", duration(p.eta_s)) if running else ("", "")
+            numbers = (f"{p.step}/{p.steps}", f"{p.loss:.4f}", speed, left)
+        spent = f"{self.device_seconds / 3600:.2f}" if self.device_seconds else ""
+        return (self.name, self.state, *numbers, spent, self.job, self.error)
 
 
 @dataclass(frozen=True)
-class Entry:
-    """A run to show: its name, its key, and the run where that could be read."""
+class Listed:
+    """A run to show: its name, its folder where its key is known, and its schedule where that is at hand."""
 
     name: str
-    key: str
-    run: Run | None
+    folder: Folder | None
+    schedule: Mapping[str, Any] | None = None
+    stored: StoredRun | None = None
     error: str = ""
 
 
-def entries(params_path: str, root: Path = Path(".")) -> tuple[list[Entry], int]:
+def listed(params_path: str, root: Path = Path(".")) -> tuple[list[Listed], int]:
     """The grid's runs, the studies' trials, whatever else lives; and how many older run folders are left out."""
-    found = {e.key or e.name: e for e in (*_grid(params_path, root), *_trials(root))}
+    found = {e.folder.key if e.folder else e.name: e for e in (*_grid(params_path, root), *_trials(root))}
     older = 0
-    for work in sorted((root / ".work").glob("*/lock")):
-        key = work.parent.name
-        if key in found:
+    for folder in store.folders(root):
+        if folder.key in found:
             continue
-        run = _run(work.parent)
-        if publish.holder(work.parent) is None and not jobs.attach(key, root):
+        if lock.holder(folder) is None and not jobs.attach(folder):
             older += 1
         else:
-            found[key] = Entry(run.cell.name if run else key, key, run)
+            found[folder.key] = Listed(folder.key, folder)
     return list(found.values()), older
 
 
-def _grid(params_path: str, root: Path) -> Iterable[Entry]:
+def _grid(params_path: str, root: Path) -> Iterable[Listed]:
     params = read.load(params_path)
     for cell in grid.cells(params):
-        run = grid.resolve(params, cell)
         try:
-            yield Entry(cell.name, publish.Publisher.of_run(run, root).key, run)
+            stored = store.of(grid.resolve(params, cell), root)
         except UserError as error:
-            yield Entry(cell.name, "", run, one_line(str(error)))
+            yield Listed(cell.name, None, error=one_line(str(error)))
+        else:
+            yield Listed(cell.name, stored.folder, stored.resolved["train"], stored)
 
 
-def _trials(root: Path) -> Iterable[Entry]:
+def _trials(root: Path) -> Iterable[Listed]:
     """Trials of sweeps that were given a run."""
     for path in sorted((root / "studies").glob("*/trials.json")):
         for trial in read_json(path)["trials"]:
             if key := trial["run_key"]:
                 name = f"{path.parent.name}#{trial['number']}"
-                yield Entry(name, key, _run(root / ".work" / key), trial["reason"])
+                yield Listed(name, store.folder(key, root), error=trial["reason"])
 
 
-def _run(work: Path) -> Run | None:
-    paths = (work / "run.yaml", work / "final" / "config.yaml")
-    return next((read.from_yaml(p) for p in paths if p.is_file()), None)
-
-
-def row(found: Entry, root: Path = Path(".")) -> Row:
+def row(found: Listed) -> Row:
     """Look at one run now."""
-    if not found.key:
+    folder = found.folder
+    if folder is None:
         return Row(found.name, STALE, error=found.error)
-    work = root / ".work" / found.key
-    log = next((p for p in (work / "metrics.jsonl", work / "final" / "metrics.jsonl") if p.is_file()), None)
-    progress = runs_progress.progress(log, found.run.train) if log and found.run else None
-    job = jobs.find(found.key, root)
+    seen, job, spent = _progress(found, folder), jobs.find(folder), lives.device_seconds(folder)
     state = job.state() if job else ""
-    if state in (jobs.PENDING, jobs.RUNNING):
-        return Row(found.name, _stage(state, work), progress, job.label())
-    pid = publish.holder(work)
+    if job and state in jobs.LIVE:
+        return Row(_name(found, folder), _stage(state, folder), seen, job.label(), device_seconds=spent)
+    pid = lock.holder(folder)
     if pid is not None:
-        return Row(found.name, _stage(jobs.RUNNING, work), progress, f"process {pid or '?'}")
-    if made := _made(found, root):
-        return Row(found.name, made, progress)
+        who = f"process {pid or '?'}"
+        return Row(_name(found, folder), _stage(jobs.RUNNING, folder), seen, who, device_seconds=spent)
+    if made := _made(found, folder):
+        return Row(found.name, made, seen, device_seconds=spent)
     if job:
-        return Row(found.name, jobs.FAILED, progress, job.label(), one_line(job.reason()))
-    return Row(found.name, STOPPED if progress else STALE, progress, error=found.error)
+        return Row(found.name, jobs.FAILED, seen, job.label(), one_line(job.reason()), spent)
+    return Row(found.name, STOPPED if seen else STALE, seen, error=found.error, device_seconds=spent)
 
 
-def _stage(state: str, work: Path) -> str:
+def _progress(found: Listed, folder: Folder) -> Progress | None:
+    log = folder.progress
+    if log is None:
+        return None
+    schedule = found.schedule or _written(folder).get("train")
+    return progress(log, schedule) if schedule else None
+
+
+def _name(found: Listed, folder: Folder) -> str:
+    """Of a run that neither the grid nor a study has, the name that it was sent with."""
+    cell = _written(folder).get("cell") if found.name == folder.key else None
+    return "-".join(map(str, cell.values())) if cell else found.name
+
+
+def _written(folder: Folder) -> Mapping[str, Any]:
+    """A run as whoever sent it wrote it."""
+    path = next((p for p in (folder.run, folder.final.config) if p.is_file()), None)
+    return read.raw(path, ()) if path else {}
+
+
+def _stage(state: str, folder: Folder) -> str:
     """A live run whose training is finished is being scored."""
-    return SCORING if state == jobs.RUNNING and (work / "final" / "environment.json").is_file() else state
+    return SCORING if state == jobs.RUNNING and folder.finished else state
 
 
-def _made(found: Entry, root: Path) -> str:
+def _made(found: Listed, folder: Folder) -> str:
     """published, done, or nothing."""
-    facts = root / "runs" / found.name / "environment.json"
-    if facts.is_file() and read_json(facts).get("run_key") == found.key:
+    facts = found.stored.published.trained.environment if found.stored else None
+    if facts and facts.is_file() and read_json(facts).get("run_key") == folder.key:
         return PUBLISHED
-    return jobs.DONE if jobs.scored(found.key, root) else ""
+    return jobs.DONE if folder.scored.is_file() else ""
 
 
 def table(rows: list[Row], width: int) -> str:
@@ -159,14 +179,15 @@ def duration(seconds: float) -> str:
 
 def page(params_path: str, width: int, root: Path = Path("."), most: int = 0) -> str:
     """All rows, or at most so many, and how many there are of each state."""
-    found, older = entries(params_path, root)
-    rows = [row(e, root) for e in found]
+    found, older = listed(params_path, root)
+    rows = [row(one) for one in found]
     counts = {state: sum(r.state == state for r in rows) for state in dict.fromkeys(r.state for r in rows)}
     summary = ", ".join(f"{n} {state}" for state, n in counts.items())
-    left_out = f"; {older} older run folders in .work not shown" if older else ""
+    left_out = f"; {older} older runs of the store not shown" if older else ""
     shown = fitting(rows, most) if most else rows
     cut = f" ({len(rows) - len(shown)} not shown: the window is short)" if len(shown) < len(rows) else ""
-    return f"{table(shown, width)}\n\n{len(rows)} runs: {summary}{cut}{left_out}"
+    spent = f"; {sum(r.device_seconds for r in rows) / 3600:.2f} GPU-hours (of CPU runs, process-hours)"
+    return f"{table(shown, width)}\n\n{len(rows)} runs: {summary}{cut}{left_out}{spent}"
 
 
 def _screen(params_path: str) -> str:

@@ -34,12 +34,13 @@ from omegaconf import OmegaConf
 from compclip.base.errors import UserError, entry, one_line
 from compclip.base.files import write_atomic
 from compclip.config import read
-from compclip.evaluate import score
-from compclip.launch import job, profiles
+from compclip.evaluate import kept
+from compclip.launch import profiles
 from compclip.launch.profiles import Profile
 from compclip.launch.slurm import Slurm
-from compclip.runs import jobs
-from compclip.runs.publish import Publisher
+from compclip.model import backbone
+from compclip.runs import jobs, store
+from compclip.runs.folder import Inputs
 from compclip.sweep import declared as studies
 from compclip.sweep import page, results
 from compclip.sweep.declared import Study
@@ -70,8 +71,9 @@ def base_key(study: Study, params: Path) -> str:
     """What all trials have in common: code, data and fixed parameters, of the training and of the evaluation."""
     corner = studies.overrides(study, studies.corner(study), read.load(params).methods)
     loaded = read.load(params, corner)
-    base = Publisher.of_run(studies.run(study, loaded))
-    return f"{base.key} {score.identity(job.task(loaded, base.backbone_folder))}"
+    base = store.of(studies.run(study, loaded))
+    weights = backbone.weights_fingerprint(Inputs(base.root, base.cell).backbone)
+    return f"{base.key} {kept.task(loaded).identity(weights)}"
 
 
 def sender(profile: Profile) -> Sender:

@@ -17,12 +17,11 @@ from optuna.trial import FrozenTrial, TrialState
 from compclip.base.errors import UserError, one_line
 from compclip.base.files import read_text, write_json
 from compclip.config import read
-from compclip.config.sections import Params, Run
-from compclip.evaluate import rungs as evaluate_rungs
+from compclip.config.sections import Params
 from compclip.launch import job as launch_job
-from compclip.runs import jobs
+from compclip.runs import jobs, store
 from compclip.runs.jobs import DONE, FAILED, PENDING, RUNNING, Job
-from compclip.runs.publish import Publisher
+from compclip.runs.store import StoredRun
 from compclip.sweep import declared as studies
 from compclip.sweep import results
 from compclip.sweep.declared import Study
@@ -44,11 +43,11 @@ LATER = "remove the cause, then start again with --retry-failed"
 class Sender(Protocol):
     """Where runs are sent to: jobs.Local or a cluster."""
 
-    def submit(self, key: str, params: str | Path, run: Run) -> Job:
+    def submit(self, stored: StoredRun, params: str | Path) -> Job:
         """Send a run."""
 
-    def attach(self, key: str) -> Job | None:
-        """The live job of a key."""
+    def attach(self, stored: StoredRun) -> Job | None:
+        """The live job of a run."""
 
 
 def open_study(study: Study, url: str, base_key: str) -> optuna.Study:
@@ -120,7 +119,7 @@ class Driver:
     root: Path = Path(".")
     workers: int = 1
     poll_s: float = 0.5
-    scored: Callable[[Params, Publisher], bool] = launch_job.scored
+    scored: Callable[[Params, StoredRun], bool] = launch_job.scored
     failures: list[str] = field(default_factory=list)  # since the last trial that came through
 
     def drive(self, target: int) -> None:
@@ -177,20 +176,25 @@ class Driver:
         if "reference" in self.opened.user_attrs:
             return
         loaded = read.load(self.params)
-        publisher = Publisher.of_run(studies.run(self.study, loaded, studies.PRETRAINED), self.root)
-        if not self.scored(loaded, publisher):
-            sent = self.sender.attach(publisher.key) or self._send(publisher)
+        stored = store.of(studies.run(self.study, loaded, studies.PRETRAINED), self.root)
+        if not self.scored(loaded, stored):
+            sent = self.sender.attach(stored) or self._send(stored)
             if jobs.wait(sent, lambda: None, self.poll_s) == FAILED:
                 raise UserError(f"study {self.study.name}: the pretrained model was not scored: {sent.reason()}")
-        values, key = studies.scores(self.study, self._results(publisher.key)), publisher.key
-        self.opened.set_user_attr("reference", {"run_key": key, "folder": str(results.final(key)), "values": values})
+        values, key = studies.scores(self.study, self._results(stored.key)), stored.key
+        self.opened.set_user_attr(
+            "reference", {"run_key": key, "folder": results.shown_folder(key, self.root), "values": values}
+        )
         print(f"pretrained: {self._listed(values)}", flush=True)
 
     def _results(self, key: str) -> Path:
-        return self.root / results.final(key) / "results"
+        found = store.folder(key, self.root).results
+        if found is None:
+            raise UserError(f"{store.folder(key, self.root).path}: no results; start again with --retry-failed")
+        return found
 
-    def _send(self, publisher: Publisher) -> Job:
-        return self.sender.submit(publisher.key, self.params, publisher.run)
+    def _send(self, stored: StoredRun) -> Job:
+        return self.sender.submit(stored, self.params)
 
     def _begin(self, trial: optuna.Trial) -> Flight | None:
         """Draw what is not drawn yet, note the run key, then submit. A trial with impossible values fails here."""
@@ -198,23 +202,23 @@ class Driver:
         try:
             methods = read.load(self.params).methods
             loaded = read.load(self.params, studies.overrides(self.study, values, methods))
-            publisher = Publisher.of_run(studies.run(self.study, loaded), self.root)
+            stored = store.of(studies.run(self.study, loaded), self.root)
         except UserError as error:
             self._fail(trial, str(error))
             return None
-        trial.set_user_attr("run_key", publisher.key)
-        if self.scored(loaded, publisher):
-            return Flight(trial, publisher.key, None)
-        live = self.sender.attach(publisher.key)
+        trial.set_user_attr("run_key", stored.key)
+        if self.scored(loaded, stored):
+            return Flight(trial, stored.key, None)
+        live = self.sender.attach(stored)
         if live is None:
-            self._ask_rungs(publisher)
+            self._ask_rungs(stored)
             trial.set_user_attr("sent", True)
-        return Flight(trial, publisher.key, live or self._send(publisher))
+        return Flight(trial, stored.key, live or self._send(stored))
 
-    def _ask_rungs(self, publisher: Publisher) -> None:
+    def _ask_rungs(self, stored: StoredRun) -> None:
         if self.study.pruner != "none":
             asked = {"shares": self.study.rungs, "benchmarks": [o.benchmark for o in self.study.objectives]}
-            write_json(publisher.work / evaluate_rungs.FILE, asked)
+            write_json(stored.folder.rungs, asked)
 
     def _land(self, flight: Flight) -> bool:
         """Tell the study what became of a trial; whether it is over."""
@@ -251,11 +255,11 @@ class Driver:
         except UserError as error:
             print(f"warning: trial {flight.trial.number}: {error}; it runs on", file=sys.stderr, flush=True)
             return
-        jobs.forget(flight.key, self.root)
+        jobs.forget(store.folder(flight.key, self.root))
 
     def _pruned(self, flight: Flight) -> bool:
         """Report new intermediate scores, rung by rung, so that the verdict does not depend on when we look."""
-        path = self.root / ".work" / flight.key / "intermediate.jsonl"
+        path = store.folder(flight.key, self.root).intermediate
         if self.study.pruner == "none" or not path.is_file():
             return False
         lines = [line for line in read_text(path).split("\n")[:-1] if line]  # the last one may be half-written
@@ -286,7 +290,9 @@ class Driver:
 
     def document(self) -> dict:
         """What trials.json holds: the study, its reference and every trial."""
-        trials = [results.plain(t, STATES[t.state], self.study) for t in self.opened.get_trials(deepcopy=False)]
+        trials = [
+            results.plain(t, STATES[t.state], self.study, self.root) for t in self.opened.get_trials(deepcopy=False)
+        ]
         reference = self.opened.user_attrs.get("reference")
         return results.document(self.study, trials, reference, importance(self.study, self.opened))
 

@@ -10,22 +10,24 @@ from typing import Any
 from omegaconf import OmegaConf
 
 from compclip.base.files import sole, write_atomic, write_json
+from compclip.runs import store
 from compclip.sweep import page
 from compclip.sweep.declared import Study, overrides
 
 
-def final(key: str) -> Path:
-    """Where a run's finished files are, from the project's root."""
-    return Path(".work") / key / "final"
+def shown_folder(key: str, root: Path) -> str:
+    """Where a run's files are: from the project's root, or absolute where a shared store has them."""
+    path = store.folder(key, root).path
+    return str(path.relative_to(root)) if path.is_relative_to(root) else str(path)
 
 
-def plain(trial: Any, state: str, study: Study) -> dict:
+def plain(trial: Any, state: str, study: Study, root: Path = Path(".")) -> dict:
     """A trial of the storage as trials.json has it; `values` only of a finished one, in the order of the objectives."""
     key, params = trial.user_attrs.get("run_key"), trial.params or trial.system_attrs.get("fixed_params", {})
     return {
         "number": trial.number, "state": state, "params": params,
         "values": list(trial.values) if state == "complete" else None,
-        "run_key": key, "folder": str(final(key)) if key else None,
+        "run_key": key, "folder": shown_folder(key, root) if key else None,
         "started": _time(trial.datetime_start), "ended": _time(trial.datetime_complete),
         "reason": trial.user_attrs.get("reason", ""), "paper": params in map(dict, study.paper),
         "retry_of": trial.user_attrs.get("retry_of"), "intermediate": dict(trial.intermediate_values),

@@ -1,79 +1,168 @@
-"""Train one cell of the grid: `python -m compclip.train --cell fsc_clip-scenes-scenes-0`.
+"""Train runs of the grid.
 
-Reads params.yaml, the annotated data and the backbone's checkpoint; works in .work/<run key>/ and, when done, publishes
-runs/<cell>/{config.yaml, checkpoint/, metrics.jsonl, environment.json}. A run that was killed goes on from its last
-complete checkpoint and ends with the same bits; a run key that is finished is published without training. Where
-`python -m compclip.launch` sent the run, this waits for its job and publishes what that made.
+    python -m compclip.train --method fsc_clip                   all cells of a method: the stage train@fsc_clip
+    python -m compclip.train --cell fsc_clip-scenes-scenes-0     one cell, in this process (also under torchrun)
+
+A run works in store/<run key>/ and is published, when done, as links in runs/<method>/<backbone-data-seed>/. One that
+was killed goes on from its last complete checkpoint and ends with the same bits; one that is finished is published
+without training. Where `python -m compclip.launch` sent a run, this waits for its job and publishes what that made. The
+cells of a method train side by side, a process each; one that fails is named, and the others go on.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
+import signal
 import sys
-from collections.abc import Callable
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from pathlib import Path
 
 from compclip.base.errors import UserError, entry
-from compclip.config.sections import Run
-from compclip.runs import jobs, progress, publish
-from compclip.train import distributed
-from compclip.train.finish import complete
+from compclip.runs import jobs, local, machine, store
+from compclip.runs.local import Left, SideBySide
+from compclip.runs.store import StoredRun
+
+PARAMS = "params.yaml"
 
 
-def run_cell(run: Run, publisher: publish.Publisher) -> None:
-    """Publish a cell's files: made by its job where one was sent, else here, unless its run key is finished.
+def bring(method: str, params: str, root: Path = Path(".")) -> int:
+    """Every cell of a method trained and published; 1 where one failed.
+
+    What is finished costs no training and none of its imports.
+    """
+    cells: dict[str, list[StoredRun]] = defaultdict(list)
+    for stored in store.planned(method, root):
+        cells[stored.key].append(stored)
+    todo = [same[0] for same in cells.values() if not same[0].finished]
+    waiting = {stored.key for stored in todo}
+    for same in (same for key, same in cells.items() if key not in waiting):
+        _publish(same)
+    failed = _trained(todo, method, params, lambda stored: _publish(cells[stored.key])) if todo else {}
+    count = sum(map(len, cells.values()))
+    print(f"{method}: {count} cells, {len(todo) - len(failed)} of {len(todo)} runs trained", flush=True)
+    for name, reason in failed.items():
+        print(f"error: {name}: {reason}", file=sys.stderr)
+    return 1 if failed else 0
+
+
+def _publish(same: Sequence[StoredRun]) -> None:
+    for stored in same:
+        stored.publish()
+
+
+def _trained(
+    todo: Sequence[StoredRun], method: str, params: str, landed: Callable[[StoredRun], None]
+) -> dict[str, str]:
+    """Train runs side by side; why those failed that did, by the cell's name."""
+    given_up = {stored.cell.name: why for stored in todo if (why := _failed_on_cluster(stored))}
+    ready = [stored for stored in todo if stored.cell.name not in given_up]
+    threads = max((s.resolved["train"]["threads"] + s.resolved["train"]["workers"] for s in ready), default=1)
+    driver = SideBySide(ready, params, machine.slots(threads), jobs.TRAINS, landed, _orphaned())
+    signal.signal(signal.SIGTERM, local.told)
+    try:
+        return given_up | driver.drive()
+    except KeyboardInterrupt:
+        print("stopping; what trains saves first, and the same command goes on", file=sys.stderr, flush=True)
+        driver.stop()
+        raise SystemExit(130) from None
+    except Left:
+        raise SystemExit(local.going_on(driver, f"dvc repro train@{method}")) from None
+
+
+def _orphaned() -> Callable[[], bool]:
+    """Whether `dvc repro`, or the shell between it and us, is no longer there."""
+    before = _ancestors()
+    return lambda: _ancestors() != before
+
+
+def _ancestors() -> tuple[int, int]:
+    parent = os.getppid()
+    try:
+        stat = Path(f"/proc/{parent}/stat").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return parent, 0
+    return parent, int(stat.rpartition(")")[2].split()[1])
+
+
+def _failed_on_cluster(stored: StoredRun) -> str:
+    """Why a cluster's job did not finish the run: what needs a cluster should not start here by itself.
+
+    A process of this machine that is gone is no obstacle.
+    """
+    job = jobs.find(stored.folder)
+    if not isinstance(job, jobs.SlurmJob) or job.state() != jobs.FAILED:
+        return ""
+    return _advised(stored, job)
+
+
+def _advised(stored: StoredRun, job: jobs.Job) -> str:
+    print("\n".join(f"    {line}" for line in jobs.last_lines(stored.folder)), file=sys.stderr)
+    return (
+        f"{job.label()} failed: {job.reason()}; launch it again to go on from its last checkpoint, or "
+        "`python -m compclip.launch PROFILE cancel` and it is trained here"
+    )
+
+
+def run_cell(stored: StoredRun) -> None:
+    """Publish one cell's files: made by its job where one was sent, else here, unless the run is finished.
 
     Started by torchrun or srun, the processes share the training; the first one waits, locks and publishes.
     """
-    with distributed.session() as here:
-        if here.rank:
-            complete(publisher)
-            return
-        follower = progress.Follower(publisher.work, run)
-        _await_job(publisher, follower)
-        with publisher.lock(follower):
-            complete(publisher)
-            publisher.publish()
+    from compclip.train import distributed, job
+
+    if distributed.place().rank == 0:
+        _await_job(stored)
+    job.hold_and_complete(stored)
+    if distributed.place().rank == 0:
+        stored.publish()
 
 
-def _await_job(publisher: publish.Publisher, show: Callable[[], None]) -> None:
-    """Wait for the run's job, if it has one. Raises UserError with the reason where that ended without finishing.
+def _await_job(stored: StoredRun) -> None:
+    """Wait for the run's job, if it has one. Raises UserError with the reason where that ended without finishing."""
+    from compclip.runs.progress import Follower
 
-    A process of this machine that is gone is no obstacle; a cluster's job that failed is one until it is sent again or
-    given up: what needs a cluster should not start here by itself.
-    """
-    name, root = publisher.run.cell.name, publisher.work.parent.parent
-    job = jobs.find(publisher.key, root)
+    job = jobs.find(stored.folder)
     state = job.state() if job else jobs.DONE
-    if state in (jobs.PENDING, jobs.RUNNING):
-        print(f"{name}: {job.label()} trains this run ({state}); waiting for it", flush=True)
-        state = jobs.wait(job, show)
+    if job and state in jobs.LIVE:
+        print(f"{stored.cell.name}: {job.label()} trains this run ({state}); waiting for it", flush=True)
+        state = jobs.wait(job, Follower(stored))
     elif isinstance(job, jobs.LocalJob):
         return
-    if state == jobs.FAILED and not publisher.finished():
-        print("\n".join(f"    {line}" for line in jobs.last_lines(publisher.key, root)), file=sys.stderr)
-        raise UserError(
-            f"{name}: {job.label()} failed: {job.reason()}; launch it again to go on from its last "
-            "checkpoint, or `python -m compclip.launch PROFILE cancel` and it is trained here"
-        )
+    if job and state == jobs.FAILED and not stored.finished:
+        raise UserError(f"{stored.cell.name}: {_advised(stored, job)}")
 
 
-def main(argv: list[str]) -> int:
-    """The `train` stage."""
-    parser = argparse.ArgumentParser(prog="python -m compclip.train", description=__doc__.splitlines()[0])
-    parser.add_argument("--cell", required=True, help="method-backbone-data-seed of the grid")
-    parser.add_argument("--params", default="params.yaml")
-    parser.add_argument("overrides", nargs="*", metavar="key=value")
-    args = parser.parse_args(argv)
-    publisher = publish.Publisher.of(args.params, args.overrides, args.cell)
+def _one(args: argparse.Namespace) -> int:
+    from compclip.config import grid, read
+
+    stored = store.of(grid.resolve(read.load(args.params, args.overrides), args.cell))
     try:
-        run_cell(publisher.run, publisher)
+        run_cell(stored)
     except KeyboardInterrupt:
         print(f"{args.cell}: no longer waiting; its job goes on, and the same command waits again", file=sys.stderr)
         return 130
-    if distributed.place().rank == 0:
-        print(json.dumps({"cell": args.cell, "run_key": publisher.key}))
+    if not int(os.environ.get("RANK", os.environ.get("SLURM_PROCID", "0"))):
+        print(json.dumps({"cell": args.cell, "run_key": stored.key}))
     return 0
+
+
+def main(argv: list[str]) -> int:
+    """The stage of a method, or one cell."""
+    parser = argparse.ArgumentParser(
+        prog="python -m compclip.train", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    which = parser.add_mutually_exclusive_group(required=True)
+    which.add_argument("--method", help="a method of the grid, name or name.variant: all its cells")
+    which.add_argument("--cell", help="method-backbone-data-seed of the grid")
+    parser.add_argument("--params", default=PARAMS)
+    parser.add_argument("overrides", nargs="*", metavar="key=value", help="with --cell")
+    args = parser.parse_args(argv)
+    if args.method and args.overrides:
+        raise UserError(f"--method {args.method}: is trained as plan/ has it; leave out {args.overrides[0]}")
+    return bring(args.method, args.params) if args.method else _one(args)
 
 
 if __name__ == "__main__":

@@ -1,20 +1,34 @@
-"""One run from its backbone to its finished files."""
+"""One run from its backbone to its finished files.
+
+This module and all that it imports, with the method's, is the code that a run key stands for.
+"""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import torch
 
 from compclip.base import plugins
-from compclip.config.sections import Run
-from compclip.model import backbone
-from compclip.model.backbone import Model
-from compclip.runs import publish
-from compclip.train import distributed, environment
+from compclip.base.errors import UserError
+from compclip.base.files import write_atomic, write_json
+from compclip.data import images, store
+from compclip.model import backbone, lora
+from compclip.runs import lives
+from compclip.runs.folder import Inputs
+from compclip.text import annotation
+from compclip.train import distributed, environment, optimiser
 from compclip.train.loop import train
-from compclip.train.views import Maker, Rows
+from compclip.train.views import Maker, Rows, TrainSet
+
+if TYPE_CHECKING:
+    from compclip.config.sections import Run
+    from compclip.model.backbone import Model
+    from compclip.runs.store import StoredRun
+
+    RowsOf = Callable[[Maker, Run, Model], Rows]
 
 
 def plain_rows(maker: Maker, run: Run, _model: Model) -> Rows:
@@ -23,28 +37,63 @@ def plain_rows(maker: Maker, run: Run, _model: Model) -> Rows:
     return Rows(maker, run.train.batch_size, here.rank, here.world)
 
 
-def complete(publisher: publish.Publisher, rows: Callable[[Maker, Run, Model], Rows] = plain_rows) -> None:
-    """Train and write the finished files, unless the run key is finished.
+def complete(stored: StoredRun, rows: RowsOf = plain_rows) -> None:
+    """Train and write the finished files, unless the run is finished.
 
-    Every process of the run calls this; the first one holds the key's lock.
+    Every process of the run calls this; the first one holds its lock.
     """
-    if not distributed.agreed(publisher.finished()):
-        _train_and_finish(publisher.run, publisher, rows)
+    first = distributed.current().rank == 0
+    if not distributed.agreed(stored.finished if first else False):
+        _train_and_finish(stored, rows)
 
 
-def _train_and_finish(run: Run, publisher: publish.Publisher, rows: Callable[[Maker, Run, Model], Rows]) -> None:
-    started = time.time()
+def _train_and_finish(stored: StoredRun, rows: RowsOf) -> None:
+    started, run, given = time.time(), stored.run, Inputs(stored.root, stored.cell)
     torch.set_num_threads(run.train.threads)
     device = distributed.device()
     method = plugins.find(plugins.METHODS, run.method_name)
-    model = backbone.load(publisher.backbone_folder, device=device)
+    model = backbone.load(given.backbone, device=device)
     dropped: dict[str, int] = {}
-    if getattr(method, "TRAINS", True):
+    trains = getattr(method, "TRAINS", True)
+    if trains:
         if needs := getattr(method, "needs_bias", None):
             model.add_bias(run.method.init_bias) if needs(run.method) else None
-        maker = Maker(publisher.train_set(), run.cell.seed, model.image_size)
-        dropped = train(run, model, rows(maker, run, model), publisher.work)
+        maker = Maker(train_set(given), run.cell.seed, model.image_size)
+        dropped = train(run, model, rows(maker, run, model), stored.folder.path)
     here = distributed.current()
     facts = {"processes": here.world, "dropped": dropped, "seconds": round(time.time() - started, 3)}
     if here.rank == 0:
-        publisher.finish(model, environment.facts(device) | facts)
+        trained = {} if trains else {"trained_parameters": 0}
+        _finish(stored, model, optimiser.counts(model.clip) | trained | environment.facts(device) | facts)
+
+
+def train_set(given: Inputs) -> TrainSet:
+    """The annotated samples of a run's data."""
+    samples = store.load(given.samples)
+    return TrainSet(tuple(samples), grouped(samples, annotation.load(given.annotations)), images.load)
+
+
+def grouped(samples: list, annotations: list) -> tuple[tuple, ...]:
+    """Annotations of all captions in order, as one tuple a sample. Raises UserError where their numbers differ."""
+    rows, start = [], 0
+    for sample in samples:
+        rows.append(tuple(annotations[start : start + len(sample.captions)]))
+        start += len(sample.captions)
+    if start != len(annotations):
+        raise UserError(f"annotations: {len(annotations)} for {start} captions; run `dvc repro annotate` again")
+    return tuple(rows)
+
+
+def _finish(stored: StoredRun, model: Model, facts: dict) -> None:
+    """Write the run's files; environment.json comes last and marks them complete."""
+    folder, final = stored.folder, stored.folder.final
+    lora.finish(model.clip, final.checkpoint / lora.FOLDER)
+    model.save(final.checkpoint)
+    write_atomic(final.config, stored.config_text())
+    write_atomic(final.metrics, folder.metrics.read_bytes() if folder.metrics.exists() else b"")
+    known = {"run_key": stored.key, "data_fingerprint": stored.data_fingerprint}
+    weights = {"weights_fingerprint": backbone.weights_fingerprint(final.checkpoint)}
+    spent = {"device_seconds": lives.device_seconds(folder)}
+    write_json(final.environment, {**known, **weights, **facts, **spent})
+    for path in folder.checkpoints():
+        path.unlink()

@@ -16,7 +16,7 @@ from PIL import Image
 from compclip.base.errors import UserError
 from compclip.base.files import read_json
 from compclip.config.sections import Data
-from compclip.data import prepare, store
+from compclip.data import annotate, recaption, store
 from compclip.data.sample import Sample
 from compclip.text import annotation
 
@@ -75,12 +75,12 @@ def photographs(tmp_path):
 
 def test_both_stages(photographs, tmp_path):
     """Samples without openings; one annotation a caption, in order, equal captions analysed once; counts in JSON."""
-    counts = prepare.recaption(photographs, tmp_path / "out")
+    counts = recaption.recaption(photographs, None, tmp_path / "out")
     samples = store.load(tmp_path / "out" / "samples.parquet")
     assert [s.captions for s in samples] == [("A black dog runs.", "A red ball."), ("A black dog runs.",)]
     assert (counts["samples"], counts["openings_dropped"]) == (2, 1)
     assert read_json(tmp_path / "out" / "counts.json") == counts
-    counts = prepare.annotate(tmp_path / "out")
+    counts = annotate.annotate(tmp_path / "out")
     made = annotation.load(tmp_path / "out" / "annotations.parquet")
     assert [a.text for a in made] == [c for s in samples for c in s.captions]
     assert (counts["captions"], counts["different"], counts["without_noun"]) == (3, 2, 0)
@@ -91,11 +91,11 @@ def test_pictures_with_few_sentences_are_left_out_and_counted(photographs, tmp_p
     texts = {"a.jpg": "Two dogs run on grass. A red ball lies there.", "b.jpg": "Nice. A dog runs on the grass."}
     records = [{"filename": n, "split": "train", "sentences": [{"raw": t}]} for n, t in texts.items()]
     (tmp_path / "d.json").write_text(json.dumps({"images": records}))
-    counts = prepare.recaption(replace(photographs, min_sentences=2), tmp_path / "out")
+    counts = recaption.recaption(replace(photographs, min_sentences=2), None, tmp_path / "out")
     assert [Path(s.image).name for s in store.load(tmp_path / "out" / "samples.parquet")] == ["a.jpg"]
     assert counts["few_sentences"] == 1
     with pytest.raises(UserError, match="no picture has min_sentences=9; lower it"):
-        prepare.recaption(replace(photographs, min_sentences=9), tmp_path / "none")
+        recaption.recaption(replace(photographs, min_sentences=9), None, tmp_path / "none")
     assert not (tmp_path / "none").exists()
 
 
@@ -110,8 +110,8 @@ def test_the_command_names_its_data(tmp_path, monkeypatch):
 def test_pictures_fingerprint_sees_another_byte(photographs, tmp_path):
     """The samples' fingerprint changes with a picture's bytes."""
     samples = [Sample("a", str(tmp_path / "a.jpg"), ("x",))]
-    before = prepare.pictures(samples)
+    before = recaption.pictures(samples)
     raw = bytearray((tmp_path / "a.jpg").read_bytes())
     raw[-3] ^= 1
     (tmp_path / "a.jpg").write_bytes(raw)
-    assert prepare.pictures(samples) != before
+    assert recaption.pictures(samples) != before

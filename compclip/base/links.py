@@ -1,0 +1,94 @@
+"""One copy on the disk, several places: a file is linked where the file system can, else copied, which is said once."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import functools
+import os
+import shutil
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from compclip.base.errors import UserError
+
+FICLONE = 0x40049409  # Linux: share the blocks of another file (btrfs, XFS)
+
+
+def place(source: Path, target: Path) -> None:
+    """Make `target` the same file as `source`, or the same tree: whoever reads sees the old one or the whole new one.
+
+    Raises UserError where the target cannot be written.
+    """
+    try:
+        _tree(source, target) if source.is_dir() else _file(source, target)
+    except OSError as error:
+        why = error.strerror or error
+        raise UserError(f"{target}: cannot write: {why}; free space or make it writable") from error
+
+
+def remove(path: Path) -> None:
+    """Delete a file, a link or a whole folder; nothing where there is none."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def _tree(source: Path, target: Path) -> None:
+    if _same_tree(source, target):
+        return
+    fresh = target.with_name(f".{target.name}.{os.getpid()}.new")
+    remove(fresh)
+    for file in _files(source):
+        (fresh / file).parent.mkdir(parents=True, exist_ok=True)
+        _linked(source / file, fresh / file)
+    remove(target)
+    os.replace(fresh, target)
+
+
+def _same_tree(source: Path, target: Path) -> bool:
+    files = _files(source)
+    return target.is_dir() and files == _files(target) and all((source / f).samefile(target / f) for f in files)
+
+
+def _files(folder: Path) -> list[Path]:
+    return sorted(p.relative_to(folder) for p in folder.rglob("*") if p.is_file())
+
+
+def _file(source: Path, target: Path) -> None:
+    if target.is_file() and target.samefile(source):
+        return
+    target.parent.mkdir(parents=True, exist_ok=True)
+    fresh = target.with_name(f".{target.name}.{os.getpid()}.new")
+    remove(fresh)
+    _linked(source, fresh)
+    if target.is_dir():
+        remove(target)
+    os.replace(fresh, target)
+
+
+def _linked(source: Path, target: Path) -> None:
+    ways: tuple[Callable[[Path, Path], None], ...] = (_clone, os.link)
+    for way in ways:
+        with contextlib.suppress(OSError):
+            way(source, target)
+            return
+    _say_copied(source.parent.stat().st_dev, target.parent.stat().st_dev, f"{source.parent} to {target.parent}")
+    shutil.copyfile(source, target)
+
+
+def _clone(source: Path, target: Path) -> None:
+    with open(source, "rb") as old, open(target, "xb") as new:
+        try:
+            fcntl.ioctl(new.fileno(), FICLONE, old.fileno())
+        except OSError:
+            target.unlink()
+            raise
+
+
+@functools.cache
+def _say_copied(_from: int, _to: int, where: str) -> None:
+    """Once for each pair of file systems."""
+    print(f"note: files cannot be linked from {where}: they are copied", file=sys.stderr, flush=True)

@@ -1,0 +1,112 @@
+"""The cells of the grid brought to their results: taken over where somebody scored them, else scored here together."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from compclip.base.errors import UserError
+from compclip.base.files import read_json
+from compclip.config.sections import Cell
+from compclip.evaluate import kept
+from compclip.evaluate.kept import Task
+from compclip.runs import store
+from compclip.runs.folder import Folder, Inputs, Published
+
+PRETRAINED = "pretrained"
+
+
+@dataclass
+class Brought:
+    """What became of cells: the folder of each one's results, and why others have none."""
+
+    results: dict[str, Path] = field(default_factory=dict)
+    failed: dict[str, str] = field(default_factory=dict)
+    scored: int = 0
+
+
+def bring(wanted: Sequence[Cell], asked: Task) -> Brought:
+    """Every cell's results published; what is there already costs no model and no import of torch."""
+    done, todo = Brought(), dict[str, list[Cell]]()
+    for cell in wanted:
+        try:
+            folder = finished(cell, asked.root)
+        except UserError as error:
+            done.failed[cell.name] = str(error)
+            continue
+        if made := kept.find(asked, folder):
+            _publish(made, [cell], asked.root, done)
+        else:
+            todo.setdefault(folder.key, []).append(cell)
+    for key, made in _scored(todo, asked, done):
+        done.scored += 1
+        _publish(made, todo[key], asked.root, done)
+    return done
+
+
+def finished(cell: Cell, root: Path) -> Folder:
+    """The run of a published cell in the store. Raises UserError where the cell was not trained."""
+    trained = Published(root, cell).trained
+    if not trained.environment.is_file():
+        raise UserError(f"{trained.path}: not there; run `dvc repro train@{cell.method}` first")
+    folder = store.folder(str(read_json(trained.environment)["run_key"]), root)
+    if not folder.finished:
+        store.adopt(trained, folder)
+    return folder
+
+
+def checkpoint(cell: Cell, root: Path) -> Path:
+    """A cell's checkpoint: its own, or for the method `pretrained` that was not published the backbone itself.
+
+    Raises UserError where it was not made yet.
+    """
+    own, base = Published(root, cell).trained.checkpoint, Inputs(root, cell).backbone
+    path = base if cell.method == PRETRAINED and not own.exists() else own
+    if not path.exists():
+        stage = f"train@{cell.method}" if path == own else "backbone"
+        raise UserError(f"{path}: not there; run `dvc repro {stage}` first")
+    return path
+
+
+def _publish(made: Path, cells: Iterable[Cell], root: Path, done: Brought) -> None:
+    for cell in cells:
+        try:
+            kept.publish(made, cell, root)
+        except UserError as error:
+            done.failed[cell.name] = str(error)
+        else:
+            done.results[cell.name] = made
+
+
+def _scored(todo: Mapping[str, Sequence[Cell]], asked: Task, done: Brought) -> Iterator[tuple[str, Path]]:
+    """Score the runs of these keys; one that fails leaves the others alone."""
+    for key, cells in todo.items():
+        try:
+            yield key, score(store.folder(key, asked.root), asked)
+        except UserError as error:
+            done.failed |= {cell.name: str(error) for cell in cells}
+
+
+def score(folder: Folder, asked: Task) -> Path:
+    """The results of a finished run, kept with it: those that are there, or scored now."""
+    if made := kept.find(asked, folder):
+        return made
+    from compclip.evaluate import score as scoring
+    from compclip.model import backbone
+
+    loaded = scoring.load(asked.sections, list(asked.sections), asked.batch_size, asked.threads)
+    model = backbone.load(folder.final.checkpoint, device=scoring.device())
+    made_with = {"run_key": folder.key, "fingerprint": kept.weights_of(folder.final)}
+    documents = scoring.documents(model, loaded, made_with)
+    warn(documents)
+    return kept.keep(asked, folder, documents)
+
+
+def warn(documents: Mapping[str, dict]) -> None:
+    """A line on stderr for each benchmark some of whose records or images were left out."""
+    from compclip.evaluate.score import warnings
+
+    for line in warnings(documents):
+        print(line, file=sys.stderr)

@@ -1,0 +1,116 @@
+"""Evaluations by what they depend on: what somebody scored already is not scored again.
+
+Imports no torch: publishing results that are there costs nothing of it.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import json
+import os
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from compclip.base import links
+from compclip.base.files import read_json, write_json
+from compclip.config import plan
+from compclip.config.sections import Benchmark as Section
+from compclip.evaluate import census
+from compclip.runs import folder as folders
+from compclip.runs.folder import Folder, Trained
+
+if TYPE_CHECKING:
+    from compclip.config.sections import Cell, Params
+
+
+@dataclass(frozen=True)
+class Task:
+    """What checkpoints are scored on, and how; `code` is the fingerprint of what scores them."""
+
+    sections: Mapping[str, Section]
+    batch_size: int
+    threads: int
+    code: str
+    root: Path = Path(".")
+
+    @functools.cached_property
+    def parts(self) -> list:
+        """What an evaluation depends on besides the weights; the number of threads is no part of it."""
+        scored = {name: [s.benchmark or name, self._fingerprint(name)] for name, s in sorted(self.sections.items())}
+        return [scored, self.batch_size, self.code]
+
+    def _fingerprint(self, name: str) -> str:
+        return census.fingerprint(name, self.sections[name], self.root)
+
+    def identity(self, weights: str) -> str:
+        """Equal for equal results: the weights' fingerprint, benchmarks, batch size and code."""
+        return hashlib.sha256(json.dumps([weights, *self.parts]).encode()).hexdigest()[:16]
+
+
+def task(params: Params, root: Path = Path(".")) -> Task:
+    """The evaluation that params.yaml asks for."""
+    names, asked = params.evaluate.benchmarks, params.evaluate
+    code = plan.evaluation_code(params, names)
+    return Task({n: params.benchmarks[n] for n in names}, asked.batch_size, asked.threads, code, root)
+
+
+def planned(document: Mapping[str, Any], root: Path = Path(".")) -> Task:
+    """The evaluation that a plan file asks for."""
+    sections = {name: Section(**section) for name, section in document["benchmarks"].items()}
+    return Task(sections, document["batch_size"], document["threads"], document["code"], root)
+
+
+def weights_of(trained: Trained) -> str:
+    """The fingerprint of a finished training's weights, as its own files have it."""
+    found = read_json(trained.environment).get("weights_fingerprint")
+    if found:
+        return str(found)
+    from compclip.model import backbone
+
+    return backbone.weights_fingerprint(trained.checkpoint)
+
+
+def find(asked: Task, folder: Folder) -> Path | None:
+    """The results that a finished run has, where they are those that the task would give."""
+    if not folder.finished:
+        return None
+    made = folder.scores(asked.identity(weights_of(folder.final)))
+    return made if made.is_dir() else None
+
+
+def keep(asked: Task, folder: Folder, documents: Mapping[str, dict]) -> Path:
+    """Leave results with a finished run: the folder is complete or not there."""
+    made = folder.scores(asked.identity(weights_of(folder.final)))
+    fresh = made.with_name(f".{made.name}.{uuid.uuid4().hex[:8]}")
+    write(documents, fresh)
+    try:
+        os.replace(fresh, made)
+    except OSError:  # somebody else's, made at the same time
+        links.remove(fresh)
+    return made
+
+
+def mark(folder: Folder, made: Path) -> None:
+    """Say that these are the results that the run's job left."""
+    write_json(folder.scored, {"identity": made.name})
+
+
+def publish(made: Path, cell: Cell, root: Path) -> None:
+    """Link results to the cell's place."""
+    links.place(made, folders.Published(root, cell).results)
+
+
+def write(documents: Mapping[str, dict], folder: Path) -> None:
+    """Write <benchmark>.json and summary.json into `folder`, each whole; other files there stay."""
+    for name, document in documents.items():
+        write_json(folders.result(folder, name), document)
+    write_json(folder / folders.SUMMARY, summary(documents))
+
+
+def summary(documents: Mapping[str, dict]) -> dict[str, float]:
+    """All metrics flat, `benchmark/metric`."""
+    return {f"{name}/{m}": value for name, doc in documents.items() for m, value in doc["metrics"].items()}

@@ -1,0 +1,183 @@
+"""Where runs live: store/<run key>/, or a folder that a team shares, named by COMPCLIP_STORE.
+
+A cell of the grid, a trial of a sweep and a run of another checkout with equal keys are one run. What is finished is
+published by links: runs/<method>/<backbone-data-seed>/.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from compclip.base import links
+from compclip.base.errors import UserError
+from compclip.base.files import fingerprint, read_json, write_atomic
+from compclip.config.sections import Cell, Run
+from compclip.runs import key
+from compclip.runs.folder import Folder, Inputs, Published, Trained
+
+VARIABLE = "COMPCLIP_STORE"
+PLAN, KEYS = Path("plan/train"), Path("keys")
+
+
+@dataclass(frozen=True)
+class StoredRun:
+    """A cell, its run key, and the run's folder in the store of a project. `resolved`: as config.yaml has it."""
+
+    cell: Cell
+    key: str
+    resolved: Mapping[str, Any]
+    data_fingerprint: str
+    folder: Folder
+    root: Path
+
+    @property
+    def published(self) -> Published:
+        """The cell's files beside the store."""
+        return Published(self.root, self.cell)
+
+    @functools.cached_property
+    def run(self) -> Run:
+        """The run with its parameters as dataclasses."""
+        from compclip.config import documents
+
+        return documents.from_plain(self.resolved, str(self.published.trained.config))
+
+    @property
+    def finished(self) -> bool:
+        """Whether training is through, here or in published files of the same key, which then go to the store."""
+        return self.folder.finished or self._adopted()
+
+    def _adopted(self) -> bool:
+        trained = self.published.trained
+        if not trained.environment.is_file() or read_json(trained.environment).get("run_key") != self.key:
+            return False
+        adopt(trained, self.folder)
+        return True
+
+    def config_text(self) -> str:
+        """The cell's config.yaml."""
+        from compclip.config import documents
+
+        return documents.plain_yaml(self.resolved)
+
+    def publish(self) -> None:
+        """Link the finished files to the cell's place; its config.yaml is the cell's own.
+
+        Raises UserError where they cannot be written.
+        """
+        trained, final = self.published.trained, self.folder.final
+        write_atomic(trained.config, self.config_text())
+        for part, place in zip(final.parts[1:], trained.parts[1:], strict=True):
+            links.place(part, place)
+
+
+def place(root: Path) -> Path:
+    """The store of a project: the folder that COMPCLIP_STORE names, or its own."""
+    named = os.environ.get(VARIABLE)
+    if named and not Path(named).is_absolute():
+        raise UserError(f"{VARIABLE}={named!r}: must be an absolute path, the same for everyone who shares the store")
+    return Path(named) if named else root / "store"
+
+
+def folder(run_key: str, root: Path = Path(".")) -> Folder:
+    """A run's folder by its key."""
+    return Folder(place(root) / run_key)
+
+
+def adopt(trained: Trained, into: Folder) -> None:
+    """Take published files into the store, which does not have their run: a checkout may have pulled them."""
+    for part, own in zip(trained.parts, into.final.parts, strict=True):
+        links.place(part, own)
+
+
+def folders(root: Path = Path(".")) -> list[Folder]:
+    """Every run of the store, sorted by key."""
+    return [Folder(p.parent) for p in sorted(place(root).glob("*/lock"))]
+
+
+def of(run: Run, root: Path = Path(".")) -> StoredRun:
+    """The place of any run, in the grid or not. Raises UserError for inputs that were not made yet."""
+    from compclip.base import plugins
+
+    method = plugins.find(plugins.METHODS, run.method_name)
+    found = inputs(Inputs(root, run.cell))
+    run_key = key.of(asdict(run), getattr(method, "TRAINS", True), found.all, _code(run.method_name))
+    return StoredRun(run.cell, run_key, asdict(run), found.data, folder(run_key, root), root)
+
+
+@functools.cache
+def _code(method: str) -> str:
+    return key.code_of(method)
+
+
+def planned(method: str, root: Path = Path(".")) -> list[StoredRun]:
+    """The cells of a method as the stages `plan` and `keys` left them. Raises UserError where these did not run."""
+    plan, keys = (root / folder / f"{method}.json" for folder in (PLAN, KEYS))
+    for path, stage in ((plan, "plan"), (keys, "keys")):
+        if not path.is_file():
+            raise UserError(f"{path}: not there; run `dvc repro {stage}` first, or `dvc repro train@{method}`")
+    resolved, found = read_json(plan)["cells"], read_json(keys)
+    return [_planned(run, found[name], root) for name, run in resolved.items()]
+
+
+def _planned(resolved: Mapping[str, Any], made: Mapping[str, str], root: Path) -> StoredRun:
+    cell = Cell(**resolved["cell"])
+    return StoredRun(cell, made["key"], resolved, made["data"], folder(made["key"], root), root)
+
+
+def keys(plan: Mapping[str, Any], root: Path) -> dict[str, dict[str, str]]:
+    """What the stage `keys` writes of a method's plan: each cell's run key, and the fingerprint of its data."""
+    made = {}
+    for name, run in plan["cells"].items():
+        found = inputs(Inputs(root, Cell(**run["cell"])))
+        made[name] = {"key": key.of(run, plan["trains"], found.all, plan["code"]), "data": found.data}
+    return made
+
+
+@dataclass(frozen=True)
+class Fingerprints:
+    """Of a run's data, and of data and backbone together."""
+
+    data: str
+    all: str
+
+
+def inputs(given: Inputs) -> Fingerprints:
+    """The contents that a run depends on. Raises UserError for what was not made yet."""
+    for path, stage in ((given.annotations, "annotate"), (given.backbone, "backbone")):
+        if not path.exists():
+            raise UserError(f"{path}: not there; run `dvc repro {stage}` first")
+    data = (given.samples, given.annotations)
+    return Fingerprints(_current(data), _current((*data, given.backbone)))
+
+
+def _current(paths: Iterable[Path]) -> str:
+    """Read once for all runs of a process that share them, as long as they do not change."""
+    files = [f for path in paths for f in (sorted(path.rglob("*")) if path.is_dir() else [path])]
+    return _fingerprint(tuple(paths), tuple((f, s.st_mtime_ns, s.st_size) for f in files if (s := f.stat())))
+
+
+@functools.lru_cache
+def _fingerprint(paths: tuple[Path, ...], _stamp: tuple) -> str:
+    return fingerprint(*paths)
+
+
+def sent(run_key: str, root: Path = Path(".")) -> StoredRun:
+    """The run of a job that was sent. Raises UserError where there is none, or where its key is no longer this one."""
+    from compclip.config import documents
+
+    path = folder(run_key, root).run
+    if not path.is_file():
+        raise UserError(f"{path}: no such run; give the key of one that was sent")
+    stored = of(documents.from_yaml(path), root)
+    if stored.key != run_key:
+        raise UserError(
+            f"{path.parent}: code or data changed since it was submitted (its key is now {stored.key}); "
+            "undo that, or launch again"
+        )
+    return stored

@@ -1,0 +1,42 @@
+"""One run from its backbone to its checkpoint, in a process of its own: `python -m compclip.train.job KEY`.
+
+Reads run.yaml in the run's folder of the store, where whoever sent it wrote it. Killed, the same command goes on from
+the last complete checkpoint. The code is whatever `compclip` this process imports.
+"""
+
+from __future__ import annotations
+
+import sys
+
+from compclip.base.errors import UserError, entry
+from compclip.runs import lock, store
+from compclip.runs.progress import Follower
+from compclip.runs.store import StoredRun
+from compclip.train import distributed, finish
+
+
+def hold_and_complete(stored: StoredRun) -> None:
+    """Train a run unless it is finished; of several processes the first one holds the lock."""
+    with distributed.session() as here:
+        if here.rank:
+            finish.complete(stored)
+            return
+        with lock.hold(stored.folder, Follower(stored), here.world):
+            finish.complete(stored)
+
+
+def key_of(argv: list[str]) -> str:
+    """The one argument of a job. Raises UserError for more, or for none."""
+    if len(argv) != 1:
+        raise UserError(f"job: {len(argv)} arguments; give one run key, whose folder is in the store")
+    return argv[0]
+
+
+def main(argv: list[str]) -> int:
+    """Bring one run to its checkpoint."""
+    hold_and_complete(store.sent(key_of(argv)))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(entry(main))
