@@ -58,7 +58,7 @@ def test_it_opens_the_grid_s_comparison(tmp_path):
 
 def test_it_counts_runs_newer_than_the_store(tmp_path):
     root, uri = fake_runs.make(tmp_path, fake_runs.cells(("clic",))), f"sqlite:///{tmp_path / 'mlflow.db'}"
-    found = [results.files(run.trained, run.scores) for run in records.read(root)]
+    found = [results.files(run.trained, run.results_folder) for run in records.read(root)]
     write_json(sync.stamp(uri), {f"clic-vit-scenes-{i}": fingerprint(*files) for i, files in enumerate(found)})
     assert dashboard.newer_runs(uri, root) == 0
     path = fake_runs.trained(root, "clic-vit-scenes-0").metrics

@@ -45,7 +45,7 @@ class FinishedRun:
     """One cell's files; `curve` holds the lines of metrics.jsonl, `results` a result for each benchmark's name."""
 
     trained: Trained
-    scores: Path  # the folder of its results
+    results_folder: Path
     cell: Cell
     config: dict[str, Any]
     curve: list[dict[str, Any]]
@@ -68,20 +68,21 @@ class FinishedRun:
         return self.trained.checkpoint if self.trained.weights.is_file() else None
 
 
-def read(trained: Trained, scores: Path) -> FinishedRun:
-    """One run with all results of the folder `scores`. Raises UserError where its configuration names no cell."""
+def read(trained: Trained, results_folder: Path) -> FinishedRun:
+    """One run with all results of its folder. Raises UserError where its configuration names no cell."""
     config = read_config(trained)
     cell = config.get("cell") or {}
     if missing := [k for k in ("method", "backbone", "data", "seed") if k not in cell]:
         raise UserError(f"{trained.config}: no cell.{missing[0]}; remove the run and train it again")
-    found = {result.benchmark: result for result in map(read_result, folder.results(scores))}
-    return FinishedRun(trained, scores, Cell(**cell), config, read_curve(trained), read_environment(trained), found)
+    found = {result.benchmark: result for result in map(read_result, folder.results(results_folder))}
+    facts = config, read_curve(trained), read_environment(trained)
+    return FinishedRun(trained, results_folder, Cell(**cell), *facts, found)
 
 
-def files(trained: Trained, scores: Path) -> list[Path]:
+def files(trained: Trained, results_folder: Path) -> list[Path]:
     """The files of a run without its checkpoint's, which follows from them."""
     own = (trained.config, trained.metrics, trained.environment)
-    return [path for path in own if path.is_file()] + folder.results(scores)
+    return [path for path in own if path.is_file()] + folder.results(results_folder)
 
 
 def read_config(trained: Trained) -> dict[str, Any]:

@@ -104,7 +104,7 @@ def _of_cell(run: FinishedRun, runs: Sequence[FinishedRun], shown: Shown) -> Ent
     return Entry(
         f"cell/{name}", name, shown.experiment if inside else experiment(shown.project, [run]), inside,
         tags, notes.of_cell(run, runs, shown.columns), params(run.config),
-        tuple(_values(run, shown.columns)), tuple(files(run.trained, run.scores)), tuple(_datasets(run)), kept,
+        tuple(_values(run, shown.columns)), tuple(files(run.trained, run.results_folder)), tuple(_datasets(run)), kept,
         run.start, run.end,
     )  # fmt: skip
 
@@ -218,7 +218,7 @@ def _of_trial(study: Study, trial: Trial, where: str, shown: Shown, now: float) 
     return Entry(
         f"trial/{study.name}/{trial.number}", f"{study.name} {trial.number:03d}", where, True, tags,
         notes.of_trial(study, trial), params(run.config if run else {}) | params(trial.params),
-        (*objectives, *steps, *run_values), tuple(files(run.trained, run.scores)) if run else (),
+        (*objectives, *steps, *run_values), tuple(files(run.trained, run.results_folder)) if run else (),
         tuple(_datasets(run)) if run else (), None, start, end,
         status.get(trial.state, "RUNNING"), f"study/{study.name}",
     )  # fmt: skip

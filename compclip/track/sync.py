@@ -132,7 +132,7 @@ def _stamp(client: MlflowClient, made: Source, uri: str) -> None:
     if made.whole:
         found = client.get_experiment_by_name(made.shown.experiment)
         write_json(store.beside(uri, "view.json"), {"experiment": found.experiment_id if found else ""})
-        write_json(stamp(uri), {r.cell.name: fingerprint(*files(r.trained, r.scores)) for r in made.cells})
+        write_json(stamp(uri), {r.cell.name: fingerprint(*files(r.trained, r.results_folder)) for r in made.cells})
 
 
 def _update(client: MlflowClient, made: Source, artifacts: Path | None) -> Counter[str]:
