@@ -1,4 +1,4 @@
-"""Run directories for every cell of a paper's grid: invented numbers under the metric names of the real modules."""
+"""Runs and results for every cell of a paper's grid: invented numbers under the metric names of the real modules."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from pathlib import Path
 from compclip.base.files import write_atomic, write_json
 from compclip.benchmarks import aro, crepe, eqben, imagecode, spec, svo_probes, valse, vl_checklist, whatsup
 from compclip.config import documents, grid, sections
+from compclip.runs import folder
+from compclip.runs.folder import Published
 
 SUGARCREPE = (
     "add_obj",
@@ -49,18 +51,18 @@ def number(*key: str) -> float:
     return zlib.crc32("/".join(key).encode()) % 1000 / 1000
 
 
-def make(params: sections.Params, runs: Path) -> Path:
-    """Write config, results and the other files of every cell."""
+def make(params: sections.Params, root: Path) -> Path:
+    """Write config, results and the other files of every cell below `root`, which it gives."""
     for cell in grid.cells(params):
-        folder = runs / cell.name
-        write_atomic(folder / "config.yaml", documents.to_yaml(grid.resolve(params, cell)))
-        write_atomic(folder / "metrics.jsonl", "")
-        write_json(folder / "environment.json", {"run_key": cell.name, "seconds": 1.0})
+        place = Published(root, cell)
+        write_atomic(place.trained.config, documents.to_yaml(grid.resolve(params, cell)))
+        write_atomic(place.trained.metrics, "")
+        write_json(place.trained.environment, {"run_key": cell.name, "seconds": 1.0})
         for name in params.evaluate.benchmarks:
             metrics = METRICS[params.benchmarks[name].benchmark or name]
             values = {m: number(cell.method, cell.backbone, cell.data, name, m) for m in metrics}
             write_json(
-                folder / "results" / f"{name}.json",
+                folder.result(place.results, name),
                 {"benchmark": name, "n": 10, "metrics": values, "counts": {"records": 10, "scored": 10}},
             )
-    return runs
+    return root

@@ -1,4 +1,4 @@
-"""Run directories with numbers that a person can check: three methods, two seeds (a third on demand), three benchmarks.
+"""Runs and results with numbers that a person can check: three methods, two seeds (a third on demand), three benchmarks.
 
 A row of bits is the outcomes of a metric's items; `swap` is the mean of its two subsets.
 """
@@ -6,10 +6,12 @@ A row of bits is the outcomes of a metric's items; `swap` is the mean of its two
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from pathlib import Path
 
 from compclip.base.files import write_atomic, write_json
+from compclip.config.sections import Cell
+from compclip.runs import folder
+from compclip.runs.folder import Published, Trained
 
 METHODS = ("pretrained", "negclip", "clic")
 BENCHMARKS = ("sugarcrepe", "hard_positives", "retrieval")
@@ -28,30 +30,38 @@ BITS = {
 BITS[("pretrained", 1)] = BITS[("pretrained", 2)] = BITS[("pretrained", 0)]
 
 
-@dataclass(frozen=True)
-class Cell:
-    """What the report reads of a cell."""
-
-    method: str
-    backbone: str = "vit"
-    data: str = "scenes"
-    seed: int = 0
-
-    @property
-    def name(self) -> str:
-        return f"{self.method}-{self.backbone}-{self.data}-{self.seed}"
+def cell(method: str, backbone: str = "vit", data: str = "scenes", seed: int = 0) -> Cell:
+    """A cell of the fake grid."""
+    return Cell(method, backbone, data, seed)
 
 
 def cells(methods: tuple[str, ...] = METHODS, seeds: tuple[int, ...] = (0, 1)) -> list[Cell]:
     """The grid's cells."""
-    return [Cell(m, seed=s) for m in methods for s in seeds]
+    return [cell(m, seed=s) for m in methods for s in seeds]
 
 
-def make(runs: Path, grid: list[Cell] | None = None) -> Path:
-    """Write a run directory for every cell; gives the folder."""
-    for cell in grid or cells():
-        _write(runs / cell.name, cell)
-    return runs
+def make(root: Path, grid: list[Cell] | None = None) -> Path:
+    """Write run and results of every cell below `root`, which it gives."""
+    for one in grid or cells():
+        place = Published(root, one)
+        _write(place.results, one)
+        _run(place.trained, one)
+    return root
+
+
+def trained(root: Path, name: str) -> Trained:
+    """The run of the cell of that name, made by `make`."""
+    return _place(root, name).trained
+
+
+def result(root: Path, name: str, benchmark: str) -> Path:
+    """One result file of the cell of that name."""
+    return folder.result(_place(root, name).results, benchmark)
+
+
+def _place(root: Path, name: str) -> Published:
+    method, backbone, data, seed = name.split("-")
+    return Published(root, Cell(method, backbone, data, int(seed)))
 
 
 def _write(path: Path, cell: Cell) -> None:
@@ -66,14 +76,13 @@ def _write(path: Path, cell: Cell) -> None:
     }
     for name, (items, extra, means, n) in files.items():
         _result(path, name, items, extra, means, n)
-    _run(path, cell)
 
 
 def _result(path: Path, name: str, items: dict, extra: dict, means: dict, n: int) -> None:
     metrics = {m: sum(i["outcomes"]) / len(i["outcomes"]) for m, i in items.items()} | extra
     counts = {"records": n, "scored": n, "missing_image": 0}
     head = {"benchmark": name, "module": MODULES[name], "n": n, "metrics": metrics, "counts": counts, "items": items}
-    write_json(path / "results" / f"{name}.json", head | {"means": means, "fingerprint": name * 2, "seconds": 1.5})
+    write_json(folder.result(path, name), head | {"means": means, "fingerprint": name * 2, "seconds": 1.5})
 
 
 def _items(bits: dict[str, str], names: dict[str, str]) -> dict[str, dict]:
@@ -85,17 +94,17 @@ def _mean(bits: str) -> float:
     return bits.count("1") / len(bits)
 
 
-def _run(path: Path, cell: Cell) -> None:
-    trained = cell.method != "pretrained"
-    lines = [_line(step, cell.seed) for step in (10, 20, 30)] if trained else []
-    write_atomic(path / "metrics.jsonl", "".join(json.dumps(line) + "\n" for line in lines))
+def _run(path: Trained, cell: Cell) -> None:
+    tuned = cell.method != "pretrained"
+    lines = [_line(step, cell.seed) for step in (10, 20, 30)] if tuned else []
+    write_atomic(path.metrics, "".join(json.dumps(line) + "\n" for line in lines))
     train = f"train: {{lr: {2e-6 if cell.method == 'clic' else 1e-6}, threads: 1}}"
     where = f"cell: {{method: {cell.method}, backbone: {cell.backbone}, data: {cell.data}, seed: {cell.seed}}}"
-    write_atomic(path / "config.yaml", f"{where}\n{train}\nmethod: {{weight: 0.5}}\n")
+    write_atomic(path.config, f"{where}\n{train}\nmethod: {{weight: 0.5}}\n")
     facts = {"run_key": f"key-{cell.name}", "python": "3.11", "packages": {"torch": "2.0"}, "device": "cpu"}
     facts |= {"threads": 1, "git_commit": "0123456789abcdef", "peak_memory_mib": 900, "dropped": {}}
-    write_json(path / "environment.json", facts | {"seconds": 62.0 if trained else 1.0})
-    write_atomic(path / "checkpoint" / "open_clip_config.json", "{}")
+    write_json(path.environment, facts | {"seconds": 62.0 if tuned else 1.0})
+    write_atomic(path.checkpoint / "open_clip_config.json", "{}")
 
 
 def _line(step: int, seed: int) -> dict:

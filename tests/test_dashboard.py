@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from compclip.base.errors import UserError
-from compclip.base.files import write_json
+from compclip.base.files import fingerprint, write_json
+from compclip.runs import results
 from compclip.track import dashboard, records, sync
 from tests import fake_runs
 
@@ -56,13 +57,14 @@ def test_it_opens_the_grid_s_comparison(tmp_path):
 
 
 def test_it_counts_runs_newer_than_the_store(tmp_path):
-    runs, uri = fake_runs.make(tmp_path / "runs", fake_runs.cells(("clic",))), f"sqlite:///{tmp_path / 'mlflow.db'}"
-    write_json(sync.stamp(uri), {p.name: records.content(p) for p in runs.iterdir()})
-    assert dashboard.newer_runs(uri, runs) == 0
-    path = runs / "clic-vit-scenes-0" / "metrics.jsonl"
+    root, uri = fake_runs.make(tmp_path, fake_runs.cells(("clic",))), f"sqlite:///{tmp_path / 'mlflow.db'}"
+    found = [results.files(run.trained, run.results_folder) for run in records.read(root)]
+    write_json(sync.stamp(uri), {f"clic-vit-scenes-{i}": fingerprint(*files) for i, files in enumerate(found)})
+    assert dashboard.newer_runs(uri, root) == 0
+    path = fake_runs.trained(root, "clic-vit-scenes-0").metrics
     path.write_text(path.read_text() + "\n")
-    assert dashboard.newer_runs(uri, runs) == 1
-    assert any(line.startswith("hint: 1 runs") for line in dashboard.messages(uri, runs, "127.0.0.1", 5000))
+    assert dashboard.newer_runs(uri, root) == 1
+    assert any(line.startswith("hint: 1 runs") for line in dashboard.messages(uri, root, "127.0.0.1", 5000))
 
 
 def test_a_server_of_its_own_is_named_without_starting_one(capsys):

@@ -16,7 +16,7 @@ from compclip.config import sections
 from compclip.evaluate import __main__ as evaluate_command
 from compclip.evaluate import score
 from compclip.model import backbone
-from compclip.report import collect
+from compclip.runs import results
 from tests.tiny_project import trained
 
 CONFIG = {
@@ -121,7 +121,7 @@ def test_result_files_satisfy_the_report(checkpoint, params, tmp_path):
     evaluate_command.main(["--checkpoint", str(checkpoint), "--out", str(tmp_path / "out"), "--device", "cpu"])
     flat = files.read_json(tmp_path / "out" / "summary.json")
     for name in ("sugarcrepe", "plus"):
-        result = collect.read_result(tmp_path / "out" / f"{name}.json")  # checks metrics against items and means
+        result = results.read_result(tmp_path / "out" / f"{name}.json")  # checks metrics against items and means
         assert all(flat[f"{name}/{metric}"] == value for metric, value in result.metrics.items())
         assert len(result.items) + len(result.means) == len(result.metrics)
     assert len(flat) == 7 + 4 + 10 + 4

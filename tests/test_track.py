@@ -29,7 +29,7 @@ def empty_database(tmp_path_factory):
 
 @pytest.fixture
 def runs(tmp_path):
-    return fake_runs.make(tmp_path / "runs", fake_runs.cells(("pretrained", "clic")))
+    return fake_runs.make(tmp_path, fake_runs.cells(("pretrained", "clic")))
 
 
 @pytest.fixture
@@ -57,7 +57,7 @@ report: {{columns: [{", ".join(columns)}]}}
 
 def source(tmp_path, **how):
     grid = {k: how.pop(k) for k in ("methods", "seeds", "columns") if k in how}
-    return sync.source(params(tmp_path, **grid), tmp_path / "runs", tmp_path / "studies", **how)
+    return sync.source(params(tmp_path, **grid), tmp_path, tmp_path / "studies", **how)
 
 
 def update(tmp_path, uri, **how):

@@ -122,7 +122,7 @@ def test_the_best_checkpoint_of_each_benchmark_has_an_alias(tmp_path, checkpoint
     try:
         shutil.rmtree(checkpoints / "clic-vit-scenes-1" / "results")
         weights = (checkpoints / "clic-vit-scenes-1" / "checkpoint" / "open_clip_config.json").read_bytes()
-        fake_runs.make(checkpoints, [fake_runs.Cell("clic", seed=1)])
+        fake_runs.make(checkpoints, [fake_runs.cell("clic", seed=1)])
         (checkpoints / "clic-vit-scenes-1" / "checkpoint" / "open_clip_config.json").write_bytes(weights)
     finally:
         fake_runs.BITS[("clic", 1)] = kept

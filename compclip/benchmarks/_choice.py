@@ -63,7 +63,7 @@ def _by_subset(records: Sequence[Record], embeddings: Embeddings, scores: Scores
     found = {}
     for subset, part in by_subset(readable(records, embeddings)).items():
         right_N = np.array([first_wins(scores_K) for scores_K in scores(embeddings, part)], dtype=np.float64)
-        found[subset] = Items(subset, ids(part), right_N)
+        found[subset] = Items(ids(part), right_N, subset)
     return found
 
 

@@ -127,4 +127,4 @@ def _balanced(items: Items, kinds: Mapping[str, str]) -> Items:
     own = [kinds[key] for key in items.ids]
     size = Counter(own)
     weight_N = np.array([len(own) / (len(size) * size[kind]) for kind in own])
-    return Items(items.subset, items.ids, items.values * weight_N)
+    return Items(items.ids, items.values * weight_N, items.subset)

@@ -100,7 +100,7 @@ def evaluate(records: Sequence[Record], embeddings: Embeddings) -> dict[str, Ite
     found = {}
     for subset, part in by_subset(readable(records, embeddings)).items():
         for score, outcome_N in winoground.outcomes(part, embeddings).items():
-            found[f"{subset}_{score}"] = Items(subset, ids(part), outcome_N)
+            found[f"{subset}_{score}"] = Items(ids(part), outcome_N, subset)
     if all(f"{subset}_group" in found for subset in KUBRIC):
         found |= {f"eqbenkubric_{s}": pooled("eqbenkubric", [found[f"{k}_{s}"] for k in KUBRIC]) for s in SCORES}
     return found

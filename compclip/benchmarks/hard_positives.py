@@ -100,7 +100,7 @@ def evaluate(records: Sequence[Record], embeddings: Embeddings) -> dict[str, Ite
     found = {}
     for kind, part in by_subset(readable(records, embeddings)).items():
         for name, outcome_N in _outcomes(part, embeddings).items():
-            found[f"{kind}_{name}"] = Items(kind, ids(part), outcome_N)
+            found[f"{kind}_{name}"] = Items(ids(part), outcome_N, kind)
     return found | _pooled(found)
 
 

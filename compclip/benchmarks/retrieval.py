@@ -138,5 +138,5 @@ def evaluate(records: Sequence[Record], embeddings: Embeddings) -> dict[str, Ite
     scores_IT = embeddings.table([record.images[0] for record in part], texts)
     outcomes = metrics.recall_at_outcomes(scores_IT, image_of_text_T, KS)
     image_ids, text_ids = ids(part), tuple(f"{r.id}#{i}" for r in part for i in range(len(r.texts)))
-    found = {f"i2t_recall_at_{k}": Items(SUBSET, image_ids, outcomes[f"i2t_r{k}"]) for k in KS}
-    return found | {f"t2i_recall_at_{k}": Items("captions", text_ids, outcomes[f"t2i_r{k}"]) for k in KS}
+    found = {f"i2t_recall_at_{k}": Items(image_ids, outcomes[f"i2t_r{k}"], SUBSET) for k in KS}
+    return found | {f"t2i_recall_at_{k}": Items(text_ids, outcomes[f"t2i_r{k}"], "captions") for k in KS}

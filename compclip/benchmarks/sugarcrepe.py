@@ -46,5 +46,5 @@ def evaluate(records: Sequence[Record], embeddings: Embeddings) -> dict[str, Ite
     for subset, part in by_subset(readable(records, embeddings)).items():
         pictures = [record.images[0] for record in part]
         positive_N, negative_N = (embeddings.matches(pictures, column(part, text)) for text in (0, 1))
-        found[subset] = Items(subset, ids(part), metrics.sugarcrepe_outcomes(positive_N, negative_N)["accuracy"])
+        found[subset] = Items(ids(part), metrics.sugarcrepe_outcomes(positive_N, negative_N)["accuracy"], subset)
     return found

@@ -53,8 +53,8 @@ def evaluate(records: Sequence[Record], embeddings: Embeddings) -> dict[str, Ite
         seen_N = np.array([embeddings.has(record.images) for record in part])
         outcomes = _outcomes(part, seen_N, embeddings)
         with_image = ids([record for record, seen in zip(part, seen_N, strict=True) if seen])
-        found[f"{subset}_itt"] = Items(subset, with_image, outcomes["itt"][seen_N])
-        found[f"{subset}_tot"] = Items(subset, ids(part), outcomes["tot"])
+        found[f"{subset}_itt"] = Items(with_image, outcomes["itt"][seen_N], subset)
+        found[f"{subset}_tot"] = Items(ids(part), outcomes["tot"], subset)
     return found
 
 

@@ -51,7 +51,7 @@ def evaluate(records: Sequence[Record], embeddings: Embeddings) -> dict[str, Ite
     part = readable(records, embeddings)
     if not part:
         return {}
-    return {name: Items(SUBSET, ids(part), outcome_N) for name, outcome_N in outcomes(part, embeddings).items()}
+    return {name: Items(ids(part), outcome_N, SUBSET) for name, outcome_N in outcomes(part, embeddings).items()}
 
 
 def outcomes(part: Sequence[Record], embeddings: Embeddings) -> dict[str, np.ndarray]:

@@ -129,7 +129,7 @@ def evaluate(
     label_N = np.array([labels[record.id] for record in part])
     found = metrics.top_k_outcomes(scores_NC, label_N, [k for k in KS if k == 1 or k < len(class_CD)])
     found["mean_per_class"] = balanced(found["top_1"], label_N)
-    return {name: Items(SUBSET, ids(part), outcome_N) for name, outcome_N in found.items()}
+    return {name: Items(ids(part), outcome_N, SUBSET) for name, outcome_N in found.items()}
 
 
 def _class_vector(prompt_PD: np.ndarray) -> np.ndarray:

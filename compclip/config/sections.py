@@ -12,6 +12,7 @@ from omegaconf import MISSING
 from compclip.base.errors import UserError, unknown
 
 ACTIVATIONS = ("gelu", "quickgelu")
+PRETRAINED = "pretrained"  # the method that trains nothing: the backbone as it is
 FEWEST = 200  # bootstrap samples: five behind each end of the interval
 
 

@@ -15,6 +15,7 @@ import numpy as np
 
 from compclip.base.files import fingerprint
 from compclip.evaluate.embed import Embeddings
+from compclip.runs.items import Items
 
 Groups = Mapping[str, Mapping[str, frozenset[str]]]  # subset -> group -> record ids
 
@@ -32,15 +33,6 @@ class Record:
     def has_text(self) -> bool:
         """Whether no text of it is empty."""
         return all(text.strip() for text in self.texts)
-
-
-@dataclass(frozen=True)
-class Items:
-    """The outcomes of one metric, whose value is their mean; `subset` tells which groups apply."""
-
-    subset: str
-    ids: tuple[str, ...]
-    values: np.ndarray
 
 
 @dataclass(frozen=True)
@@ -154,7 +146,7 @@ def ids(records: Sequence[Record]) -> tuple[str, ...]:
 def pooled(subset: str, parts: Sequence[Items]) -> Items:
     """The items of several subsets as one, each id behind the name of its own."""
     keys = tuple(f"{part.subset}/{key}" for part in parts for key in part.ids)
-    return Items(subset, keys, np.concatenate([part.values for part in parts]))
+    return Items(keys, np.concatenate([part.values for part in parts]), subset)
 
 
 def _reason(record: Record, embeddings: Embeddings) -> str:
@@ -168,7 +160,8 @@ def _grouped(items: Mapping[str, Items], groups: Groups) -> dict[str, Items]:
         for group, members in groups.get(whole.subset, {}).items():
             keep = [i for i, key in enumerate(whole.ids) if key in members]
             if keep:
-                found[f"{name}/{group}"] = Items(whole.subset, tuple(whole.ids[i] for i in keep), whole.values[keep])
+                ids_kept = tuple(whole.ids[i] for i in keep)
+                found[f"{name}/{group}"] = Items(ids_kept, whole.values[keep], whole.subset)
     return found
 
 

@@ -1,6 +1,6 @@
 """The grid's results as one page and as tables: `python -m compclip.report [--partial]`.
 
-Reads runs/<cell>/ of the grid in params.yaml; writes index.html, report.md, report.csv, report.tex, claims.csv,
+Reads the runs and results of the grid in params.yaml; writes index.html, report.md, report.csv, report.tex, claims.csv,
 metrics.json and plots/ into reports/. A missing cell or result is an error that names it, unless --partial shows what
 there is.
 """
@@ -20,7 +20,8 @@ from compclip.base.files import write_atomic, write_json
 from compclip.config import grid, read, sections
 from compclip.report import claims, claims_table, formats, page, plots, published, stale, tables, wise_ft
 from compclip.report.claims import Claim
-from compclip.report.collect import Run, collect
+from compclip.report.collect import collect
+from compclip.runs.results import FinishedRun
 
 PUBLISHED, CLAIMS = Path("experiments/published"), Path("experiments/claims.yaml")  # where they are, if there are any
 LEGEND = (
@@ -35,11 +36,11 @@ def main(argv: list[str]) -> int:
     _check_given(args)
     params = read.load(args.params)
     benchmarks = list(params.evaluate.benchmarks)
-    runs, missing = collect(grid.cells(params), benchmarks, args.runs, args.partial)
+    runs, missing = collect(grid.cells(params), benchmarks, args.root, args.partial)
     missing += stale.check(params, runs, args.partial)
     printed = published.read(args.published or PUBLISHED)
     stated = _claims(args.claims or CLAIMS, params, runs, printed)
-    lines, without = wise_ft.collect(grid.line_cells(params), args.runs, args.partial)
+    lines, without = wise_ft.collect(grid.line_cells(params), args.root, args.partial)
     made = page.build(
         runs,
         benchmarks,
@@ -60,7 +61,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m compclip.report", description=__doc__.splitlines()[0])
     parser.add_argument("--partial", action="store_true", help="show the cells there are and name the missing ones")
     parser.add_argument("--params", type=Path, default=Path("params.yaml"), help="the file that holds the grid")
-    parser.add_argument("--runs", type=Path, default=Path("runs"), help="folder of the run directories")
+    parser.add_argument("--root", type=Path, default=Path(), help="folder that holds runs/, results/ and wise_ft/")
     parser.add_argument("--out", type=Path, default=Path("reports"), help="folder to write")
     parser.add_argument("--published", type=Path, help=f"papers' tables; default: {PUBLISHED}")
     parser.add_argument("--claims", type=Path, help=f"papers' findings; default: {CLAIMS}")
@@ -76,31 +77,33 @@ def _check_given(args: argparse.Namespace) -> None:
 
 
 def _claims(
-    path: Path, params: sections.Params, runs: Sequence[Run], printed: Sequence[published.Number]
+    path: Path, params: sections.Params, runs: Sequence[FinishedRun], printed: Sequence[published.Number]
 ) -> list[Claim]:
     stated = claims.read(path) if path.is_file() else []
     claims.check(stated, known_methods(params, runs, printed), known_columns(runs, printed), str(path))
     return stated
 
 
-def known_methods(params: sections.Params, runs: Sequence[Run], printed: Sequence[published.Number]) -> set[str]:
+def known_methods(
+    params: sections.Params, runs: Sequence[FinishedRun], printed: Sequence[published.Number]
+) -> set[str]:
     """The methods that a claim may name: the grid's, those of params.yaml with variants, and the published tables'."""
     variants = {m: (raw or {}).get("variants") or {} for m, raw in params.methods.items()}
     ours = {name for m, found in variants.items() for name in (m, *(f"{m}.{v}" for v in found))}
     return ours | {run.cell.method for run in runs} | {n.method for n in printed if n.method}
 
 
-def known_columns(runs: Sequence[Run], printed: Sequence[published.Number]) -> set[str]:
+def known_columns(runs: Sequence[FinishedRun], printed: Sequence[published.Number]) -> set[str]:
     """The columns that a claim may name: the runs', the summary columns, and the published tables'."""
     benchmarks = dict.fromkeys(name for run in runs for name in run.results)
     ours = {c.name for c in tables.every_column(runs, benchmarks)}
     return ours | {f"{tables.SUMMARY}/{name}" for name in tables.SUMMARIES} | {n.column for n in printed}
 
 
-def usual(params: sections.Params) -> Callable[[Run], dict[str, Any]]:
+def usual(params: sections.Params) -> Callable[[FinishedRun], dict[str, Any]]:
     """A function that gives a run's defaults: the common training settings and its method's own."""
 
-    def defaults(run: Run) -> dict[str, Any]:
+    def defaults(run: FinishedRun) -> dict[str, Any]:
         method = plugins.find(plugins.METHODS, run.cell.method.partition(".")[0])
         return {"train": _plain(params.train), "method": _plain(method.Config())}
 

@@ -25,10 +25,11 @@ from yaml import YAMLError
 
 from compclip.base.errors import UserError, one_line, unknown
 from compclip.base.files import read_text
+from compclip.config.sections import PRETRAINED
 from compclip.report import published, tables
-from compclip.report.collect import PRETRAINED, Run
 from compclip.report.statistics import DRAWS, Interval, mean_std
 from compclip.report.tables import Column, Group
+from compclip.runs.results import FinishedRun
 
 HOLDS, REFUTED, UNDECIDED, ABSENT = "holds", "does not hold", "undecided", "not in this grid"
 VERDICTS = (HOLDS, REFUTED, UNDECIDED, ABSENT)
@@ -143,7 +144,7 @@ def check(claims: Sequence[Claim], methods: Collection[str], columns: Collection
 
 
 def judge(
-    claims: Sequence[Claim], runs: Sequence[Run], groups: Sequence[Group], columns: Mapping[str, Column],
+    claims: Sequence[Claim], runs: Sequence[FinishedRun], groups: Sequence[Group], columns: Mapping[str, Column],
     numbers: Sequence[published.Number] = (), draws: int = DRAWS,
 ) -> list[Finding]:  # fmt: skip
     """Every claim on every group, group by group."""
@@ -151,7 +152,7 @@ def judge(
 
 
 def _finding(
-    claim: Claim, group: Group, runs: Sequence[Run], columns: Mapping[str, Column],
+    claim: Claim, group: Group, runs: Sequence[FinishedRun], columns: Mapping[str, Column],
     numbers: Sequence[published.Number], draws: int,
 ) -> Finding:  # fmt: skip
     mine = _by_method(runs, group)
@@ -162,7 +163,7 @@ def _finding(
     return Finding(claim, group.name, combine([e.verdict for e in evidence]), tuple(evidence))
 
 
-def _by_method(runs: Sequence[Run], group: Group) -> dict[str, dict[int, Run]]:
+def _by_method(runs: Sequence[FinishedRun], group: Group) -> dict[str, dict[int, FinishedRun]]:
     """The group's runs: method -> seed -> run; the pretrained model as the tables have it."""
     found = {row.method: {run.cell.seed: run for run in row.runs} for row in group.rows}
     base = tables.reference(runs, group.backbone, group.data)
@@ -170,7 +171,7 @@ def _by_method(runs: Sequence[Run], group: Group) -> dict[str, dict[int, Run]]:
 
 
 def weigh(
-    part: Inequality, runs: Mapping[str, Mapping[int, Run]], column: Column | None,
+    part: Inequality, runs: Mapping[str, Mapping[int, FinishedRun]], column: Column | None,
     printed: tuple[float, ...] = (), draws: int = DRAWS,
 ) -> Evidence:  # fmt: skip
     """One inequality on the runs of one group, method -> seed -> run."""
@@ -188,7 +189,7 @@ def weigh(
 
 
 def _absent(
-    part: Inequality, runs: Mapping[str, Mapping[int, Run]], column: Column | None, printed: tuple[float, ...]
+    part: Inequality, runs: Mapping[str, Mapping[int, FinishedRun]], column: Column | None, printed: tuple[float, ...]
 ) -> Evidence:
     missing = tuple(name for name in (part.left, part.right) if name not in runs)
     missing += (part.column,) if column is None else ()
@@ -196,7 +197,9 @@ def _absent(
     return Evidence(part, ABSENT, column, printed=printed, missing=missing or (part.column,), why=why)
 
 
-def _pairs(left: Mapping[int, Run], right: Mapping[int, Run], column: Column | None) -> list[tuple[Run, Run]]:
+def _pairs(
+    left: Mapping[int, FinishedRun], right: Mapping[int, FinishedRun], column: Column | None
+) -> list[tuple[FinishedRun, FinishedRun]]:
     """The two methods' runs of each seed that both have with the column."""
     if column is None:
         return []

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from compclip.report.collect import Run
+from compclip.runs.results import FinishedRun
 
 MACHINE = ("device", "threads", "python", "git_commit")
 SECTIONS = ("train", "method")
@@ -21,7 +21,7 @@ class Count:
     counts: tuple[int | None, ...]
 
 
-def counts(runs: Sequence[Run], benchmarks: Sequence[str]) -> tuple[list[str], list[Count]]:
+def counts(runs: Sequence[FinishedRun], benchmarks: Sequence[str]) -> tuple[list[str], list[Count]]:
     """The names of the counts, and a line for each benchmark, or several where the runs' counts differ."""
     every = [(n, r.cell.name, r.results[n].counts) for n in benchmarks for r in runs if n in r.results]
     names = list(dict.fromkeys(key for _, _, found in every for key in found if "/" not in key))
@@ -32,7 +32,7 @@ def counts(runs: Sequence[Run], benchmarks: Sequence[str]) -> tuple[list[str], l
     return names, [Count(n, _cells(cells, total[n]), found) for (n, found), cells in lines.items()]
 
 
-def group_counts(runs: Sequence[Run]) -> list[tuple[str, int]]:
+def group_counts(runs: Sequence[FinishedRun]) -> list[tuple[str, int]]:
     """(benchmark/metric/group, items) for the counts of groups of items."""
     results = [r for run in runs for r in run.results.values()]
     return list({f"{r.benchmark}/{key}": n for r in results for key, n in r.counts.items() if "/" in key}.items())
@@ -42,7 +42,7 @@ def _cells(cells: Sequence[str], total: int) -> str:
     return "all runs" if len(cells) == total else ", ".join(cells)
 
 
-def stand_ins(runs: Sequence[Run]) -> list[tuple[str, str]]:
+def stand_ins(runs: Sequence[FinishedRun]) -> list[tuple[str, str]]:
     """(tokenizer, cells) for the runs whose texts were read by a stand-in: their scores do not compare with others."""
     cells: dict[str, list[str]] = {}
     for run in runs:
@@ -66,12 +66,12 @@ class Machine:
     trained: str
 
 
-def machines(runs: Sequence[Run]) -> list[Machine]:
+def machines(runs: Sequence[FinishedRun]) -> list[Machine]:
     """A line for each run, from environment.json and the results' own seconds."""
     return [_machine(run) for run in runs]
 
 
-def _machine(run: Run) -> Machine:
+def _machine(run: FinishedRun) -> Machine:
     facts = run.environment
     device, threads, _, commit = (str(facts.get(key, "–") or "–") for key in MACHINE)
     seconds = facts.get("seconds")
@@ -100,7 +100,7 @@ def duration(seconds: float) -> str:
     return f"{minutes // 60} h {minutes % 60:02d} min"
 
 
-def versions(runs: Sequence[Run]) -> dict[str, list[str]]:
+def versions(runs: Sequence[FinishedRun]) -> dict[str, list[str]]:
     """Every package's versions over the runs: more than one is worth knowing."""
     found: dict[str, list[str]] = {}
     for run in runs:
@@ -120,7 +120,7 @@ class Setting:
     default: str
 
 
-def settings(run: Run, defaults: Callable[[Run], dict[str, Any]]) -> list[Setting]:
+def settings(run: FinishedRun, defaults: Callable[[FinishedRun], dict[str, Any]]) -> list[Setting]:
     """The run's training and method parameters that differ from the defaults."""
     usual = flatten(defaults(run))
     ours = {k: v for k, v in flatten(run.config).items() if k.partition(".")[0] in SECTIONS}

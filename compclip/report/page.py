@@ -10,13 +10,15 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 from markupsafe import Markup
 
+from compclip.config.sections import PRETRAINED
 from compclip.report import claims_table, details, plots, tables, wise_ft
 from compclip.report.claims import Claim, Finding, judge
-from compclip.report.collect import PRETRAINED, Missing, Run
+from compclip.report.collect import Missing
 from compclip.report.formats import header, number
 from compclip.report.published import Comparison, Number, compare
 from compclip.report.statistics import DRAWS
 from compclip.report.tables import SUMMARY, Column, Entry, Group, Row
+from compclip.runs.results import FinishedRun
 
 RANK = {0: "", 1: "best", 2: "second"}
 VERDICT = {1: "better", -1: "worse", 0: ""}
@@ -27,22 +29,22 @@ MARK = {1: "▲", -1: "▼", 0: ""}
 class Report:
     """All that is shown: runs, the columns by section, what is missing, published numbers, the methods' defaults."""
 
-    runs: tuple[Run, ...]
+    runs: tuple[FinishedRun, ...]
     benchmarks: tuple[str, ...]
     main: tuple[Group, ...]
     parts: tuple[Group, ...]
     rest: tuple[Group, ...]
     missing: tuple[Missing, ...]
     published: tuple[Number, ...]
-    defaults: Callable[[Run], dict[str, Any]]
+    defaults: Callable[[FinishedRun], dict[str, Any]]
     draws: int
     findings: tuple[Finding, ...] = ()
     lines: tuple[wise_ft.Line, ...] = ()
 
 
 def build(
-    runs: Sequence[Run], benchmarks: Sequence[str], wanted: Sequence[str] | None, missing: Sequence[Missing],
-    published: Sequence[Number], defaults: Callable[[Run], dict[str, Any]], draws: int = DRAWS,
+    runs: Sequence[FinishedRun], benchmarks: Sequence[str], wanted: Sequence[str] | None, missing: Sequence[Missing],
+    published: Sequence[Number], defaults: Callable[[FinishedRun], dict[str, Any]], draws: int = DRAWS,
     claims: Sequence[Claim] = (), lines: Sequence[wise_ft.Line] = (),
 ) -> Report:  # fmt: skip
     """Compute every table. `main`: summary and chosen columns; `parts`: groups of items; `rest`: all other metrics."""

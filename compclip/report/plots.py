@@ -13,8 +13,9 @@ from types import MappingProxyType
 
 import numpy as np
 
-from compclip.report.collect import PRETRAINED, Run
+from compclip.config.sections import PRETRAINED
 from compclip.report.tables import SUMMARY, Entry, Group
+from compclip.runs.results import FinishedRun
 
 NOT_TERMS = {
     "step", "epoch", "samples", "loss", "lr", "logit_scale", "scale", "bias", "grad_norm", "samples_per_second",
@@ -53,14 +54,14 @@ def axis(values: Sequence[float], start: float, stop: float, ticks: int = 5) -> 
     return Axis(found[0], found[-1], start, stop, found)
 
 
-def terms(runs: Sequence[Run]) -> list[str]:
+def terms(runs: Sequence[FinishedRun]) -> list[str]:
     """The named loss terms in the curves, in the order of the files; a method of one term has none beside the total."""
     names = [k for run in runs for line in run.curve for k, v in line.items() if isinstance(v, (int, float))]
     found = [n for n in dict.fromkeys(names) if n not in NOT_TERMS]
     return found if len(found) > 1 else []
 
 
-def series(runs: Sequence[Run], term: str) -> tuple[list[int], np.ndarray]:
+def series(runs: Sequence[FinishedRun], term: str) -> tuple[list[int], np.ndarray]:
     """Steps and values of one term, shape (S seeds, steps): only the steps that all seeds logged."""
     tables = [{line["step"]: line[term] for line in run.curve if line.get(term) is not None} for run in runs]
     tables = [t for t in tables if t]
@@ -75,7 +76,7 @@ def thin(steps: Sequence[int], values: np.ndarray, points: int = POINTS) -> tupl
     return at, np.stack([values[:, piece].mean(axis=1) for piece in pieces], axis=1)
 
 
-def loss_svg(runs: Sequence[Run], title: str, size: tuple[int, int] = (390, 240)) -> str:
+def loss_svg(runs: Sequence[FinishedRun], title: str, size: tuple[int, int] = (390, 240)) -> str:
     """Total and named terms against the step: a line is the mean over seeds, its band their range."""
     curves = {name: series(runs, name) for name in ["loss", *terms(runs)]}
     curves = {name: thin(*c) for name, c in curves.items() if c[0]}
@@ -291,7 +292,7 @@ def _svg(body: str, width: int, height: int, title: str, css: str = "plot") -> s
     return f'<svg class="{css}" viewBox="0 0 {width} {height}" width="{width}" height="{height}"{label}>{body}</svg>'
 
 
-def loss_csv(runs: Sequence[Run]) -> str:
+def loss_csv(runs: Sequence[FinishedRun]) -> str:
     """step, loss and each term, means over seeds, for `dvc plots`; empty without curves."""
     curves = {name: series(runs, name) for name in ["loss", *terms(runs)]}
     steps = curves["loss"][0]

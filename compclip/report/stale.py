@@ -9,12 +9,14 @@ from omegaconf import OmegaConf
 
 from compclip.base.errors import UserError
 from compclip.config import documents, grid, sections
-from compclip.report.collect import PRETRAINED, Missing, Run
+from compclip.config.sections import PRETRAINED
+from compclip.report.collect import Missing
 from compclip.report.details import SECTIONS, flatten
 from compclip.runs.key import RESOURCES
+from compclip.runs.results import FinishedRun
 
 
-def check(params: sections.Params, runs: Iterable[Run], partial: bool) -> list[Missing]:
+def check(params: sections.Params, runs: Iterable[FinishedRun], partial: bool) -> list[Missing]:
     """A line for each such run; its mean with other seeds would be of two methods.
 
     Raises UserError naming the first unless `partial`.
@@ -26,7 +28,7 @@ def check(params: sections.Params, runs: Iterable[Run], partial: bool) -> list[M
     return found
 
 
-def _other(params: sections.Params, run: Run) -> str:
+def _other(params: sections.Params, run: FinishedRun) -> str:
     """The first parameter that differs; empty where none does."""
     if run.cell.method == PRETRAINED or not run.config:
         return ""

@@ -13,7 +13,7 @@ from math import sqrt
 
 import numpy as np
 
-from compclip.report.collect import Items
+from compclip.runs.items import Items
 
 DRAWS = 10_000
 LEVEL = 0.95

@@ -6,13 +6,14 @@ A column is a metric of a benchmark, or the mean of other columns (the summary c
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 import numpy as np
 
 from compclip.base.errors import UserError, unknown
-from compclip.report.collect import PRETRAINED, Items, Result, Run
+from compclip.config.sections import PRETRAINED
 from compclip.report.statistics import (
     DRAWS,
     Interval,
@@ -24,12 +25,22 @@ from compclip.report.statistics import (
     paired,
     ranks,
 )
+from compclip.runs.items import Items
+from compclip.runs.results import FinishedRun, Result
 
 LOWER = {"brittleness", "gap"}
 SUMMARY = "summary"
 SUMMARIES = ("Comp", "ZS", "I2T", "T2I")
 WAYS = re.compile(r"mean_(recall_at_\d+)")
 RETRIEVAL = {"I2T": "i2t_recall_at_1", "T2I": "t2i_recall_at_1"}
+
+
+class Scored(Protocol):
+    """A model with results: a run, or a mixture of its weights with the pretrained ones."""
+
+    @property
+    def results(self) -> Mapping[str, Result]:
+        """A result for each benchmark's name."""
 
 
 @dataclass(frozen=True)
@@ -89,7 +100,7 @@ class Row:
     """A method's seeds in one backbone and data set; `entries` has None where a result is missing."""
 
     method: str
-    runs: tuple[Run, ...]
+    runs: tuple[FinishedRun, ...]
     entries: tuple[Entry | None, ...]
 
     @property
@@ -113,7 +124,7 @@ class Group:
         return f"{self.backbone} / {self.data}"
 
 
-def columns(runs: Sequence[Run], wanted: Sequence[str] | None, benchmarks: Sequence[str]) -> tuple[Column, ...]:
+def columns(runs: Sequence[FinishedRun], wanted: Sequence[str] | None, benchmarks: Sequence[str]) -> tuple[Column, ...]:
     """The columns named in report.columns as benchmark/metric; without it every metric that is no detail of another.
 
     `<benchmark>/mean_recall_at_<k>` is the mean of both ways of retrieval, `<name>/<metric>` the mean over benchmarks
@@ -143,7 +154,7 @@ def _mean_column(name: str, known: dict[str, Column]) -> Column | None:
     return Column(benchmark, metric, tuple(parts)) if len(parts) > 1 and None not in parts else None
 
 
-def every_column(runs: Sequence[Run], benchmarks: Iterable[str]) -> tuple[Column, ...]:
+def every_column(runs: Sequence[FinishedRun], benchmarks: Iterable[str]) -> tuple[Column, ...]:
     """All metrics of all runs, benchmark by benchmark, in the order in which the result files have them."""
     found = {}
     for benchmark in benchmarks:
@@ -153,7 +164,7 @@ def every_column(runs: Sequence[Run], benchmarks: Iterable[str]) -> tuple[Column
     return tuple(found.values())
 
 
-def is_detail(column: Column, runs: Sequence[Run]) -> bool:
+def is_detail(column: Column, runs: Sequence[FinishedRun]) -> bool:
     """A group's part of a metric (`swap/unseen_pairs`), or a metric that a mean is made of."""
     if "/" in column.metric:
         return True
@@ -161,7 +172,7 @@ def is_detail(column: Column, runs: Sequence[Run]) -> bool:
     return any(column.metric in members for result in found for members in result.means.values())
 
 
-def summary_columns(shown: Sequence[Column], runs: Sequence[Run]) -> tuple[Column, ...]:
+def summary_columns(shown: Sequence[Column], runs: Sequence[FinishedRun]) -> tuple[Column, ...]:
     """Comp, ZS, I2T and T2I as in FSC-CLIP Table 1, over the columns shown.
 
     Comp: mean over compositionality benchmarks of one number each: its metric `average` where it has one, else the
@@ -191,13 +202,13 @@ def _one_number(benchmark: str, shown: Sequence[Column], every: Sequence[Column]
     return Column(benchmark, "mean", parts)
 
 
-def groups(runs: Sequence[Run], shown: Sequence[Column], draws: int = DRAWS) -> list[Group]:
+def groups(runs: Sequence[FinishedRun], shown: Sequence[Column], draws: int = DRAWS) -> list[Group]:
     """One table for each backbone and data set, in the grid's order; intervals of `draws` bootstrap samples."""
     keys = dict.fromkeys((r.cell.backbone, r.cell.data) for r in runs)
     return [_group(backbone, data, runs, tuple(shown), draws) for backbone, data in keys]
 
 
-def _group(backbone: str, data: str, runs: Sequence[Run], shown: tuple[Column, ...], draws: int) -> Group:
+def _group(backbone: str, data: str, runs: Sequence[FinishedRun], shown: tuple[Column, ...], draws: int) -> Group:
     mine = [r for r in runs if (r.cell.backbone, r.cell.data) == (backbone, data)]
     base = reference(runs, backbone, data)
     names = dict.fromkeys(r.cell.method for r in mine)
@@ -208,7 +219,7 @@ def _group(backbone: str, data: str, runs: Sequence[Run], shown: tuple[Column, .
     return Group(backbone, data, shown, _ranked(rows, shown))
 
 
-def reference(runs: Sequence[Run], backbone: str, data: str) -> tuple[Run, ...]:
+def reference(runs: Sequence[FinishedRun], backbone: str, data: str) -> tuple[FinishedRun, ...]:
     """The pretrained model's runs: those of this data set, else those the grid has for the backbone."""
     base = [r for r in runs if r.cell.method == PRETRAINED and r.cell.backbone == backbone]
     first = base[0].cell.data if base else None
@@ -216,11 +227,13 @@ def reference(runs: Sequence[Run], backbone: str, data: str) -> tuple[Run, ...]:
     return tuple(same or [r for r in base if r.cell.data == first])
 
 
-def _row(method: str, mine: tuple[Run, ...], base: tuple[Run, ...], shown: Sequence[Column], draws: int) -> Row:
+def _row(
+    method: str, mine: tuple[FinishedRun, ...], base: tuple[FinishedRun, ...], shown: Sequence[Column], draws: int
+) -> Row:
     return Row(method, mine, tuple(entry(column, mine, base, draws) for column in shown))
 
 
-def entry(column: Column, mine: Sequence[Run], base: Sequence[Run], draws: int = DRAWS) -> Entry | None:
+def entry(column: Column, mine: Sequence[FinishedRun], base: Sequence[FinishedRun], draws: int = DRAWS) -> Entry | None:
     """Mean and deviation over the seeds that have the metric, and the difference to the pretrained model."""
     values = [v for run in mine if (v := value(run, column)) is not None]
     if not values:
@@ -236,7 +249,7 @@ def entry(column: Column, mine: Sequence[Run], base: Sequence[Run], draws: int =
     return Entry(mean, std, len(values), difference=found, change=change, verdict=verdict)
 
 
-def value(run: Run, column: Column) -> float | None:
+def value(run: Scored, column: Column) -> float | None:
     """The column's number for one run; None where a part of it is missing."""
     if column.parts:
         parts = [value(run, part) for part in column.parts]
@@ -247,14 +260,16 @@ def value(run: Run, column: Column) -> float | None:
 
 
 def difference(
-    column: Column, mine: Sequence[Run], base: Sequence[Run], change: float, draws: int = DRAWS
+    column: Column, mine: Sequence[FinishedRun], base: Sequence[FinishedRun], change: float, draws: int = DRAWS
 ) -> Interval | None:
     """The paired bootstrap interval of `change`; None where a metric keeps no items or no item is shared."""
     draws_B, items = _draws(column, mine, base, draws)
     return None if draws_B is None else interval(change, draws_B, items)
 
 
-def _draws(column: Column, mine: Sequence[Run], base: Sequence[Run], draws: int) -> tuple[np.ndarray | None, int]:
+def _draws(
+    column: Column, mine: Sequence[FinishedRun], base: Sequence[FinishedRun], draws: int
+) -> tuple[np.ndarray | None, int]:
     """Bootstrap draws of the difference, shape B, and the number of item pairs: a mean draws each part by itself."""
     parts = column.parts or _members(column, mine)
     if parts:
@@ -270,13 +285,13 @@ def _draws(column: Column, mine: Sequence[Run], base: Sequence[Run], draws: int)
     return bootstrap(pairs, seed, draws), len(pairs.ids)
 
 
-def _members(column: Column, runs: Sequence[Run]) -> tuple[Column, ...]:
+def _members(column: Column, runs: Sequence[FinishedRun]) -> tuple[Column, ...]:
     found = [r.results[column.benchmark] for r in runs if column.benchmark in r.results]
     names = found[0].means.get(column.metric, ()) if found else ()
     return tuple(Column(column.benchmark, name) for name in names)
 
 
-def _items(runs: Sequence[Run], column: Column) -> list[Items]:
+def _items(runs: Sequence[FinishedRun], column: Column) -> list[Items]:
     found = [r.results[column.benchmark].items for r in runs if column.benchmark in r.results]
     return [items[column.metric] for items in found if column.metric in items]
 
@@ -299,7 +314,7 @@ def _with_rank(found: Entry | None, rank: int) -> Entry | None:
     return replace(found, rank=rank)
 
 
-def comparable(runs: Sequence[Run]) -> None:
+def comparable(runs: Sequence[FinishedRun]) -> None:
     """Raise UserError where two runs were evaluated on different files of one benchmark."""
     seen: dict[str, tuple[str, str]] = {}
     for run in runs:

@@ -1,4 +1,4 @@
-"""WiSE-FT lines: runs/<cell>/wise_ft.json of the runs that params.yaml names -> summary columns at every alpha."""
+"""WiSE-FT lines of the runs that params.yaml names -> summary columns at every alpha."""
 
 from __future__ import annotations
 
@@ -13,37 +13,49 @@ import numpy as np
 
 from compclip.base.errors import UserError
 from compclip.base.files import read_json
-from compclip.report.collect import CellLike, Missing, Result, Run
+from compclip.config.sections import Cell
+from compclip.report.collect import Missing
 from compclip.report.plots import Point, Trajectory
 from compclip.report.tables import SUMMARY, Column, Group, value
+from compclip.runs.folder import Published
+from compclip.runs.results import Result
 
-FILE = "wise_ft.json"
+
+@dataclass(frozen=True)
+class Mixture:
+    """The model at one alpha: its results, without items."""
+
+    alpha: float
+    results: dict[str, Result]
 
 
 @dataclass(frozen=True)
 class Line:
-    """One run between the pretrained weights (alpha 0) and its own (alpha 1): `points` are runs without items."""
+    """One run between the pretrained weights (alpha 0) and its own (alpha 1)."""
 
-    cell: CellLike
-    alphas: tuple[float, ...]
-    points: tuple[Run, ...]
+    cell: Cell
+    mixtures: tuple[Mixture, ...]
+
+    def at(self, alpha: float) -> Mixture:
+        """The model at one of the line's alphas."""
+        return next(m for m in self.mixtures if m.alpha == alpha)
 
 
-def collect(cells: Iterable[CellLike], runs: Path, partial: bool = False) -> tuple[list[Line], list[Missing]]:
+def collect(cells: Iterable[Cell], root: Path, partial: bool = False) -> tuple[list[Line], list[Missing]]:
     """The lines of the cells, and the cells that have none. Raises UserError for those unless `partial`."""
-    cells = list(cells)
-    found = [_read(cell, runs / cell.name / FILE) for cell in cells if (runs / cell.name / FILE).is_file()]
-    missing = [Missing(cell.name, f"no {FILE}") for cell in cells if not (runs / cell.name / FILE).is_file()]
+    paths = {cell: Published(root, cell).line for cell in cells}
+    found = [_read(cell, path) for cell, path in paths.items() if path.is_file()]
+    missing = [Missing(cell.name, "no WiSE-FT line") for cell, path in paths.items() if not path.is_file()]
     if missing and not partial:
-        raise UserError(f"{runs}: {', '.join(m.cell for m in missing)}: no {FILE}; run `dvc repro`, or give --partial")
+        named = ", ".join(m.cell for m in missing)
+        raise UserError(f"{root}: {named}: no WiSE-FT line; run `dvc repro`, or give --partial")
     return found, missing
 
 
-def _read(cell: CellLike, path: Path) -> Line:
+def _read(cell: Cell, path: Path) -> Line:
     raw = read_json(path)
     try:
-        alphas = tuple(float(point["alpha"]) for point in raw["points"])
-        return Line(cell, alphas, tuple(Run(cell, {}, [], {}, _results(point["metrics"])) for point in raw["points"]))
+        return Line(cell, tuple(Mixture(float(p["alpha"]), _results(p["metrics"])) for p in raw["points"]))
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise UserError(
             f"{path}: not a WiSE-FT file ({error!r}); run `python -m compclip wise_ft --cell {cell.name}` again"
@@ -75,7 +87,7 @@ def trajectories(group: Group, lines: Sequence[Line], x: Column, y: Column) -> l
             for line in lines
             if (line.cell.method, line.cell.backbone, line.cell.data) == (row.method, group.backbone, group.data)
         ]
-        alphas = sorted(set.intersection(*(set(line.alphas) for line in mine))) if mine else []
+        alphas = sorted(set.intersection(*({m.alpha for m in line.mixtures} for line in mine))) if mine else []
         at = [(_mean(mine, alpha, x), _mean(mine, alpha, y)) for alpha in alphas]
         if at and not any(None in pair for pair in at):
             points = tuple(Point(f"{row.method}, α {alpha:g}", *pair) for alpha, pair in zip(alphas, at, strict=True))
@@ -84,7 +96,7 @@ def trajectories(group: Group, lines: Sequence[Line], x: Column, y: Column) -> l
 
 
 def _mean(lines: Sequence[Line], alpha: float, column: Column) -> float | None:
-    values = [value(line.points[line.alphas.index(alpha)], column) for line in lines]
+    values = [value(line.at(alpha), column) for line in lines]
     return None if None in values else 100 * float(np.mean(values))
 
 
@@ -95,9 +107,11 @@ def table_csv(groups: Sequence[Group], lines: Sequence[Line]) -> str:
     for group in groups:
         shown = {c.metric: c for c in columns(group)}
         for line in (n for n in lines if (n.cell.backbone, n.cell.data) == (group.backbone, group.data)):
-            for alpha, point in zip(line.alphas, line.points, strict=True):
-                numbers = [value(point, shown[n]) if n in shown else None for n in names]
-                rows.append([line.cell.name, f"{alpha:g}", *("" if v is None else f"{100 * v:.4f}" for v in numbers)])
+            for mixture in line.mixtures:
+                numbers = [value(mixture, shown[n]) if n in shown else None for n in names]
+                rows.append(
+                    [line.cell.name, f"{mixture.alpha:g}", *("" if v is None else f"{100 * v:.4f}" for v in numbers)]
+                )
     out = io.StringIO()
     csv.writer(out, lineterminator="\n").writerows([["run", "alpha", *names], *rows])
     return out.getvalue() if rows else ""

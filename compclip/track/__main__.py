@@ -21,7 +21,7 @@ def main(argv: list[str]) -> int:
     """The `track` command."""
     args = _parser().parse_args(argv)
     uri = store_uri(args.uri)
-    made = sync.source(args.params, args.runs, args.studies, args.project, args.checkpoint_mib)
+    made = sync.source(args.params, args.root, args.studies, args.project, args.checkpoint_mib)
     done = (sync.rebuild if args.rebuild else sync.update)(made, uri)
     print(f"{shown(uri)}: " + ", ".join(f"{done[k]} {k}" for k in ("added", "replaced", "unchanged")))
     if done["skipped"]:
@@ -35,7 +35,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m compclip.track", description=__doc__.splitlines()[0])
     parser.add_argument("--rebuild", action="store_true", help="make the store anew from the run directories")
     parser.add_argument("--params", type=Path, default=Path(read.DEFAULT), help="the file that holds the grid")
-    parser.add_argument("--runs", type=Path, default=Path("runs"), help="folder of the run directories")
+    parser.add_argument("--root", type=Path, default=Path(), help="folder that holds runs/ and results/")
     parser.add_argument("--studies", type=Path, default=Path("studies"), help="folder of the sweeps' studies")
     parser.add_argument("--uri", help=f"tracking URI; default: MLFLOW_TRACKING_URI or {DEFAULT_URI}")
     parser.add_argument(

@@ -10,7 +10,9 @@ import sys
 from pathlib import Path
 
 from compclip.base.errors import UserError, entry
-from compclip.base.files import read_json
+from compclip.base.files import fingerprint, read_json
+from compclip.runs import folder, results
+from compclip.runs.folder import Trained
 from compclip.track import records, store, sync, view
 
 
@@ -22,7 +24,7 @@ def main(argv: list[str]) -> int:
         print(f"the store is a server of its own: open {view.address(uri, opened(uri))}")
         return 0
     check(uri, args.host, args.port)
-    for line in messages(uri, args.runs, args.host, args.port):
+    for line in messages(uri, args.root, args.host, args.port):
         print(line, flush=True)
     # the job runner serves language-model features and costs processes
     environment = {"MLFLOW_DISABLE_TELEMETRY": "true", "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false", **os.environ}
@@ -33,7 +35,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m compclip dashboard", description=__doc__.splitlines()[0])
     parser.add_argument("--host", default="127.0.0.1", help="address to listen on; anything else opens it to others")
     parser.add_argument("--port", type=int, default=5000)
-    parser.add_argument("--runs", type=Path, default=Path("runs"), help="folder of the run directories")
+    parser.add_argument("--root", type=Path, default=Path(), help="folder that holds runs/ and results/")
     parser.add_argument("--uri", help=f"tracking URI; default: MLFLOW_TRACKING_URI or {store.DEFAULT_URI}")
     parser.add_argument("--allowed-hosts", help="names by which others reach it, for example gpu1.example.org:5000")
     return parser
@@ -51,14 +53,14 @@ def check(uri: str, host: str, port: int) -> None:
         raise UserError(f"--host {host} --port {port}: cannot listen: {error}; choose another --port") from error
 
 
-def messages(uri: str, runs: Path, host: str, port: int) -> list[str]:
+def messages(uri: str, root: Path, host: str, port: int) -> list[str]:
     """What to tell before the server starts: warning, hint, address."""
     name = f"[{host}]" if ":" in host else host
     if is_local(host):
         out = [f"listening on {host}: this machine alone can open it; --host 0.0.0.0 opens it to others"]
     else:
         out = [f"warning: listening on {host}: other machines can open it, and the UI has no password"]
-    if newer := newer_runs(uri, runs):
+    if newer := newer_runs(uri, root):
         out.append(f"hint: {newer} runs are not in the store yet; bring it up to date with `python -m compclip.track`")
     return [*out, f"{view.address(f'http://{name}:{port}', opened(uri))} over {store.shown(uri)}; Ctrl-C ends it"]
 
@@ -77,11 +79,13 @@ def is_local(host: str) -> bool:
         return host == "localhost"
 
 
-def newer_runs(uri: str, runs: Path) -> int:
+def newer_runs(uri: str, root: Path) -> int:
     """How many run directories are not in the store, or changed after they were logged."""
     stamp = sync.stamp(uri)
     held = read_json(stamp) if stamp.is_file() else {}
-    return sum(held.get(p.parent.name) != records.content(p.parent) for p in runs.glob("*/config.yaml"))
+    paths = folder.published(root / folder.RUNS)
+    files = {f"{p.parent.name}-{p.name}": results.files(Trained(p), records.of_run(root, p)) for p in paths}
+    return sum(held.get(name) != fingerprint(*found) for name, found in files.items())
 
 
 def command(uri: str, host: str, port: int, allowed_hosts: str | None = None) -> list[str]:

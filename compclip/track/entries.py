@@ -1,4 +1,4 @@
-"""What MLflow is to show: one entry for each MLflow run, made from records and studies; nothing here knows MLflow."""
+"""What MLflow is to show: one entry for each MLflow run, made from runs and studies; nothing here knows MLflow."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from compclip.base.files import fingerprint
-from compclip.report.collect import Run
 from compclip.report.details import flatten
 from compclip.report.tables import Column
+from compclip.runs.results import FinishedRun, files
 from compclip.track import notes, overall
-from compclip.track.records import Record, Study, Trial, best, files
+from compclip.track.records import Study, Trial, best
 
 # Book-keeping; the UI shows no tag that begins with `mlflow.`.
 KEY, CONTENT, COMPLETE = (f"mlflow.compclip.{name}" for name in ("key", "content", "complete"))
@@ -91,42 +91,43 @@ class Shown:
     checkpoint_mib: float = 64.0
 
 
-def of_cells(records: Sequence[Record], shown: Shown) -> list[Entry]:
-    """An entry for each run directory."""
-    runs = [r.run for r in records]
-    return [_of_cell(record, runs, shown) for record in records]
+def of_cells(runs: Sequence[FinishedRun], shown: Shown) -> list[Entry]:
+    """An entry for each run."""
+    return [_of_cell(run, runs, shown) for run in runs]
 
 
-def _of_cell(record: Record, runs: Sequence[Run], shown: Shown) -> Entry:
-    inside = record.cell.name in shown.grid
-    name = record.path.name
-    tags = {"kind": "cell", **_cell_tags(record)} | _checkpoint_tags(record, shown.checkpoint_mib)
-    kept = record.checkpoint if tags["checkpoint_uploaded"] == "true" else None
+def _of_cell(run: FinishedRun, runs: Sequence[FinishedRun], shown: Shown) -> Entry:
+    inside = run.cell.name in shown.grid
+    name = run.cell.name
+    tags = {"kind": "cell", **_cell_tags(run)} | _checkpoint_tags(run, shown.checkpoint_mib)
+    kept = run.checkpoint if tags["checkpoint_uploaded"] == "true" else None
     return Entry(
-        f"cell/{name}", name, shown.experiment if inside else experiment(shown.project, [record.run]), inside,
-        tags, notes.of_cell(record, runs, shown.columns), params(record.run.config),
-        tuple(_values(record, shown.columns)), tuple(files(record.path)), tuple(_datasets(record.run)), kept,
-        record.start, record.end,
+        f"cell/{name}", name, shown.experiment if inside else experiment(shown.project, [run]), inside,
+        tags, notes.of_cell(run, runs, shown.columns), params(run.config),
+        tuple(_values(run, shown.columns)), tuple(files(run.trained, run.results_folder)), tuple(_datasets(run)), kept,
+        run.start, run.end,
     )  # fmt: skip
 
 
-def experiment(project: str, runs: Iterable[Run] = (), backbones: Iterable[str] = (), data: Iterable[str] = ()) -> str:
+def experiment(
+    project: str, runs: Iterable[FinishedRun] = (), backbones: Iterable[str] = (), data: Iterable[str] = ()
+) -> str:
     """`project: backbones on data` of a grid, or of runs."""
     names = ([*backbones, *(r.cell.backbone for r in runs)], [*data, *(r.cell.data for r in runs)])
     first, second = (", ".join(dict.fromkeys(n)) for n in names)
     return f"{project}: {first} on {second}"
 
 
-def _cell_tags(record: Record) -> dict[str, str]:
-    facts, cell = record.run.environment, record.cell
+def _cell_tags(run: FinishedRun) -> dict[str, str]:
+    facts, cell = run.environment, run.cell
     found = {k: str(getattr(cell, k)) for k in ("method", "backbone", "data", "seed")}
     found |= {k: str(facts.get(k) or "") for k in ("run_key", "git_commit", "device")}
     commit = found["git_commit"].rstrip("+")
     return found | {"mlflow.source.name": "python -m compclip.train", "mlflow.source.git.commit": commit}
 
 
-def _checkpoint_tags(record: Record, limit: float) -> dict[str, str]:
-    folder = record.checkpoint
+def _checkpoint_tags(run: FinishedRun, limit: float) -> dict[str, str]:
+    folder = run.checkpoint
     small = folder is not None and sum(p.stat().st_size for p in folder.rglob("*") if p.is_file()) <= limit * MIB
     return {"checkpoint": str(folder or ""), "checkpoint_uploaded": str(small).lower()}
 
@@ -137,26 +138,26 @@ def params(config: dict[str, Any]) -> dict[str, str]:
     return {k: v if len(v) <= LIMIT else v[: LIMIT - 1] + "…" for k, v in found.items()}
 
 
-def _values(record: Record, columns: Sequence[Column]) -> Iterator[Value]:
+def _values(run: FinishedRun, columns: Sequence[Column]) -> Iterator[Value]:
     """Loss curves as train/<term> with the file's own steps and times, results as <benchmark>/<metric>,
     the report's whole-benchmark numbers as score/<benchmark>, machine facts as system/<fact>."""
-    for line in record.run.curve:
+    for line in run.curve:
         for key in (k for k in line if k not in NOT_LOGGED):
             group = "system" if key in CURVE_OF_SYSTEM else "train"
             yield Value(f"{group}/{key}", line[key], line["time"], line["step"])
-    for result in record.run.results.values():
+    for result in run.results.values():
         for metric, value in result.metrics.items():
             name = f"{result.benchmark}/{metric}".replace("@", "_at_")  # MLflow refuses @
-            yield Value(name, value, record.end, 0, result.benchmark)
-    for name, value in overall.means(record.run, columns).items():
-        yield Value(name, value, record.end)
-    for name, value in overall.numbers(record.run, columns).items():
-        yield Value(f"score/{name}", value, record.end)
-    for name, value in _system(record.run).items():
-        yield Value(f"system/{name}", value, record.end)
+            yield Value(name, value, run.end, 0, result.benchmark)
+    for name, value in overall.means(run, columns).items():
+        yield Value(name, value, run.end)
+    for name, value in overall.numbers(run, columns).items():
+        yield Value(f"score/{name}", value, run.end)
+    for name, value in _system(run).items():
+        yield Value(f"system/{name}", value, run.end)
 
 
-def _system(run: Run) -> dict[str, float]:
+def _system(run: FinishedRun) -> dict[str, float]:
     facts = {"peak_memory_mib": run.environment.get("peak_memory_mib"), "threads": run.environment.get("threads"),
              "train_seconds": run.environment.get("seconds")}  # fmt: skip
     # each result file has the seconds of the whole pass over all benchmarks
@@ -164,7 +165,7 @@ def _system(run: Run) -> dict[str, float]:
     return {name: value for name, value in facts.items() if value is not None}
 
 
-def _datasets(run: Run) -> Iterator[Dataset]:
+def _datasets(run: FinishedRun) -> Iterator[Dataset]:
     data = run.config.get("data")
     if run.curve and data:
         digest = run.environment.get("data_fingerprint")
@@ -178,8 +179,8 @@ def _datasets(run: Run) -> Iterator[Dataset]:
 
 def of_study(study: Study, shown: Shown) -> list[Entry]:
     """A parent for the study, then an entry for each of its trials."""
-    records = [t.record.run for t in study.trials if t.record]
-    where = experiment(shown.project, records) if records else f"{shown.project}: studies"
+    runs = [t.run for t in study.trials if t.run]
+    where = experiment(shown.project, runs) if runs else f"{shown.project}: studies"
     key, now = f"study/{study.name}", (study.path / "trials.json").stat().st_mtime
     trials = [_of_trial(study, trial, where, shown, now) for trial in study.trials]
     tags = {"kind": "study", "study": study.name, "method": study.method, "mlflow.source.name": _sweep(study)}
@@ -203,21 +204,21 @@ def _study_values(study: Study, now: float) -> Iterator[Value]:
 
 
 def _of_trial(study: Study, trial: Trial, where: str, shown: Shown, now: float) -> Entry:
-    record = trial.record
+    run = trial.run
     tags = {"kind": "trial", "study": study.name, "trial": str(trial.number), "trial_state": trial.state}
-    tags |= {k: str(v) for k, v in trial.facts.items()} | (_cell_tags(record) if record else {"method": study.method})
+    tags |= {k: str(v) for k, v in trial.facts.items()} | (_cell_tags(run) if run else {"method": study.method})
     tags |= {"mlflow.source.name": _sweep(study)}
-    end = record.end if record else trial.ended or now
-    start = record.start if record else trial.started or end
+    end = run.end if run else trial.ended or now
+    start = run.start if run else trial.started or end
     first = next(iter(study.objectives), "")
     steps = [Value(f"intermediate/{first}", v, end, step) for step, v in trial.intermediate.items()]
     objectives = [Value(f"objective/{n}", v, end) for n, v in zip(study.objectives, trial.values, strict=False)]
-    run_values = _values(record, shown.columns) if record else ()
+    run_values = _values(run, shown.columns) if run else ()
     status = {"complete": "FINISHED", "pruned": "KILLED", "fail": "FAILED", "failed": "FAILED"}
     return Entry(
         f"trial/{study.name}/{trial.number}", f"{study.name} {trial.number:03d}", where, True, tags,
-        notes.of_trial(study, trial), params(record.run.config if record else {}) | params(trial.params),
-        (*objectives, *steps, *run_values), tuple(files(record.path)) if record else (),
-        tuple(_datasets(record.run)) if record else (), None, start, end,
+        notes.of_trial(study, trial), params(run.config if run else {}) | params(trial.params),
+        (*objectives, *steps, *run_values), tuple(files(run.trained, run.results_folder)) if run else (),
+        tuple(_datasets(run)) if run else (), None, start, end,
         status.get(trial.state, "RUNNING"), f"study/{study.name}",
     )  # fmt: skip

@@ -6,27 +6,30 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from compclip.config.sections import PRETRAINED
 from compclip.report import tables
-from compclip.report.collect import PRETRAINED, Run
 from compclip.report.details import duration
 from compclip.report.tables import Column
-from compclip.track.records import Record, Study, Trial, best
+from compclip.runs.results import FinishedRun
+from compclip.track.records import Study, Trial, best
 
 LIMIT = 8000  # characters of a tag in MLflow
 ROWS = 40
 
 
-def of_cell(record: Record, runs: Sequence[Run], columns: Sequence[Column]) -> str:
+def of_cell(run: FinishedRun, runs: Sequence[FinishedRun], columns: Sequence[Column]) -> str:
     """What the cell is, and its numbers against the pretrained model's."""
-    run, cell = record.run, record.cell
+    cell = run.cell
     how = "evaluated as it is" if cell.method == PRETRAINED else f"fine-tuned on **{cell.data}**"
     seconds = run.environment.get("seconds")
     took = f" Training took {duration(seconds)} on {run.environment.get('device')}." if run.curve and seconds else ""
-    head = f"**{cell.method}**: backbone **{cell.backbone}** {how}, seed {cell.seed}.{took} Files: `{record.path}`."
+    head = (
+        f"**{cell.method}**: backbone **{cell.backbone}** {how}, seed {cell.seed}.{took} Files: `{run.trained.path}`."
+    )
     return f"{head}\n\n{_table(run, tables.reference(runs, cell.backbone, cell.data), columns)}"[:LIMIT]
 
 
-def _table(run: Run, base: Sequence[Run], columns: Sequence[Column]) -> str:
+def _table(run: FinishedRun, base: Sequence[FinishedRun], columns: Sequence[Column]) -> str:
     mine = [c for c in (*tables.summary_columns(columns, [run]), *columns) if tables.value(run, c) is not None]
     if not mine:
         return "Not evaluated yet."
@@ -34,7 +37,7 @@ def _table(run: Run, base: Sequence[Run], columns: Sequence[Column]) -> str:
     return "\n".join(["| metric | this run | pretrained | difference |", "| --- | ---: | ---: | ---: |", *lines])
 
 
-def _line(column: Column, run: Run, base: Sequence[Run]) -> str:
+def _line(column: Column, run: FinishedRun, base: Sequence[FinishedRun]) -> str:
     value, digits = tables.value(run, column), column.digits
     theirs = [v for r in base if (v := tables.value(r, column)) is not None]
     name = f"{column.name} {column.arrow}".strip()
@@ -45,7 +48,7 @@ def _line(column: Column, run: Run, base: Sequence[Run]) -> str:
     return f"| {name} | {shown} | {(value - reference) * column.scale:+.{digits}f} |"
 
 
-def of_grid(methods: Sequence[str], winners: Mapping[str, tuple[Run, float]], model: str) -> str:
+def of_grid(methods: Sequence[str], winners: Mapping[str, tuple[FinishedRun, float]], model: str) -> str:
     """How to read an experiment, and its best checkpoints."""
     lines = [
         f"Methods: {', '.join(methods)}. One run a cell (method, backbone, data, seed); sweeps are runs of their own "
@@ -60,7 +63,7 @@ def of_grid(methods: Sequence[str], winners: Mapping[str, tuple[Run, float]], mo
     return "\n".join(lines)[:LIMIT]
 
 
-def _best(winners: Mapping[str, tuple[Run, float]], model: str) -> list[str]:
+def _best(winners: Mapping[str, tuple[FinishedRun, float]], model: str) -> list[str]:
     return [f"| {b} | {run.cell.name} | {100 * value:.1f} | `models:/{model}@{alias(b)}` |"
             for b, (run, value) in winners.items()]  # fmt: skip
 

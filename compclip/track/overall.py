@@ -5,20 +5,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from compclip.report import tables
-from compclip.report.collect import Run
 from compclip.report.tables import SUMMARY, Column
+from compclip.runs.results import FinishedRun
 
 ONE_NUMBER = {"classification": ("top_1",), "retrieval": ("i2t_recall_at_1", "t2i_recall_at_1")}
 
 
-def columns(runs: Sequence[Run], wanted: Sequence[str]) -> tuple[Column, ...]:
+def columns(runs: Sequence[FinishedRun], wanted: Sequence[str]) -> tuple[Column, ...]:
     """The report's columns that some run has; without `wanted`, every metric that is no detail of another."""
     known = {c.name: c for c in tables.every_column(runs, dict.fromkeys(b for run in runs for b in run.results))}
     there = [name for name in wanted if tables.resolve(name, known)]
     return tables.columns(runs, there, [b for run in runs for b in run.results])
 
 
-def numbers(run: Run, shown: Sequence[Column]) -> dict[str, float]:
+def numbers(run: FinishedRun, shown: Sequence[Column]) -> dict[str, float]:
     """comp, zs, i2t and t2i of the report's summary, then one number for each benchmark by its name."""
     parts = tables.summary_columns(shown, [run])
     found = {c.metric.lower(): tables.value(run, c) for c in parts}
@@ -26,13 +26,13 @@ def numbers(run: Run, shown: Sequence[Column]) -> dict[str, float]:
     return {name: value for name, value in found.items() if value is not None}
 
 
-def means(run: Run, shown: Sequence[Column]) -> dict[str, float]:
+def means(run: FinishedRun, shown: Sequence[Column]) -> dict[str, float]:
     """The shown columns that no result file has, since they are means of others, by <benchmark>/<metric>."""
     found = {c.name: tables.value(run, c) for c in shown if c.parts}
     return {name: value for name, value in found.items() if value is not None}
 
 
-def _column(benchmark: str, run: Run, summary: Sequence[Column]) -> Column:
+def _column(benchmark: str, run: FinishedRun, summary: Sequence[Column]) -> Column:
     """The whole-benchmark column: the report's part of Comp, top-1, or the mean Recall@1 of both ways."""
     comp = [part for c in summary if c.metric == "Comp" for part in c.parts if part.benchmark == benchmark]
     if comp:
@@ -41,10 +41,10 @@ def _column(benchmark: str, run: Run, summary: Sequence[Column]) -> Column:
     return Column(SUMMARY, benchmark, tuple(Column(benchmark, m) for m in metrics))
 
 
-def winners(runs: Sequence[Run], shown: Sequence[Column]) -> dict[str, tuple[Run, float]]:
+def winners(runs: Sequence[FinishedRun], shown: Sequence[Column]) -> dict[str, tuple[FinishedRun, float]]:
     """The best run by each benchmark's one number, the first of equals; a benchmark without one has no winner."""
     scored = [(run, numbers(run, shown)) for run in runs]
-    found: dict[str, tuple[Run, float]] = {}
+    found: dict[str, tuple[FinishedRun, float]] = {}
     for run, values in scored:
         for name in run.results:
             if name in values and (name not in found or values[name] > found[name][1]):

@@ -1,4 +1,4 @@
-"""Run directories and studies as they lie on the disk, parsed; nothing here knows MLflow."""
+"""Finished runs and studies as they lie on the disk, parsed; nothing here knows MLflow."""
 
 from __future__ import annotations
 
@@ -9,41 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from compclip.base.errors import UserError
-from compclip.base.files import fingerprint, read_json
-from compclip.config.sections import Cell
-from compclip.report.collect import Run, read_config, read_curve, read_environment, read_result
-
-FILES = ("config.yaml", "metrics.jsonl", "environment.json")
-WEIGHTS = "open_clip_model.safetensors"
-
-
-@dataclass(frozen=True)
-class Record:
-    """One run directory."""
-
-    path: Path
-    run: Run
-
-    @property
-    def cell(self) -> Cell:
-        """The cell whose run it is."""
-        return self.run.cell
-
-    @property
-    def end(self) -> float:
-        """Seconds since the epoch: the last logged step, or when the files were written."""
-        return self.run.curve[-1]["time"] if self.run.curve else (self.path / "config.yaml").stat().st_mtime
-
-    @property
-    def start(self) -> float:
-        """When it began, in seconds since the epoch."""
-        return self.end - float(self.run.environment.get("seconds") or 0.0)
-
-    @property
-    def checkpoint(self) -> Path | None:
-        """The checkpoint's folder; None where it holds no weights."""
-        folder = self.path / "checkpoint"
-        return folder if (folder / WEIGHTS).is_file() else None
+from compclip.base.files import read_json
+from compclip.runs import folder, results
+from compclip.runs.folder import Trained
+from compclip.runs.results import FinishedRun
 
 
 @dataclass(frozen=True)
@@ -54,7 +23,7 @@ class Trial:
     state: str
     params: dict[str, Any]
     values: tuple[float, ...]
-    record: Record | None
+    run: FinishedRun | None
     facts: dict[str, Any]
     intermediate: dict[int, float] = field(default_factory=dict)  # of the first objective, by step
     started: float | None = None  # seconds since the epoch
@@ -72,39 +41,19 @@ class Study:
     trials: tuple[Trial, ...]
 
 
-def read(runs: Path) -> list[Record]:
-    """Every finished run directory, sorted by name; one without config.yaml is no run yet."""
-    return [record(p.parent) for p in sorted(runs.glob("*/config.yaml"))]
+def read(root: Path) -> list[FinishedRun]:
+    """Every published run, sorted by name."""
+    return [results.read(Trained(path), of_run(root, path)) for path in folder.published(root / folder.RUNS)]
 
 
-def record(path: Path) -> Record:
-    """One run directory. Raises UserError where its configuration names no cell."""
-    config = read_config(path)
-    cell = config.get("cell") or {}
-    if missing := [k for k in ("method", "backbone", "data", "seed") if k not in cell]:
-        raise UserError(f"{path / 'config.yaml'}: no cell.{missing[0]}; remove the run and train it again")
-    scored = {r.benchmark: r for r in map(read_result, results(path))}
-    return Record(path, Run(Cell(**cell), config, read_curve(path), read_environment(path), scored))
+def of_run(root: Path, path: Path) -> Path:
+    """The results of the run that is published at `path`."""
+    return root / folder.RESULTS / path.parent.name / path.name
 
 
-def results(path: Path) -> list[Path]:
-    """The result files of a run, one a benchmark; summary.json repeats their metrics."""
-    return sorted(p for p in (path / "results").glob("*.json") if p.name != "summary.json")
-
-
-def files(path: Path) -> list[Path]:
-    """The files of a run without its checkpoint's, which follows from them."""
-    return [path / name for name in FILES if (path / name).is_file()] + results(path)
-
-
-def content(path: Path) -> str:
-    """A hash of a run's files without its checkpoint's."""
-    return fingerprint(*files(path))
-
-
-def studies(folder: Path) -> list[Study]:
-    """Every study below `folder`, sorted by name."""
-    return [study(p.parent) for p in sorted(folder.glob("*/trials.json"))]
+def studies(where: Path) -> list[Study]:
+    """Every study below `where`, sorted by name."""
+    return [study(p.parent) for p in sorted(where.glob("*/trials.json"))]
 
 
 def study(path: Path) -> Study:
@@ -142,12 +91,12 @@ def _seconds(moment: str | None) -> float | None:
     return datetime.fromisoformat(moment).timestamp() if moment else None
 
 
-def _run_of(raw: dict[str, Any], root: Path) -> Record | None:
+def _run_of(raw: dict[str, Any], root: Path) -> FinishedRun | None:
     """The trial's run: its folder, or `final` in it; None before that is complete."""
     folder = root / (raw.get("folder") or "no folder")
     for path in (folder, folder / "final"):
         if (path / "config.yaml").is_file():
-            return record(path)
+            return results.read(Trained(path), path / "results")
     return None
 
 

@@ -10,13 +10,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from compclip.base.errors import UserError
-from compclip.base.files import write_json
+from compclip.base.files import fingerprint, write_json
 from compclip.config import grid as config_grid
 from compclip.config import read
+from compclip.runs.results import FinishedRun, files
 from compclip.track import entries as track_entries
 from compclip.track import notes, overall, records, store, view
 from compclip.track.entries import Entry, Shown
-from compclip.track.records import Record, Study
+from compclip.track.records import Study
 
 if TYPE_CHECKING:
     from compclip.track.store import MlflowClient
@@ -34,26 +35,26 @@ class Source:
     """Everything that the store is made from; `whole`: the stamp of what it holds may be written."""
 
     entries: tuple[Entry, ...]
-    cells: tuple[Record, ...]
+    cells: tuple[FinishedRun, ...]
     shown: Shown
     methods: tuple[str, ...] = ()
     whole: bool = True
-    grid_runs: dict[str, Record] = field(default_factory=dict)
+    grid_runs: dict[str, FinishedRun] = field(default_factory=dict)
 
 
 def source(
-    params_path: str | Path = read.DEFAULT, runs: Path = Path("runs"), studies: Path = Path("studies"),
+    params_path: str | Path = read.DEFAULT, root: Path = Path(), studies: Path = Path("studies"),
     project: str = "", checkpoint_mib: float = CHECKPOINT_MIB,
 ) -> Source:  # fmt: skip
     """Read run directories and studies. Raises UserError where there is neither."""
     params = read.load(params_path)
-    cells, sweeps = records.read(runs), records.studies(studies)
+    cells, sweeps = records.read(root), records.studies(studies)
     if not cells and not sweeps:
-        raise UserError(f"{runs}: holds no run; train one with `dvc repro` or give --runs")
+        raise UserError(f"{root}: holds no run; train one with `dvc repro` or give --root")
     grid = {c.name for c in config_grid.cells(params)}
     inside = {r.cell.name: r for r in cells if r.cell.name in grid}
-    every = [r.run for r in cells] + [t.record.run for s in sweeps for t in s.trials if t.record]
-    columns = overall.columns([r.run for r in inside.values()] or every, params.report.columns)
+    every = list(cells) + [t.run for s in sweeps for t in s.trials if t.run]
+    columns = overall.columns(list(inside.values()) or every, params.report.columns)
     project = project or own_project()
     name = track_entries.experiment(project, (), params.grid.backbones, params.grid.data)
     shown = Shown(name, frozenset(grid), project, columns, checkpoint_mib)
@@ -65,7 +66,7 @@ def study(folder: Path, uri: str | None = None, params_path: str | Path = read.D
     """Bring one study and its trials up to date, as the driver of a sweep does after its trials' files are written."""
     params = read.load(params_path)
     found: Study = records.study(folder)
-    runs = [t.record.run for t in found.trials if t.record]
+    runs = [t.run for t in found.trials if t.run]
     shown = Shown("", frozenset(), own_project(), overall.columns(runs, params.report.columns))
     return update(Source(tuple(track_entries.of_study(found, shown)), (), shown, whole=False), store.store_uri(uri))
 
@@ -131,7 +132,7 @@ def _stamp(client: MlflowClient, made: Source, uri: str) -> None:
     if made.whole:
         found = client.get_experiment_by_name(made.shown.experiment)
         write_json(store.beside(uri, "view.json"), {"experiment": found.experiment_id if found else ""})
-        write_json(stamp(uri), {r.path.name: records.content(r.path) for r in made.cells})
+        write_json(stamp(uri), {r.cell.name: fingerprint(*files(r.trained, r.results_folder)) for r in made.cells})
 
 
 def _update(client: MlflowClient, made: Source, artifacts: Path | None) -> Counter[str]:
@@ -224,7 +225,7 @@ def _finish_grid(client: MlflowClient, made: Source, now: dict[str, str]) -> Non
 
     name = models.registered_name(made.shown.experiment)
     runs = {e.key: client.get_run(now[e.key]) for e in made.entries if e.at_home and e.checkpoint}
-    best = overall.winners([r.run for r in made.grid_runs.values()], made.shown.columns)
+    best = overall.winners(list(made.grid_runs.values()), made.shown.columns)
     if runs:
         versions = models.register(client, name, made.shown.experiment, runs)
         keys = {notes.alias(b): f"cell/{run.cell.name}" for b, (run, _) in best.items()}
@@ -240,7 +241,7 @@ def _finish_grid(client: MlflowClient, made: Source, now: dict[str, str]) -> Non
 
 def _scores(made: Source) -> list[str]:
     """The names of the grid's whole-benchmark numbers, the summary's first."""
-    numbers = (overall.numbers(r.run, made.shown.columns) for r in made.grid_runs.values())
+    numbers = (overall.numbers(r, made.shown.columns) for r in made.grid_runs.values())
     return list(dict.fromkeys(name for found in numbers for name in found))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import re
 import sys
-from dataclasses import dataclass
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -15,9 +15,12 @@ from compclip.base.errors import UserError, entry
 from compclip.report import __main__ as report_command
 from compclip.report import claims, claims_table, page, published
 from compclip.report.claims import ABSENT, HOLDS, REFUTED, UNDECIDED
-from compclip.report.collect import Items, Result, Run, collect
+from compclip.report.collect import collect
 from compclip.report.statistics import Interval
 from compclip.report.tables import Column
+from compclip.runs.folder import Trained
+from compclip.runs.items import Items
+from compclip.runs.results import FinishedRun, Result
 from tests import fake_runs
 from tests.conftest import ROOT
 
@@ -28,22 +31,11 @@ SWAP = Column("b", "swap")
 PARTS = [(claim, part) for claim in STATED for part in claim.parts]
 
 
-@dataclass(frozen=True)
-class Cell:
-    method: str
-    seed: int
-    backbone: str = "vit"
-    data: str = "scenes"
-
-    @property
-    def name(self):
-        return f"{self.method}-{self.seed}"
-
-
 def run(method, seed, right, of=400, keep=True, metric="swap"):
     """A run with `right` of `of` items of one metric right."""
     items = {metric: Items(tuple(map(str, range(of))), (np.arange(of) < right) * 1.0)} if keep else {}
-    return Run(Cell(method, seed), {}, [], {}, {"b": Result("b", "b", {metric: right / of}, items=items)})
+    cell, result = fake_runs.cell(method, seed=seed), Result("b", "b", {metric: right / of}, items=items)
+    return FinishedRun(Trained(Path()), Path(), cell, {}, [], {}, {"b": result})
 
 
 def by_method(**right):
@@ -304,7 +296,7 @@ def test_a_report_without_claims_says_nothing_of_them():
      ("clic > pretrained on sugarcrepe/swop", "unknown column 'sugarcrepe/swop'")],
 )  # fmt: skip
 def test_the_command_ends_with_2_for_a_name_that_nobody_has(tmp_path, monkeypatch, capsys, part, message):
-    fake_runs.make(tmp_path / "runs")
+    fake_runs.make(tmp_path)
     (tmp_path / "claims.yaml").write_text(GOOD.replace("clic > pretrained on sugarcrepe/swap", part))
     params = SimpleNamespace(
         evaluate=SimpleNamespace(benchmarks=list(fake_runs.BENCHMARKS)), methods={m: {} for m in fake_runs.METHODS},

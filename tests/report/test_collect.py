@@ -7,10 +7,11 @@ import json
 import pytest
 
 from compclip.base.errors import UserError
-from compclip.report.collect import collect, read_result
+from compclip.report.collect import collect
+from compclip.runs.results import read_result
 from tests import fake_runs
 
-CELL = fake_runs.Cell("clic")
+CELL = fake_runs.cell("clic")
 
 
 @pytest.fixture
@@ -31,23 +32,23 @@ def test_only_the_grid_s_cells_are_read(runs):
 
 
 def test_missing_cells_and_results_are_all_named(runs):
-    (runs / CELL.name / "results" / "retrieval.json").unlink()
-    (runs / CELL.name / "environment.json").unlink()
+    fake_runs.result(runs, CELL.name, "retrieval").unlink()
+    fake_runs.trained(runs, CELL.name).environment.unlink()
     with pytest.raises(UserError) as error:
-        collect([*fake_runs.cells(), fake_runs.Cell("fsc_clip")], fake_runs.BENCHMARKS, runs)
-    parts = ("3 missing", f"{CELL.name}: no results/retrieval.json", "no environment.json", "fsc_clip-vit-scenes-0: no")
+        collect([*fake_runs.cells(), fake_runs.cell("fsc_clip")], fake_runs.BENCHMARKS, runs)
+    parts = ("3 missing", f"{CELL.name}: no result of retrieval", "no environment.json", "fsc_clip-vit-scenes-0: no")
     assert all(part in str(error.value) for part in parts)
 
 
 def test_partial_shows_what_there_is(runs):
-    (runs / CELL.name / "results" / "retrieval.json").unlink()
+    fake_runs.result(runs, CELL.name, "retrieval").unlink()
     found, missing = collect(fake_runs.cells(), fake_runs.BENCHMARKS, runs, partial=True)
-    assert [(m.cell, m.reason) for m in missing] == [(CELL.name, "no results/retrieval.json")]
+    assert [(m.cell, m.reason) for m in missing] == [(CELL.name, "no result of retrieval")]
     assert len(found) == 6
 
 
 def test_partial_names_a_damaged_result(runs):
-    (runs / CELL.name / "results" / "retrieval.json").write_text('{"benchmark": ')
+    fake_runs.result(runs, CELL.name, "retrieval").write_text('{"benchmark": ')
     _, missing = collect(fake_runs.cells(), fake_runs.BENCHMARKS, runs, partial=True)
     assert "retrieval.json: not JSON at line 1" in missing[0].reason
 
@@ -61,14 +62,15 @@ def test_nothing_at_all_is_an_error_even_for_partial(tmp_path):
     ("change", "message"),
     [
         ({"metrics": {"swap": 0.1}}, "is a mean of 'swap_att', which is no metric"),
-        ({"items": {"swap_att": {"ids": ["a", "a"], "outcomes": [1, 0]}}}, r"2 ids \(1 different\) for 2 outcomes"),
+        ({"items": {"swap_att": {"ids": ["a", "a"], "outcomes": [1, 0]}}}, "2 ids, of which 1 are different"),
+        ({"items": {"swap_att": {"ids": ["a"], "outcomes": [1, 0]}}}, "1 ids for 2 outcomes"),
         ({"items": {"swap_att": {"ids": ["a", "b"], "outcomes": [1, 0]}}}, "swap_att=0.9 but its items give 0.5"),
         ({"means": {"swap": ["swap_att"]}}, "swap=0.75 but its items give 0.9"),
         ({"metrics": None}, "not a results file"),
     ],
 )
 def test_a_result_that_contradicts_itself_is_refused(runs, change, message):
-    path = runs / CELL.name / "results" / "sugarcrepe.json"
+    path = fake_runs.result(runs, CELL.name, "sugarcrepe")
     path.write_text(json.dumps(json.loads(path.read_text()) | change))
     with pytest.raises(UserError, match=message):
         read_result(path)
@@ -76,7 +78,7 @@ def test_a_result_that_contradicts_itself_is_refused(runs, change, message):
 
 @pytest.mark.parametrize("line", ["{", '{"loss": 1.0}', "[1]"])
 def test_a_bad_line_of_the_curve_is_named(runs, line):
-    with open(runs / CELL.name / "metrics.jsonl", "a", encoding="utf-8") as file:
+    with fake_runs.trained(runs, CELL.name).metrics.open("a", encoding="utf-8") as file:
         file.write(line + "\n")
     with pytest.raises(UserError, match=r"metrics.jsonl: .*line 4"):
         collect([CELL], fake_runs.BENCHMARKS, runs)

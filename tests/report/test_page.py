@@ -94,7 +94,7 @@ def test_the_page_fetches_nothing(report):
 
 def test_the_page_escapes_what_files_say(tmp_path):
     runs = fake_runs.make(tmp_path)
-    path = runs / "clic-vit-scenes-0" / "environment.json"
+    path = fake_runs.trained(runs, "clic-vit-scenes-0").environment
     path.write_text(json.dumps(json.loads(path.read_text()) | {"device": "<script>alert(1)</script>"}))
     html = page.render(build(collect(fake_runs.cells(), fake_runs.BENCHMARKS, runs)[0]))
     assert "<script>alert" not in html
@@ -103,7 +103,7 @@ def test_the_page_escapes_what_files_say(tmp_path):
 
 def test_missing_cells_are_named_on_a_partial_page(tmp_path):
     runs = fake_runs.make(tmp_path)
-    cells = [*fake_runs.cells(), fake_runs.Cell("fsc_clip")]
+    cells = [*fake_runs.cells(), fake_runs.cell("fsc_clip")]
     found, missing = collect(cells, fake_runs.BENCHMARKS, runs, partial=True)
     assert "<code>fsc_clip-vit-scenes-0</code>: no run directory" in page.render(build(found, missing))
 
@@ -114,9 +114,9 @@ def test_parameters_that_differ_from_the_defaults(report):
 
 
 def test_parameters_of_several_data_sets_are_told_apart_where_they_differ(tmp_path):
-    cells = [fake_runs.Cell(m, data=d) for d in ("scenes", "coco") for m in fake_runs.METHODS]
+    cells = [fake_runs.cell(m, data=d) for d in ("scenes", "coco") for m in fake_runs.METHODS]
     runs = fake_runs.make(tmp_path, cells)
-    path = runs / "negclip-vit-coco-0" / "config.yaml"
+    path = fake_runs.trained(runs, "negclip-vit-coco-0").config
     path.write_text(path.read_text().replace("weight: 0.5", "weight: 1.0"))
     made = build(collect(cells, fake_runs.BENCHMARKS, runs)[0])
     found = [(name, [(s.key, s.value) for s in settings]) for name, settings in page.settings(made)]
@@ -160,14 +160,14 @@ def test_metrics_are_flat(report):
 @pytest.fixture
 def project(tmp_path, monkeypatch):
     """A project folder with all runs and a grid that asks for them."""
-    fake_runs.make(tmp_path / "runs")
+    fake_runs.make(tmp_path)
     evaluate = SimpleNamespace(benchmarks=list(fake_runs.BENCHMARKS))
     settings = SimpleNamespace(columns=[], bootstrap_samples=2000)
     params = SimpleNamespace(
         evaluate=evaluate,
         report=settings,
         methods={name: {} for name in fake_runs.METHODS},
-        wise_ft=report_command.config.WiseFt(),
+        wise_ft=report_command.sections.WiseFt(),
     )
     monkeypatch.setattr(report_command.read, "load", lambda path: params)
     monkeypatch.setattr(report_command.grid, "cells", lambda params: fake_runs.cells())
@@ -194,13 +194,13 @@ def test_the_command_writes_the_same_bytes_twice(project):
 
 
 def test_a_missing_result_ends_with_2_and_writes_nothing(project, monkeypatch, capsys):
-    (project / "runs/clic-vit-scenes-1/results/retrieval.json").unlink()
+    fake_runs.result(project, "clic-vit-scenes-1", "retrieval").unlink()
     monkeypatch.setattr(sys, "argv", ["report"])
     assert entry(report_command.main) == 2
-    assert "clic-vit-scenes-1: no results/retrieval.json" in capsys.readouterr().err
+    assert "clic-vit-scenes-1: no result of retrieval" in capsys.readouterr().err
     assert not (project / "reports").exists()
     assert report_command.main(["--partial"]) == 0
-    assert "no results/retrieval.json" in (project / "reports/report.md").read_text()
+    assert "no result of retrieval" in (project / "reports/report.md").read_text()
 
 
 def test_published_numbers_stand_beside_ours(project):
@@ -235,8 +235,8 @@ def test_a_bad_published_table_is_named(tmp_path, text, message):
 
 
 def test_the_defaults_are_the_common_training_and_the_method_s_own():
-    params = SimpleNamespace(train=report_command.config.Train(lr=0.5))
-    run = SimpleNamespace(cell=fake_runs.Cell("fsc_clip.lora"))
+    params = SimpleNamespace(train=report_command.sections.Train(lr=0.5))
+    run = SimpleNamespace(cell=fake_runs.cell("fsc_clip.lora"))
     found = report_command.usual(params)(run)
     assert found["train"]["lr"] == 0.5
     assert found["method"]["gamma"] == 2.0
@@ -245,7 +245,7 @@ def test_the_defaults_are_the_common_training_and_the_method_s_own():
 def test_a_stand_in_tokenizer_is_said_at_the_head(tmp_path, report):
     """With the runs whose texts it read; a report without one has no such line."""
     made = fake_runs.make(tmp_path / "other")
-    path = made / "negclip-vit-scenes-1" / "results" / "sugarcrepe.json"
+    path = fake_runs.result(made, "negclip-vit-scenes-1", "sugarcrepe")
     path.write_text(json.dumps(json.loads(path.read_text()) | {"checkpoint": {"tokenizer": "clip"}}))
     runs, _ = collect(fake_runs.cells(), fake_runs.BENCHMARKS, made)
     assert page.facts(build(runs))[-1] == ("stand-in tokenizer", "clip (negclip-vit-scenes-1)")

@@ -55,8 +55,8 @@ def test_the_numbers_are_those_of_the_row(tmp_path):
 @pytest.mark.parametrize("name", ["clic_table10", "fsc_clip_components", "c2lip_table5", "hard_positives_table4"])
 def test_the_page_of_a_paper_s_grid(name, tmp_path, capsys):
     """The whole report, its mean columns and its published tables in every format."""
-    fake_grid.make(read.load(GRIDS[name]), tmp_path / "runs")
-    folders = ["--runs", str(tmp_path / "runs"), "--out", str(tmp_path / "out")]
+    fake_grid.make(read.load(GRIDS[name]), tmp_path / "root")
+    folders = ["--root", str(tmp_path / "root"), "--out", str(tmp_path / "out")]
     more = [
         "--published",
         str(ROOT / "experiments" / "published"),

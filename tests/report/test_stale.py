@@ -8,7 +8,8 @@ from compclip.base.errors import UserError
 from compclip.config import grid, read
 from compclip.report import stale
 from compclip.report.collect import collect
-from tests import fake_grid
+from compclip.runs.folder import Published
+from tests import fake_grid, fake_runs
 from tests.test_grids import GRIDS
 
 NAME = "clic.frozen_text-vit_b_32-laion-0"
@@ -23,6 +24,11 @@ def runs(params, folder):
     return collect(grid.cells(params), params.evaluate.benchmarks, folder)[0]
 
 
+def config(root):
+    """The configuration of the run NAME."""
+    return Published(root, fake_runs.cell("clic.frozen_text", "vit_b_32", "laion")).trained.config
+
+
 def test_runs_of_the_grid_s_parameters_pass(params, tmp_path):
     assert stale.check(params, runs(params, fake_grid.make(params, tmp_path)), partial=False) == []
 
@@ -34,7 +40,7 @@ def test_runs_of_the_grid_s_parameters_pass(params, tmp_path):
 )  # fmt: skip
 def test_a_run_of_other_parameters_is_named(params, tmp_path, old, new, told):
     """An error, or with --partial a line on the page; a variant's own values are no difference."""
-    path = fake_grid.make(params, tmp_path) / NAME / "config.yaml"
+    path = config(fake_grid.make(params, tmp_path))
     assert old in path.read_text()
     path.write_text(path.read_text().replace(old, new))
     found = runs(params, tmp_path)
@@ -44,7 +50,7 @@ def test_a_run_of_other_parameters_is_named(params, tmp_path, old, new, told):
 
 
 def test_where_a_run_was_made_is_no_difference(params, tmp_path):
-    path = fake_grid.make(params, tmp_path) / NAME / "config.yaml"
+    path = config(fake_grid.make(params, tmp_path))
     path.write_text(path.read_text().replace("workers: 12", "workers: 3"))
     assert "workers: 3" in path.read_text()
     assert stale.check(params, runs(params, tmp_path), partial=False) == []

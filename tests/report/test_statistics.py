@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from compclip.report import statistics
-from compclip.report.collect import Items
+from compclip.runs.items import Items
 
 OUTCOMES = st.lists(st.sampled_from([-1.0, -0.5, 0.0, 0.5, 1.0]), min_size=1, max_size=60).map(np.array)
 

@@ -155,7 +155,7 @@ def test_an_unknown_column_names_the_near_one(runs):
 
 
 def test_backbones_and_data_make_groups_with_the_pretrained_row_in_each(tmp_path):
-    grid = [*fake_runs.cells(), fake_runs.Cell("clic", data="coco"), fake_runs.Cell("negclip", backbone="siglip")]
+    grid = [*fake_runs.cells(), fake_runs.cell("clic", data="coco"), fake_runs.cell("negclip", backbone="siglip")]
     found, _ = collect(grid, fake_runs.BENCHMARKS, fake_runs.make(tmp_path, grid))
     made = tables.groups(found, tables.columns(found, None, fake_runs.BENCHMARKS))
     assert [(g.name, [r.method for r in g.rows]) for g in made] == [

@@ -11,6 +11,7 @@ from compclip.base.errors import UserError
 from compclip.base.files import write_json
 from compclip.report import page, plots, tables, wise_ft
 from compclip.report.collect import collect
+from compclip.runs.folder import Published
 from tests import fake_runs
 
 CELLS = [c for c in fake_runs.cells() if c.method == "negclip"]
@@ -32,7 +33,7 @@ def runs(tmp_path):
     made = fake_runs.make(tmp_path)
     for cell, top in zip(CELLS, (0.8, 0.6), strict=True):
         points = [{"alpha": a, "metrics": metrics(0.4 + a * (top - 0.4), 0.8 - 0.2 * a)} for a in (0.0, 0.5, 1.0)]
-        write_json(made / cell.name / wise_ft.FILE, {"cell": cell.name, "points": points})
+        write_json(Published(made, cell).line, {"cell": cell.name, "points": points})
     return made
 
 
@@ -85,18 +86,18 @@ def test_the_table_has_every_run_and_alpha(runs):
 
 def test_a_missing_line_is_named(runs):
     """An error, or with --partial a line in the list of what is missing."""
-    (runs / CELLS[1].name / wise_ft.FILE).unlink()
-    with pytest.raises(UserError, match=f"{CELLS[1].name}: no wise_ft.json; run `dvc repro`"):
+    Published(runs, CELLS[1]).line.unlink()
+    with pytest.raises(UserError, match=f"{CELLS[1].name}: no WiSE-FT line; run `dvc repro`"):
         wise_ft.collect(CELLS, runs)
     lines, missing = wise_ft.collect(CELLS, runs, partial=True)
     assert [n.cell for n in lines] == CELLS[:1]
-    assert [(m.cell, m.reason) for m in missing] == [(CELLS[1].name, "no wise_ft.json")]
+    assert [(m.cell, m.reason) for m in missing] == [(CELLS[1].name, "no WiSE-FT line")]
 
 
 def test_a_benchmark_that_was_left_out(runs):
     """A line without a benchmark of the column is not drawn, rather than at a mean over fewer."""
     write_json(
-        runs / CELLS[0].name / wise_ft.FILE,
+        Published(runs, CELLS[0]).line,
         {"points": [{"alpha": a, "metrics": {"sugarcrepe/swap": 0.5}} for a in (0, 1)]},
     )
     made, group = report(runs)
@@ -106,8 +107,8 @@ def test_a_benchmark_that_was_left_out(runs):
 
 def test_a_file_of_another_kind(runs):
     """The file and the command that makes it again."""
-    write_json(runs / CELLS[0].name / wise_ft.FILE, {"points": [{"alpha": "x"}]})
-    with pytest.raises(UserError, match=r"wise_ft.json: not a WiSE-FT file .*python -m compclip wise_ft --cell"):
+    write_json(Published(runs, CELLS[0]).line, {"points": [{"alpha": "x"}]})
+    with pytest.raises(UserError, match=r"vit-scenes-0.json: not a WiSE-FT file .*python -m compclip wise_ft --cell"):
         wise_ft.collect(CELLS, runs)
 
 

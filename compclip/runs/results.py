@@ -1,0 +1,169 @@
+"""A finished run's files, parsed: its configuration, loss curve, environment, and the results of each benchmark.
+
+Every file is checked as it is read, so that a number without its items, or items that contradict it, goes no further.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from omegaconf import OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
+from compclip.base.errors import UserError
+from compclip.base.files import read_json, read_text
+from compclip.config.sections import Cell
+from compclip.runs import folder
+from compclip.runs.folder import Trained
+from compclip.runs.items import Items
+
+LISTS = 1024  # lists of ids kept in memory: every run has those of the same benchmarks
+
+
+@dataclass(frozen=True)
+class Result:
+    """One benchmark's results: `means` names the metrics that are plain means of others."""
+
+    benchmark: str
+    module: str
+    metrics: dict[str, float]
+    counts: dict[str, int] = field(default_factory=dict)
+    items: dict[str, Items] = field(default_factory=dict)
+    means: dict[str, list[str]] = field(default_factory=dict)
+    fingerprint: str = ""
+    seconds: float = 0.0
+    tokenizer: str = ""  # the stand-in that read the texts; none: the model's own
+
+
+@dataclass(frozen=True)
+class FinishedRun:
+    """One cell's files; `curve` holds the lines of metrics.jsonl, `results` a result for each benchmark's name."""
+
+    trained: Trained
+    results_folder: Path
+    cell: Cell
+    config: dict[str, Any]
+    curve: list[dict[str, Any]]
+    environment: dict[str, Any]
+    results: dict[str, Result]
+
+    @property
+    def end(self) -> float:
+        """Seconds since the epoch: the last logged step, or when the files were written."""
+        return self.curve[-1]["time"] if self.curve else self.trained.config.stat().st_mtime
+
+    @property
+    def start(self) -> float:
+        """When it began, in seconds since the epoch."""
+        return self.end - float(self.environment.get("seconds") or 0.0)
+
+    @property
+    def checkpoint(self) -> Path | None:
+        """The checkpoint's folder; None where it holds no weights."""
+        return self.trained.checkpoint if self.trained.weights.is_file() else None
+
+
+def read(trained: Trained, results_folder: Path) -> FinishedRun:
+    """One run with all results of its folder. Raises UserError where its configuration names no cell."""
+    config = read_config(trained)
+    cell = config.get("cell") or {}
+    if missing := [k for k in ("method", "backbone", "data", "seed") if k not in cell]:
+        raise UserError(f"{trained.config}: no cell.{missing[0]}; remove the run and train it again")
+    found = {result.benchmark: result for result in map(read_result, folder.results(results_folder))}
+    facts = config, read_curve(trained), read_environment(trained)
+    return FinishedRun(trained, results_folder, Cell(**cell), *facts, found)
+
+
+def files(trained: Trained, results_folder: Path) -> list[Path]:
+    """The files of a run without its checkpoint's, which follows from them."""
+    own = (trained.config, trained.metrics, trained.environment)
+    return [path for path in own if path.is_file()] + folder.results(results_folder)
+
+
+def read_config(trained: Trained) -> dict[str, Any]:
+    """The resolved configuration as plain values; empty where there is none."""
+    file = trained.config
+    if not file.is_file():
+        return {}
+    try:
+        config = OmegaConf.to_container(OmegaConf.create(read_text(file)))
+    except (OmegaConfBaseException, ValueError) as error:
+        raise UserError(f"{file}: not a configuration: {error}; remove the run and train it again") from error
+    if not isinstance(config, dict):
+        raise UserError(f"{file}: expected a mapping; remove the run and train it again")
+    return config
+
+
+def read_curve(trained: Trained) -> list[dict[str, Any]]:
+    """The lines of metrics.jsonl in order; empty where there is no file."""
+    if not trained.metrics.is_file():
+        return []
+    lines = read_text(trained.metrics).splitlines()
+    return [_line(trained.metrics, number, text) for number, text in enumerate(lines, 1) if text.strip()]
+
+
+def _line(file: Path, number: int, text: str) -> dict[str, Any]:
+    try:
+        value = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise UserError(f"{file}: not JSON at line {number}: {error.msg}; train the run again") from error
+    if not isinstance(value, dict) or "step" not in value:
+        raise UserError(f"{file}: line {number} has no 'step'; train the run again")
+    return value
+
+
+def read_environment(trained: Trained) -> dict[str, Any]:
+    """Versions, machine, times and the run key; empty where there is no file."""
+    return dict(read_json(trained.environment)) if trained.environment.is_file() else {}
+
+
+def read_result(path: Path) -> Result:
+    """One results file. Raises UserError where a field is missing or items and metric disagree."""
+    raw = read_json(path)
+    try:
+        items = {name: _items(value) for name, value in raw.get("items", {}).items()}
+        result = Result(
+            raw["benchmark"], raw.get("module", raw["benchmark"]), dict(raw["metrics"]), dict(raw.get("counts", {})),
+            items, dict(raw.get("means", {})), raw.get("fingerprint", ""), float(raw.get("seconds", 0.0)),
+            raw.get("checkpoint", {}).get("tokenizer", ""),
+        )  # fmt: skip
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise UserError(f"{path}: not a results file ({error!r}); evaluate the run again") from error
+    _check(path, result)
+    return result
+
+
+def _items(raw: dict[str, Any]) -> Items:
+    ids, values = _shared(tuple(map(str, raw["ids"]))), np.asarray(raw["outcomes"], dtype=np.float64)
+    if len(ids) != len(values):
+        raise ValueError(f"{len(ids)} ids for {len(values)} outcomes")
+    return Items(ids, values)
+
+
+@lru_cache(maxsize=LISTS)
+def _shared(ids: tuple[str, ...]) -> tuple[str, ...]:
+    """The one copy of a list of ids that runs and metrics have in common. Raises ValueError where one stands twice."""
+    if len(set(ids)) != len(ids):
+        raise ValueError(f"{len(ids)} ids, of which {len(set(ids))} are different")
+    return ids
+
+
+def _check(path: Path, result: Result) -> None:
+    """A metric that its own items or members do not reproduce would put a wrong number beside a right interval."""
+    for name, items in result.items.items():
+        if name in result.metrics and len(items.values):
+            _agree(path, name, result.metrics[name], float(items.values.mean()))
+    for name, members in result.means.items():
+        if lacking := [m for m in members if m not in result.metrics]:
+            raise UserError(f"{path}: {name} is a mean of {lacking[0]!r}, which is no metric; evaluate the run again")
+        _agree(path, name, result.metrics[name], float(np.mean([result.metrics[m] for m in members])))
+
+
+def _agree(path: Path, name: str, stated: float, computed: float) -> None:
+    if stated is None or not np.isclose(stated, computed, rtol=0, atol=1e-6, equal_nan=True):
+        raise UserError(f"{path}: {name}={stated} but its items give {computed:.6f}; evaluate the run again")
