@@ -7,35 +7,21 @@ import json
 import os
 import shutil
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from compclip.base import plugins
-from compclip.base.errors import unknown
-from compclip.base.files import fingerprint, read_json, write_json
+from compclip.base import code, plugins
+from compclip.base.errors import UserError, unknown
+from compclip.base.files import read_json, write_json
 from compclip.evaluate import embed
 from compclip.evaluate.benchmark import Benchmark, Items, Outcomes
-from compclip.model import backbone
+from compclip.model import backbone, sharing
 from compclip.model.backbone import Model
 
-# The code that an evaluation's results depend on.
-CODE = (
-    "backbone.py",
-    "benchmark.py",
-    "benchmarks",
-    "embed.py",
-    "evaluate.py",
-    "hub.py",
-    "images.py",
-    "metrics.py",
-    "tokenizers.py",
-    "towers.py",
-    "weights.py",
-)
 PRETRAINED = "pretrained"
 
 
@@ -58,10 +44,20 @@ def outcomes(
     model: Model, benchmarks: Mapping[str, Benchmark], batch_size: int = 256, threads: int = 2
 ) -> dict[str, Outcomes]:
     """Score `model` on all benchmarks; an image or text that several of them need is encoded once."""
+    return outcomes_of_all([model], benchmarks, batch_size, threads)[0]
+
+
+def outcomes_of_all(
+    models: Sequence[Model], benchmarks: Mapping[str, Benchmark], batch_size: int = 256, threads: int = 2
+) -> list[dict[str, Outcomes]]:
+    """Score models that are fed alike on all benchmarks; a picture is read and prepared once for them all.
+
+    Raises UserError where one of them gives no numbers.
+    """
     refs = [ref for benchmark in benchmarks.values() for ref in benchmark.images]
     texts = [text for benchmark in benchmarks.values() for text in benchmark.texts]
-    embeddings = embed.encode(model, refs, texts, batch_size, threads)
-    return {name: benchmark.score(embeddings) for name, benchmark in benchmarks.items()}
+    found = embed.encode_all(models, refs, texts, batch_size, threads)
+    return [{name: benchmark.score(seen) for name, benchmark in benchmarks.items()} for seen in found]
 
 
 def load_benchmarks(params: Any, names: Sequence[str]) -> tuple[dict[str, Benchmark], dict[str, str]]:
@@ -79,12 +75,42 @@ def load_benchmarks(params: Any, names: Sequence[str]) -> tuple[dict[str, Benchm
 
 def run(job: Job) -> dict[str, dict]:
     """The results documents of a job by benchmark name. `seconds` is the wall time of the whole pass."""
-    start = time.perf_counter()
-    model = backbone.load(job.checkpoint, job.model, job.device, job.tokenizer, job.activation)
-    scored = outcomes(model, job.benchmarks, job.batch_size, job.threads)
+    return _together([job])[0]
+
+
+def run_all(jobs: Sequence[Job]) -> Iterator[tuple[Job, dict[str, dict] | UserError]]:
+    """Each job with its results documents, or with the error that it ended in; the others go on.
+
+    The jobs differ in their checkpoint alone. Those that are fed alike share a pass over the pictures, as many at once
+    as memory holds; `seconds` is then an equal share of the pass.
+    """
+    for part in sharing.parts(jobs, lambda job: job.checkpoint):
+        yield from _each(part)
+
+
+def _each(jobs: Sequence[Job]) -> Iterator[tuple[Job, dict[str, dict] | UserError]]:
+    """Together; where one fails, one by one, to know which."""
+    try:
+        yield from zip(jobs, _together(jobs), strict=True)
+    except UserError as error:
+        if len(jobs) == 1:
+            yield jobs[0], error
+        else:
+            for job in jobs:
+                yield from _each([job])
+
+
+def _together(jobs: Sequence[Job]) -> list[dict[str, dict]]:
+    start, first = time.perf_counter(), jobs[0]
+    models = [backbone.load(j.checkpoint, j.model, j.device, j.tokenizer, j.activation) for j in jobs]
+    scored = outcomes_of_all(models, first.benchmarks, first.batch_size, first.threads)
+    seconds = round((time.perf_counter() - start) / len(jobs), 3)
+    return [_documents(*of_one, seconds) for of_one in zip(jobs, models, scored, strict=True)]
+
+
+def _documents(job: Job, model: Model, scored: Mapping[str, Outcomes], seconds: float) -> dict[str, dict]:
     stand_in = {"tokenizer": model.tokenizer.record} if model.tokenizer.record else {}
     made_with = {"path": job.checkpoint, "fingerprint": _fingerprint(job.checkpoint), **stand_in}
-    seconds = round(time.perf_counter() - start, 3)
     return {
         name: {
             "benchmark": name, "module": job.module_of[name], "n": len(benchmark), **_plain(scored[name]),
@@ -158,20 +184,11 @@ def write(documents: Mapping[str, dict], folder: Path) -> None:
 
 def identity(job: Job) -> str:
     """Equal for equal results: checkpoint, benchmarks, batch size, threads and code; the device is no part of it."""
-    package = Path(__file__).parent
     scored = {name: [job.module_of[name], b.fingerprint()] for name, b in sorted(job.benchmarks.items())}
-    parts = [
-        _fingerprint(job.checkpoint),
-        scored,
-        job.batch_size,
-        job.threads,
-        fingerprint(*sorted(p for name in CODE for p in _files(package / name))),
-    ]
+    modules = sorted({plugins.locate(plugins.BENCHMARKS, module) for module in job.module_of.values()})
+    made_by = code.digest(__name__, *modules)
+    parts = [_fingerprint(job.checkpoint), scored, job.batch_size, job.threads, made_by]
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]
-
-
-def _files(path: Path) -> list[Path]:
-    return list(path.rglob("*.py")) if path.is_dir() else [path]
 
 
 def keep(job: Job, documents: Mapping[str, dict], final: Path) -> None:
