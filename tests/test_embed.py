@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 
 import numpy as np
 import pytest
@@ -59,6 +60,56 @@ def test_each_is_encoded_once(model, pictures, encoded):
     assert encoded == {"image": 5, "text": 6}
     assert found.image_ID.shape == (5, 16) and found.text_TD.shape == (6, 16)
     assert np.linalg.norm(found.images(pictures), axis=1) == pytest.approx(1, abs=1e-6)
+
+
+@pytest.fixture
+def opened(monkeypatch):
+    """How often each picture was opened."""
+    counts = Counter()
+    load = embed.data_images.load
+
+    def counting(path):
+        counts[path] += 1
+        return load(path)
+
+    monkeypatch.setattr(embed.data_images, "load", counting)
+    return counts
+
+
+@pytest.fixture
+def others(model, tmp_path):
+    """Models of the same architecture with other weights."""
+    (tmp_path / "embedtiny.json").write_text(json.dumps(CONFIG))
+    return [model, *(backbone.create(str(tmp_path / "embedtiny.json"), seed=seed) for seed in (2, 3))]
+
+
+def test_several_models_share_each_picture_and_text(others, pictures, opened, encoded, monkeypatch):
+    """One pass opens each picture once and tokenises each text once, whatever the number of models."""
+    tokenised, tokenize = [], type(others[0]).tokenize
+    monkeypatch.setattr(
+        type(others[0]), "tokenize", lambda self, texts: tokenised.extend(texts) or tokenize(self, texts)
+    )
+    embed.encode_all(others, pictures * 2, TEXTS * 2, batch_size=2)
+    assert opened == dict.fromkeys(pictures, 1)
+    assert sorted(tokenised) == sorted(TEXTS)
+    assert encoded == {"image": 3 * 5, "text": 3 * 6}
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_several_models_have_the_bits_of_each_by_itself(others, pictures, threads):
+    together = embed.encode_all(others, pictures, TEXTS, batch_size=2, threads=threads)
+    for model, found in zip(others, together, strict=True):
+        alone = embed.encode(model, pictures, TEXTS, batch_size=2)
+        assert found.image_row == alone.image_row and found.text_row == alone.text_row
+        assert np.array_equal(found.image_ID, alone.image_ID) and np.array_equal(found.text_TD, alone.text_TD)
+    assert not np.array_equal(together[0].image_ID, together[1].image_ID)
+
+
+def test_models_that_are_fed_differently_are_refused(others, tmp_path):
+    wide = CONFIG | {"vision_cfg": CONFIG["vision_cfg"] | {"image_size": 32}}
+    (tmp_path / "embedwide.json").write_text(json.dumps(wide))
+    with pytest.raises(ValueError, match="are not fed alike"):
+        embed.encode_all([others[0], backbone.create(str(tmp_path / "embedwide.json"))], [], TEXTS)
 
 
 def test_rows_are_those_of_plain_open_clip(model, pictures):

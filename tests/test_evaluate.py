@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -15,7 +17,7 @@ from compclip.benchmarks import sugarcrepe, sugarcrepe_pp
 from compclip.config import sections
 from compclip.evaluate import __main__ as evaluate_command
 from compclip.evaluate import score
-from compclip.model import backbone
+from compclip.model import backbone, sharing
 from compclip.runs import results
 from tests.tiny_project import trained
 
@@ -82,6 +84,75 @@ def test_each_image_and_text_is_encoded_once_for_all_benchmarks(checkpoint, para
     assert sum(len(b) for b in benchmarks.values()) == 4 * (7 + 5)
     assert seen == {"image": 4, "text": 8}
     assert scored["sugarcrepe"].counts["scored"] == 28
+
+
+@pytest.fixture
+def checkpoints(checkpoint, tmp_path):
+    """Three checkpoints that are fed alike, and one with a larger input."""
+    write = files.write_json
+    write(tmp_path / "evaltiny.json", CONFIG)
+    write(tmp_path / "evalwide.json", CONFIG | {"vision_cfg": CONFIG["vision_cfg"] | {"image_size": 32}})
+    found = [checkpoint]
+    for name, seed in (("evaltiny", 4), ("evalwide", 5), ("evaltiny", 6)):
+        found.append(tmp_path / f"{name}{seed}")
+        backbone.create(str(tmp_path / f"{name}.json"), seed=seed).save(found[-1])
+    return [str(path) for path in found]
+
+
+def _jobs(checkpoints, params):
+    benchmarks, module_of = score.load_benchmarks(params, ["sugarcrepe", "plus"])
+    return [score.Job(c, benchmarks, module_of, batch_size=3, threads=1) for c in checkpoints]
+
+
+def _opened(monkeypatch):
+    """How often each picture is opened from now on."""
+    counts, load = Counter(), score.embed.data_images.load
+    monkeypatch.setattr(score.embed.data_images, "load", lambda path: counts.update([path]) or load(path))
+    return counts
+
+
+def test_checkpoints_that_are_fed_alike_share_a_pass(checkpoints, params, monkeypatch):
+    """Two passes over the pictures for four checkpoints, of two kinds; each has the results it has alone."""
+    jobs = _jobs(checkpoints, params)
+    alone = [score.run(job) for job in jobs]
+    opened = _opened(monkeypatch)
+    together = {job.checkpoint: documents for job, documents in score.run_all(jobs)}
+    assert set(opened.values()) == {2} and len(opened) == 4
+    for job, documents in zip(jobs, alone, strict=True):
+        untimed = [{n: d | {"seconds": 0} for n, d in found.items()} for found in (documents, together[job.checkpoint])]
+        assert untimed[0] == untimed[1]
+    assert len({json.dumps(d["plus"]["metrics"]) for d in together.values()}) > 1
+
+
+def test_memory_bounds_how_many_share_a_pass(checkpoints):
+    """Two of the three of a kind fit; one at least is in a part, however small the budget."""
+    size = sharing.weights_files.in_folder(Path(checkpoints[0])).stat().st_size
+    alike = [checkpoints[0], checkpoints[1], checkpoints[3]]
+    assert sharing.parts(checkpoints, str) == [alike, [checkpoints[2]]]
+    assert sharing.parts(checkpoints, str, budget=2 * size) == [alike[:2], alike[2:], [checkpoints[2]]]
+    assert sharing.parts(alike, str, budget=1) == [[one] for one in alike]
+    assert sharing.parts(["ViT-B-32::a", "ViT-B-32::b"], str) == [["ViT-B-32::a"], ["ViT-B-32::b"]]
+
+
+def test_a_checkpoint_with_another_bias_or_tokenizer(checkpoints):
+    """A bias feeds nothing; another tokenizer is another feed."""
+    config = files.read_json(Path(checkpoints[1]) / "open_clip_config.json")
+    config["model_cfg"]["init_logit_bias"] = -10.0
+    files.write_json(Path(checkpoints[1]) / "open_clip_config.json", config)
+    assert sharing.parts(checkpoints[:2], str) == [checkpoints[:2]]
+    files.write_json(Path(checkpoints[1]) / "tokenizer.json", {"a": 1})
+    assert sharing.parts(checkpoints[:2], str) == [[checkpoints[0]], [checkpoints[1]]]
+
+
+def test_one_checkpoint_that_fails_does_not_stop_the_others(checkpoints, params):
+    """A diverged one and one that is no checkpoint each have their own error."""
+    broken = backbone.load(checkpoints[1])
+    broken.clip.visual.proj.data.fill_(float("nan"))
+    broken.save(checkpoints[1])
+    (Path(checkpoints[2]) / backbone.WEIGHTS).write_bytes(b"no")
+    found = {job.checkpoint: made for job, made in score.run_all(_jobs(checkpoints, params))}
+    assert "diverged" in str(found[checkpoints[1]]) and "not a readable weights file" in str(found[checkpoints[2]])
+    assert all(set(found[c]) == {"sugarcrepe", "plus"} for c in (checkpoints[0], checkpoints[3]))
 
 
 def _counting(seen, kind, tower):

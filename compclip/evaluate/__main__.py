@@ -103,8 +103,7 @@ def _scored(
     device = device or score.device()
     backbone.check(device, activation)
     loaded = score.load(params.benchmarks, names, params.evaluate.batch_size, params.evaluate.threads)
-    opened = backbone.load(checkpoint, model, device, tokenizer, activation)
-    return score.documents(opened, loaded, score.made_with(checkpoint))
+    return score.documents(score.by_path(checkpoint, model, device, tokenizer, activation), loaded)
 
 
 def _show(documents: dict[str, dict]) -> None:

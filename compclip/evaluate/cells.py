@@ -81,27 +81,43 @@ def _publish(made: Path, cells: Iterable[Cell], root: Path, done: Brought) -> No
 
 
 def _scored(todo: Mapping[str, Sequence[Cell]], asked: Task, done: Brought) -> Iterator[tuple[str, Path]]:
-    """Score the runs of these keys; one that fails leaves the others alone."""
-    for key, cells in todo.items():
-        try:
-            yield key, score(store.folder(key, asked.root), asked)
-        except UserError as error:
-            done.failed |= {cell.name: str(error) for cell in cells}
+    """Score the runs of these keys together; one that fails leaves the others alone."""
+    for key, made in _kept([store.folder(key, asked.root) for key in todo], asked):
+        if isinstance(made, UserError):
+            done.failed |= {cell.name: str(made) for cell in todo[key]}
+        else:
+            yield key, made
 
 
 def score(folder: Folder, asked: Task) -> Path:
     """The results of a finished run, kept with it: those that are there, or scored now."""
     if made := kept.find(asked, folder):
         return made
+    [(_, now)] = _kept([folder], asked)
+    if isinstance(now, UserError):
+        raise now
+    return now
+
+
+def _kept(folders: Sequence[Folder], asked: Task) -> Iterator[tuple[str, Path | UserError]]:
+    """Score finished runs and keep the results with each."""
+    if not folders:
+        return
     from compclip.evaluate import score as scoring
-    from compclip.model import backbone
 
     loaded = scoring.load(asked.sections, list(asked.sections), asked.batch_size, asked.threads)
-    model = backbone.load(folder.final.checkpoint, device=scoring.device())
-    made_with = {"run_key": folder.key, "fingerprint": kept.weights_of(folder.final)}
-    documents = scoring.documents(model, loaded, made_with)
-    warn(documents)
-    return kept.keep(asked, folder, documents)
+    by_ref = {str(folder.final.checkpoint): folder for folder in folders}
+    given = [
+        scoring.Checkpoint(ref, {"run_key": f.key, "fingerprint": kept.weights_of(f.final)}, device=scoring.device())
+        for ref, f in by_ref.items()
+    ]
+    for checkpoint, made in scoring.documents_of_all(given, loaded):
+        folder = by_ref[checkpoint.ref]
+        if isinstance(made, UserError):
+            yield folder.key, made
+        else:
+            warn(made)
+            yield folder.key, kept.keep(asked, folder, made)
 
 
 def warn(documents: Mapping[str, dict]) -> None:

@@ -1,6 +1,8 @@
 """Every unique image and text encoded once per checkpoint, then looked up by path and by text.
 
-N records, I images, T texts, D joint dim, L text length.
+M models, N records, I images, T texts, D joint dim, L text length.
+
+Models that are fed alike are encoded together: a picture is read and prepared once, a text tokenised once for them all.
 
 Always float32. Texts are batched by token count, so that a causal tower runs no further than each batch needs, and in
 sorted order, so that the order of the benchmarks changes nothing. Another batch size or another set of benchmarks may
@@ -14,7 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -24,6 +26,9 @@ from torch import Tensor, nn
 from compclip.base.errors import UserError
 from compclip.data import images as data_images
 from compclip.model import towers
+
+if TYPE_CHECKING:
+    from compclip.model.backbone import Model
 
 BOX = "#box="  # an image reference is a path, or path#box=x,y,width,height in pixels
 
@@ -79,36 +84,56 @@ def boxed(path: str, box: Sequence[float] | None) -> str:
 
 
 def encode(
-    model: Any, refs: Iterable[str], texts: Iterable[str], batch_size: int = 256, threads: int = 2
+    model: Model, refs: Iterable[str], texts: Iterable[str], batch_size: int = 256, threads: int = 2
 ) -> Embeddings:
-    """Encode each different image and text once with `model` (a backbone.Model), on its device.
+    """Encode each different image and text once with `model`, on its device; as `encode_all` of one model."""
+    return encode_all([model], refs, texts, batch_size, threads)[0]
+
+
+def encode_all(
+    models: Sequence[Model], refs: Iterable[str], texts: Iterable[str], batch_size: int = 256, threads: int = 2
+) -> list[Embeddings]:
+    """The embeddings of each of some models that are fed alike (`model.sharing`), to the bit those of each by itself.
 
     `threads` batches are under way at once, each on one thread: that needs no barriers between threads, which on busy
     cores cost many times the work itself, and the bits do not depend on the number of threads. An image that cannot be
     read is listed in `failed`. Raises UserError where an embedding is not finite.
     """
+    _check_alike(models)
     refs, texts = sorted(set(refs)), sorted(set(texts))
-    with _evaluating(model.model), _one_thread_each(threads) as pool:
-        image_batches = list(pool.map(partial(_image_batch, model), batched(refs, batch_size)))
-        text_batches = list(pool.map(partial(_text_batch, model), _by_length(model, texts, batch_size)))
-    image_row, image_ID = _joined(image_batches)
-    text_row, text_TD = _joined(text_batches)
+    with _evaluating([m.clip for m in models]), _one_thread_each(threads) as pool:
+        images = list(pool.map(partial(_image_batch, models), batched(refs, batch_size)))
+        lines = list(pool.map(partial(_text_batch, models), _by_length(models[0], texts, batch_size)))
+    return [_embeddings(model, number, images, lines) for number, model in enumerate(models)]
+
+
+def _check_alike(models: Sequence[Model]) -> None:
+    for model in models[1:]:
+        if model.preprocess_cfg != models[0].preprocess_cfg or model.tokenizer.record != models[0].tokenizer.record:
+            raise ValueError(f"{model.source} and {models[0].source} are not fed alike")
+
+
+def _embeddings(model: Model, number: int, images: Sequence[_Batch], lines: Sequence[_Batch]) -> Embeddings:
+    image_row, image_ID = _joined(images, number)
+    text_row, text_TD = _joined(lines, number)
     if not (np.isfinite(image_ID).all() and np.isfinite(text_TD).all()):
         raise UserError(f"{model.source}: gives embeddings that are not numbers; it diverged: train it with a lower lr")
-    failed = {ref: reason for batch in image_batches for ref, reason in batch.failed.items()}
+    failed = {ref: reason for batch in images for ref, reason in batch.failed.items()}
     return Embeddings(image_ID, text_TD, image_row, text_row, failed)
 
 
 @contextmanager
-def _evaluating(clip: nn.Module) -> Iterator[None]:
+def _evaluating(modules: Sequence[nn.Module]) -> Iterator[None]:
     """Evaluation mode and full float32 on any device, and everything as it was afterwards."""
-    was_training = clip.training
-    clip.eval()
+    were_training = [module.training for module in modules]
+    for module in modules:
+        module.eval()
     try:
         with torch.backends.cudnn.flags(enabled=True, allow_tf32=False):
             yield
     finally:
-        clip.train(was_training)
+        for module, was_training in zip(modules, were_training, strict=True):
+            module.train(was_training)
 
 
 @contextmanager
@@ -128,33 +153,35 @@ def batched(values: Sequence[str], size: int) -> list[Sequence[str]]:
 
 @dataclass(frozen=True)
 class _Batch:
-    """Keys and their vectors, and the reasons for the images that have none."""
+    """Keys and their vectors by each model, and the reasons for the images that have none."""
 
     keys: Sequence[str]
-    vector_BD: np.ndarray
+    vector_MBD: Sequence[np.ndarray]
     failed: dict[str, str] = field(default_factory=dict)
 
 
-def _image_batch(model: Any, refs: Sequence[str]) -> _Batch:
-    found = {ref: _read(ref, model.transform) for ref in refs}
+def _image_batch(models: Sequence[Model], refs: Sequence[str]) -> _Batch:
+    found = {ref: _read(ref, models[0].transform) for ref in refs}
     failed = {ref: pixels for ref, pixels in found.items() if isinstance(pixels, str)}
     good = {ref: pixels for ref, pixels in found.items() if not isinstance(pixels, str)}
     if not good:
-        return _Batch((), np.zeros((0, 0), np.float32), failed)
+        return _Batch((), (), failed)
+    pixels_B3HW = torch.stack(list(good.values()))
     with torch.inference_mode():
-        vectors = towers.image(model.model, torch.stack(list(good.values())).to(_device(model)))[0]
-    return _Batch(list(good), _numpy(vectors), failed)
+        vector_MBD = [_numpy(towers.image(m.clip, pixels_B3HW.to(_device(m)))[0]) for m in models]
+    return _Batch(list(good), vector_MBD, failed)
 
 
-def _text_batch(model: Any, batch: tuple[Sequence[str], Tensor]) -> _Batch:
+def _text_batch(models: Sequence[Model], batch: tuple[Sequence[str], Tensor]) -> _Batch:
     texts, ids_BL = batch
     with torch.inference_mode():
-        return _Batch(texts, _numpy(towers.text(model.model, ids_BL.to(_device(model)))[0]))
+        return _Batch(texts, [_numpy(towers.text(m.clip, ids_BL.to(_device(m)))[0]) for m in models])
 
 
-def _joined(batches: Sequence[_Batch]) -> tuple[dict[str, int], np.ndarray]:
+def _joined(batches: Sequence[_Batch], number: int) -> tuple[dict[str, int], np.ndarray]:
+    """The rows of keys, and their vectors by model `number`."""
     keys = [key for batch in batches for key in batch.keys]
-    parts = [batch.vector_BD for batch in batches if len(batch.keys)]
+    parts = [batch.vector_MBD[number] for batch in batches if len(batch.keys)]
     vector_ND = np.concatenate(parts) if parts else np.zeros((0, 0), np.float32)
     return {key: row for row, key in enumerate(keys)}, vector_ND
 
@@ -174,7 +201,7 @@ def _cut(picture: Image, full_width: int, box: str) -> Image:
     return picture.crop((round(x), round(y), round(x + width), round(y + height)))
 
 
-def _by_length(model: Any, texts: list[str], batch_size: int) -> Iterator[tuple[list[str], Tensor]]:
+def _by_length(model: Model, texts: list[str], batch_size: int) -> Iterator[tuple[list[str], Tensor]]:
     """Texts and token ids in batches of equal token count (CLIP's end token has the largest id)."""
     if not texts:
         return
@@ -189,5 +216,5 @@ def _numpy(vectors: Tensor) -> np.ndarray:
     return vectors.float().cpu().numpy()
 
 
-def _device(model: Any) -> torch.device:
-    return next(model.model.parameters()).device
+def _device(model: Model) -> torch.device:
+    return next(model.clip.parameters()).device

@@ -1,20 +1,20 @@
-"""Checkpoint x benchmarks -> result documents."""
+"""Checkpoints x benchmarks -> result documents."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 
-from compclip.base.errors import unknown
+from compclip.base.errors import UserError, unknown
 from compclip.evaluate import census, embed
 from compclip.evaluate.benchmark import Benchmark, Items, Outcomes
-from compclip.model import backbone
+from compclip.model import backbone, sharing
 from compclip.model.backbone import Model
 
 if TYPE_CHECKING:
@@ -45,25 +45,89 @@ def device() -> str:
     return "cuda" if torch.cuda.is_available() else "cpu"
 
 
+@dataclass(frozen=True)
+class Checkpoint:
+    """A model to score: folder, weights file or MODEL::TAG, how it is opened, and what its results say of it."""
+
+    ref: str
+    made_with: Mapping[str, str] = field(default_factory=dict)
+    model: str = ""
+    device: str = "cpu"
+    tokenizer: str = ""
+    activation: str = ""
+
+    def open(self) -> Model:
+        """The model."""
+        return backbone.load(self.ref, self.model, self.device, self.tokenizer, self.activation)
+
+
+def by_path(ref: str, model: str = "", device: str = "cpu", tokenizer: str = "", activation: str = "") -> Checkpoint:
+    """A checkpoint that is known by its path, or by a hub's name and tag, which stand for themselves."""
+    known = backbone.weights_fingerprint(ref) if Path(ref).exists() else ref
+    return Checkpoint(ref, {"path": ref, "fingerprint": known}, model, device, tokenizer, activation)
+
+
 def outcomes(
     model: Model, benchmarks: Mapping[str, Benchmark], batch_size: int = 256, threads: int = 2
 ) -> dict[str, Outcomes]:
     """Score `model` on all benchmarks; an image or text that several of them need is encoded once."""
+    return outcomes_of_all([model], benchmarks, batch_size, threads)[0]
+
+
+def outcomes_of_all(
+    models: Sequence[Model], benchmarks: Mapping[str, Benchmark], batch_size: int = 256, threads: int = 2
+) -> list[dict[str, Outcomes]]:
+    """Score models that are fed alike on all benchmarks; a picture is read and prepared once for them all.
+
+    Raises UserError where one of them gives no numbers.
+    """
     refs = [ref for benchmark in benchmarks.values() for ref in benchmark.images]
     texts = [text for benchmark in benchmarks.values() for text in benchmark.texts]
-    embeddings = embed.encode(model, refs, texts, batch_size, threads)
-    return {name: benchmark.score(embeddings) for name, benchmark in benchmarks.items()}
+    found = embed.encode_all(models, refs, texts, batch_size, threads)
+    return [{name: benchmark.score(seen) for name, benchmark in benchmarks.items()} for seen in found]
 
 
-def documents(model: Model, loaded: Loaded, made_with: Mapping[str, Any]) -> dict[str, dict]:
-    """A model's result documents by benchmark name. `seconds` is the wall time of the whole pass."""
+def documents(checkpoint: Checkpoint, loaded: Loaded) -> dict[str, dict]:
+    """A checkpoint's result documents by benchmark name. `seconds` is the wall time of the whole pass."""
+    return _together([checkpoint], loaded)[0]
+
+
+def documents_of_all(
+    checkpoints: Sequence[Checkpoint], loaded: Loaded
+) -> Iterator[tuple[Checkpoint, dict[str, dict] | UserError]]:
+    """Each checkpoint with its result documents, or with the error that it ended in; the others go on.
+
+    Those that are fed alike share a pass over the pictures, as many at once as memory holds; `seconds` is then an equal
+    share of the pass.
+    """
+    for part in sharing.parts(checkpoints, lambda checkpoint: checkpoint.ref):
+        yield from _each(part, loaded)
+
+
+def _each(
+    checkpoints: Sequence[Checkpoint], loaded: Loaded
+) -> Iterator[tuple[Checkpoint, dict[str, dict] | UserError]]:
+    """Together; where one fails, one by one, to know which."""
+    try:
+        yield from zip(checkpoints, _together(checkpoints, loaded), strict=True)
+    except UserError as error:
+        if len(checkpoints) == 1:
+            yield checkpoints[0], error
+        else:
+            for checkpoint in checkpoints:
+                yield from _each([checkpoint], loaded)
+
+
+def _together(checkpoints: Sequence[Checkpoint], loaded: Loaded) -> list[dict[str, dict]]:
     start = time.perf_counter()
-    scored = outcomes(model, loaded.benchmarks, loaded.batch_size, loaded.threads)
-    return _documents(model, loaded, scored, made_with, time.perf_counter() - start)
+    models = [checkpoint.open() for checkpoint in checkpoints]
+    scored = outcomes_of_all(models, loaded.benchmarks, loaded.batch_size, loaded.threads)
+    seconds = round((time.perf_counter() - start) / len(checkpoints), 3)
+    return [_documents(*of_one, loaded, seconds) for of_one in zip(checkpoints, models, scored, strict=True)]
 
 
 def _documents(
-    model: Model, loaded: Loaded, scored: Mapping[str, Outcomes], made_with: Mapping[str, Any], seconds: float
+    checkpoint: Checkpoint, model: Model, scored: Mapping[str, Outcomes], loaded: Loaded, seconds: float
 ) -> dict[str, dict]:
     stand_in = {"tokenizer": model.tokenizer.record} if model.tokenizer.record else {}
     return {
@@ -73,17 +137,11 @@ def _documents(
             "n": len(benchmark),
             **_plain(scored[name]),
             "fingerprint": benchmark.fingerprint(),
-            "checkpoint": {**made_with, **stand_in},
-            "seconds": round(seconds, 3),
+            "checkpoint": {**checkpoint.made_with, **stand_in},
+            "seconds": seconds,
         }
         for name, benchmark in loaded.benchmarks.items()
     }
-
-
-def made_with(checkpoint: str) -> dict[str, str]:
-    """A checkpoint by path, or by a hub's name and tag, which stand for themselves."""
-    known = backbone.weights_fingerprint(checkpoint) if Path(checkpoint).exists() else checkpoint
-    return {"path": checkpoint, "fingerprint": known}
 
 
 def _plain(scored: Outcomes) -> dict:
