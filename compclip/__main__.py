@@ -8,7 +8,7 @@ import sys
 from compclip.base.errors import entry, unknown
 
 # Command, the module whose `main` it is, and what it is for; in the order of a day's work.
-COMMANDS = {
+DAILY = {
     "config": ("compclip.config.__main__", "check params.yaml, show a cell, make another grid the current one"),
     "train": ("compclip.train.__main__", "train the stale runs of a method, or one cell"),
     "evaluate": ("compclip.evaluate.__main__", "score the runs of a method, or any checkpoint on any benchmarks"),
@@ -22,13 +22,32 @@ COMMANDS = {
     "sweep": ("compclip.sweep.__main__", "search a method's parameters with a declared study"),
     "pretrain": ("compclip.train.pretrain", "make the scenes world's pretrained model again"),
 }
+# What `dvc repro` and `make` run before the first cell is trained; in the order of the stages.
+STAGES = {
+    "wordnet": ("compclip.text.wordnet", "find, fetch or copy WordNet"),
+    "scenes": ("compclip.data.scenes.__main__", "make the embedded world, its pictures, captions and benchmarks"),
+    "prepare": ("compclip.data.prepare", "read and caption a data set, have it rewritten, annotate it"),
+    "backbone": ("compclip.model.__main__", "get a pretrained model"),
+    "census": ("compclip.evaluate.census", "read a benchmark's files, count its records and what is missing"),
+}
+COMMANDS = DAILY | STAGES
 
 
 def listing() -> str:
     """All commands, a line each."""
+    return "\n".join(
+        [
+            "compclip COMMAND [--help]",
+            *_lines(DAILY),
+            "The whole grid: dvc repro, which also runs",
+            *_lines(STAGES),
+        ]
+    )
+
+
+def _lines(commands: dict[str, tuple[str, str]]) -> list[str]:
     wide = max(map(len, COMMANDS))
-    lines = [f"  {name:<{wide}}  {what}" for name, (_, what) in COMMANDS.items()]
-    return "\n".join(["compclip COMMAND [--help]", *lines, "The whole grid: dvc repro"])
+    return [f"  {name:<{wide}}  {what}" for name, (_, what) in commands.items()]
 
 
 def main(argv: list[str]) -> int:

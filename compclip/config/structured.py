@@ -60,15 +60,24 @@ def structured(kind: Any, raw: dict, where: str) -> Any:
     for f in fields(kind):
         if f.default == MISSING and raw.get(f.name, MISSING) in (None, "", MISSING):
             raise UserError(f"{where}.{f.name}: must be given; add it")
+    schema = _schema(kind, where)
     try:
-        made = OmegaConf.to_object(OmegaConf.merge(OmegaConf.structured(kind), raw))
+        made = OmegaConf.to_object(OmegaConf.merge(schema, raw))
     except UserError as error:
         raise UserError(str(error) if str(error).startswith(f"{where}.") else f"{where}.{error}") from error
-    except (OmegaConfBaseException, TypeError) as error:
+    except (OmegaConfBaseException, TypeError, ValueError) as error:  # ValueError: a Config of another package
         raise _mistyped(kind, raw, where) or UserError(f"{where}: {str(error).splitlines()[0]}") from error
     if kind in (Train, Data, Evaluate, World):
         _check_values(made, where)
     return made
+
+
+def _schema(kind: Any, where: str) -> Any:
+    """Another package's Config may have fields of types that YAML has not."""
+    try:
+        return OmegaConf.structured(kind)
+    except (OmegaConfBaseException, NameError) as error:
+        raise UserError(f"{where}: {kind.__module__}.{kind.__name__}: {str(error).splitlines()[0]}; mend it") from error
 
 
 def _mistyped(kind: Any, raw: dict, where: str) -> UserError | None:

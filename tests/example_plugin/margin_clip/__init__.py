@@ -1,0 +1,1 @@
+"""An example of plug-ins that another package brings."""
