@@ -160,6 +160,8 @@ model = mlflow.pyfunc.load_model("models:/compclip-vit-on-scenes@best-sugarcrepe
 pictures = sys.argv[3:]
 rows = pd.DataFrame({"image": [pictures[0], open(pictures[1], "rb").read(), pictures[1]], "text": ["a", "b c", "b c"]})
 print([float(x) for x in model.predict(rows)])
+ours = {name: module.__file__ for name, module in sys.modules.items() if name.partition(".")[0] == "compclip"}
+assert "compclip.track.scorer" in ours and not any(file.startswith(sys.argv[1]) for file in ours.values()), ours
 example = mlflow.pyfunc.load_model("models:/compclip-vit-on-scenes@best-sugarcrepe").input_example
 print(len(model.predict(example)))
 try:

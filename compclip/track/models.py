@@ -16,14 +16,14 @@ from mlflow.exceptions import MlflowException
 from mlflow.models import Model, ModelSignature
 from mlflow.types import ColSpec, Schema
 
-from compclip.track import notes, scorer
+from compclip.base import code
+from compclip.track import notes
 from compclip.track.entries import Entry
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
 
 PACKAGES = ("mlflow", "numpy", "open_clip_torch", "pandas", "pillow", "safetensors", "torch", "torchvision")
-PACKAGE = Path(scorer.__file__).parent
 
 
 def registered_name(experiment: str) -> str:
@@ -53,16 +53,24 @@ def save(checkpoint: Path, target: Path, header: Model | None = None) -> None:
     """Write a checkpoint as an MLflow model to the folder `target`."""
     import mlflow.pyfunc
 
+    from compclip.track import scorer  # what track depends on, and torch, which nothing else here needs
+
     with tempfile.TemporaryDirectory() as folder:
-        code = Path(folder) / "compclip"
-        code.mkdir()
-        for name in scorer.CODE:
-            shutil.copyfile(PACKAGE / name, code / name)
+        _copy_code(scorer.__name__, Path(folder))
         mlflow.pyfunc.save_model(
-            target, loader_module="compclip.scorer", data_path=str(checkpoint), code_paths=[str(code)],
-            mlflow_model=header, signature=signature(), input_example=_example(),
+            target, loader_module=scorer.__name__, data_path=str(checkpoint),
+            code_paths=[str(Path(folder) / code.OURS)], mlflow_model=header,
+            signature=signature(), input_example=_example(),
             pip_requirements=[f"{name}=={metadata.version(name)}" for name in PACKAGES],
         )  # fmt: skip
+
+
+def _copy_code(module: str, folder: Path) -> None:
+    """A module and what it imports of our package, in the package's own folders."""
+    for name, file in code.closure(module).items():
+        target = folder.joinpath(*name.split(".")[: None if file.name == "__init__.py" else -1], file.name)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(file, target)
 
 
 def signature() -> ModelSignature:

@@ -15,22 +15,6 @@ from compclip.evaluate import embed
 from compclip.model import backbone
 from compclip.model.backbone import Model
 
-# The files of compclip that scoring needs; they travel with every logged model.
-CODE = (
-    "__init__.py",
-    "backbone.py",
-    "embed.py",
-    "errors.py",
-    "files.py",
-    "hub.py",
-    "images.py",
-    "lazy.py",
-    "scorer.py",
-    "tokenizers.py",
-    "towers.py",
-    "weights.py",
-)
-
 
 class Scorer:
     """Cosine similarity of image-text pairs by one checkpoint."""
