@@ -5,13 +5,15 @@ This module and all that it imports, with the method's, is the code that a run k
 
 from __future__ import annotations
 
+import filecmp
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import torch
 
-from compclip.base import plugins
+from compclip.base import links, plugins
 from compclip.base.errors import UserError
 from compclip.base.files import write_atomic, write_json
 from compclip.data import images, store
@@ -89,6 +91,7 @@ def _finish(stored: StoredRun, model: Model, facts: dict) -> None:
     folder, final = stored.folder, stored.folder.final
     lora.finish(model.clip, final.checkpoint / lora.FOLDER)
     model.save(final.checkpoint)
+    _share(Inputs(stored.root, stored.cell).backbone, final.checkpoint)
     write_atomic(final.config, stored.config_text())
     write_atomic(final.metrics, folder.metrics.read_bytes() if folder.metrics.exists() else b"")
     known = {"run_key": stored.key, "data_fingerprint": stored.data_fingerprint}
@@ -97,3 +100,11 @@ def _finish(stored: StoredRun, model: Model, facts: dict) -> None:
     write_json(final.environment, {**known, **weights, **facts, **spent})
     for path in folder.checkpoints():
         path.unlink()
+
+
+def _share(backbone_folder: Path, checkpoint: Path) -> None:
+    """What training left as the backbone has it is one file on the disk with the backbone's."""
+    for file in checkpoint.iterdir():
+        twin = backbone_folder / file.name
+        if twin.is_file() and filecmp.cmp(twin, file, shallow=False):
+            links.place(twin, file)
