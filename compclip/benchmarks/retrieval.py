@@ -22,6 +22,7 @@ from compclip.benchmarks._files import groups, images_folder, one_file, rows, un
 from compclip.evaluate import metrics
 from compclip.evaluate.benchmark import Benchmark, Items, Record, ids, readable
 from compclip.evaluate.embed import Embeddings
+from compclip.runs.items import RETRIEVAL
 
 KS = (1, 5, 10)
 SUBSET = "all"
@@ -45,7 +46,7 @@ def load(path: str | Path, images: str | Path | None = None, split: str = "") ->
     lost["empty_caption"] = sum(len(e[2]) - len(r.texts) for e, r in zip(entries, records, strict=True))
     lost["image_without_caption"] = len(records) - len(kept)
     chosen, sidecar = groups(file.parent, kept)
-    return Benchmark(kept, (file, *sidecar), evaluate, groups=chosen, dropped=dict(lost))
+    return Benchmark(kept, (file, *sidecar), evaluate, groups=chosen, dropped=dict(lost), kind=RETRIEVAL)
 
 
 def _record(entry: Entry) -> Record:

@@ -119,6 +119,12 @@ def differences(numbers: Sequence[Number], paper: str, table: str, left: str, ri
     return [round(a - b, 4) for a, b in found if a is not None and b is not None]
 
 
+def column(numbers: Sequence[Number], name: str) -> Column:
+    """The column of that name in the unit in which the papers print it: percent, or scores."""
+    printed = next((n for n in numbers if n.column == name), None)
+    return Column(*name.split("/", 1), score=printed is not None and printed.unit == "score")
+
+
 def _value(row: dict[str, Number], column: str) -> float | None:
     if column in row:
         return float(row[column].value)

@@ -58,6 +58,14 @@ def test_lower_is_better_for_brittleness(table):
     assert table["negclip"]["hard_positives/brittleness"].change == pytest.approx(0.375)
 
 
+def test_what_a_metric_is_comes_from_its_file_and_not_from_its_name(runs):
+    """A metric called brittleness of which more is better is ranked so, and a swap that is a cosine not at all."""
+    first = runs[0].results["hard_positives"]
+    other = dataclasses.replace(first, lower=frozenset(), scores=frozenset({"brittleness"}))
+    shown = [tables.measured(result, "brittleness") for result in (first, other)]
+    assert [(c.arrow, c.scale, c.digits) for c in shown] == [("↓", 100.0, 1), ("", 1.0, 3)]
+
+
 def test_a_score_is_neither_ranked_nor_judged(table):
     assert {table[m]["hard_positives/mean_score"].rank for m in fake_runs.METHODS} == {0}
 
