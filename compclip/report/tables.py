@@ -76,7 +76,7 @@ class Column:
 
 
 @dataclass(frozen=True)
-class Entry:
+class Statistic:
     """One number of a table, in the metric's own unit: `std` is None for one seed, `difference` without items."""
 
     mean: float
@@ -90,11 +90,11 @@ class Entry:
 
 @dataclass(frozen=True)
 class Row:
-    """A method's seeds in one backbone and data set; `entries` has None where a result is missing."""
+    """A method's seeds in one backbone and data set; `statistics` has None where a result is missing."""
 
     method: str
     runs: tuple[FinishedRun, ...]
-    entries: tuple[Entry | None, ...]
+    statistics: tuple[Statistic | None, ...]
 
     @property
     def seeds(self) -> int:
@@ -228,10 +228,12 @@ def reference(runs: Sequence[FinishedRun], backbone: str, data: str) -> tuple[Fi
 def _row(
     method: str, mine: tuple[FinishedRun, ...], base: tuple[FinishedRun, ...], shown: Sequence[Column], draws: int
 ) -> Row:
-    return Row(method, mine, tuple(entry(column, mine, base, draws) for column in shown))
+    return Row(method, mine, tuple(statistic(column, mine, base, draws) for column in shown))
 
 
-def entry(column: Column, mine: Sequence[FinishedRun], base: Sequence[FinishedRun], draws: int = DRAWS) -> Entry | None:
+def statistic(
+    column: Column, mine: Sequence[FinishedRun], base: Sequence[FinishedRun], draws: int = DRAWS
+) -> Statistic | None:
     """Mean and deviation over the seeds that have the metric, and the difference to the pretrained model."""
     values = [v for run in mine if (v := value(run, column)) is not None]
     if not values:
@@ -240,11 +242,11 @@ def entry(column: Column, mine: Sequence[FinishedRun], base: Sequence[FinishedRu
     theirs = [v for run in base if (v := value(run, column)) is not None]
     if mine[0].cell.method == PRETRAINED or not theirs:
         # one model evaluated once for each seed has no spread, only rounding
-        return Entry(mean, std if std and std > 1e-9 else None, len(values))
+        return Statistic(mean, std if std and std > 1e-9 else None, len(values))
     change = mean - mean_std(theirs)[0]
     found = difference(column, mine, base, change, draws)
     verdict = found.sign * (-1 if column.lower else 1) if found and not column.score else 0
-    return Entry(mean, std, len(values), difference=found, change=change, verdict=verdict)
+    return Statistic(mean, std, len(values), difference=found, change=change, verdict=verdict)
 
 
 def value(run: Evaluated, column: Column) -> float | None:
@@ -294,17 +296,17 @@ def _items(runs: Sequence[FinishedRun], column: Column) -> list[Items]:
 
 def _ranked(rows: Sequence[Row], shown: Sequence[Column]) -> tuple[Row, ...]:
     """The rows with best and second best of every column marked, at the precision in which they are shown."""
-    entries = [list(row.entries) for row in rows]
+    ranked = [list(row.statistics) for row in rows]
     for i, column in enumerate(shown):
         if not column.score:
             digits = column.digits + 2
-            means = [row[i].mean if row[i] else None for row in entries]
-            for row, rank in zip(entries, ranks(means, column.lower, digits), strict=True):
+            means = [row[i].mean if row[i] else None for row in ranked]
+            for row, rank in zip(ranked, ranks(means, column.lower, digits), strict=True):
                 row[i] = _with_rank(row[i], rank)
-    return tuple(Row(r.method, r.runs, tuple(e)) for r, e in zip(rows, entries, strict=True))
+    return tuple(Row(r.method, r.runs, tuple(e)) for r, e in zip(rows, ranked, strict=True))
 
 
-def _with_rank(found: Entry | None, rank: int) -> Entry | None:
+def _with_rank(found: Statistic | None, rank: int) -> Statistic | None:
     if found is None:
         return None
     return replace(found, rank=rank)
