@@ -6,10 +6,22 @@ import zlib
 from pathlib import Path
 
 from compclip.base.files import write_atomic, write_json
-from compclip.benchmarks import aro, crepe, eqben, imagecode, spec, svo_probes, valse, vl_checklist, whatsup
+from compclip.benchmarks import (
+    aro,
+    crepe,
+    eqben,
+    hard_positives,
+    imagecode,
+    spec,
+    svo_probes,
+    valse,
+    vl_checklist,
+    whatsup,
+)
 from compclip.config import documents, grid, sections
 from compclip.runs import folder
 from compclip.runs.folder import Published
+from compclip.runs.items import CLASSIFICATION, COMPOSITION, RETRIEVAL
 
 SUGARCREPE = (
     "add_obj",
@@ -46,6 +58,9 @@ METRICS = {
 }  # fmt: skip
 
 
+KINDS = {"retrieval": RETRIEVAL, "coco_counterfactuals": RETRIEVAL, "zeroshot": CLASSIFICATION}
+
+
 def number(*key: str) -> float:
     """A number of its own between 0 and 1 for every key, the same in every process."""
     return zlib.crc32("/".join(key).encode()) % 1000 / 1000
@@ -59,10 +74,13 @@ def make(params: sections.Params, root: Path) -> Path:
         write_atomic(place.trained.metrics, "")
         write_json(place.trained.environment, {"run_key": cell.name, "seconds": 1.0})
         for name in params.evaluate.benchmarks:
-            metrics = METRICS[params.benchmarks[name].benchmark or name]
+            module = params.benchmarks[name].benchmark or name
+            metrics = METRICS[module]
+            declared = {"kind": KINDS.get(module, COMPOSITION), "lower": sorted({*hard_positives.LOWER} & {*metrics}),
+                        "scores": sorted({*hard_positives.SCORES} & {*metrics})}  # fmt: skip
             values = {m: number(cell.method, cell.backbone, cell.data, name, m) for m in metrics}
             write_json(
                 folder.result(place.results, name),
-                {"benchmark": name, "n": 10, "metrics": values, "counts": {"records": 10, "scored": 10}},
+                {"benchmark": name, "n": 10, **declared, "metrics": values, "counts": {"records": 10, "scored": 10}},
             )
     return root

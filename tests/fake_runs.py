@@ -12,10 +12,15 @@ from compclip.base.files import write_atomic, write_json
 from compclip.config.sections import Cell
 from compclip.runs import folder
 from compclip.runs.folder import Published, Trained
+from compclip.runs.items import COMPOSITION, RETRIEVAL
 
 METHODS = ("pretrained", "negclip", "clic")
 BENCHMARKS = ("sugarcrepe", "hard_positives", "retrieval")
-MODULES = {"sugarcrepe": "sugarcrepe", "hard_positives": "hard_positives", "retrieval": "retrieval"}
+DECLARED = {
+    "sugarcrepe": {"kind": COMPOSITION, "lower": [], "scores": []},
+    "hard_positives": {"kind": COMPOSITION, "lower": ["brittleness"], "scores": ["mean_score"]},
+    "retrieval": {"kind": RETRIEVAL, "lower": [], "scores": []},
+}
 
 # (method, seed) -> metric -> bits; the pretrained model is the same under both seeds
 BITS = {
@@ -81,7 +86,15 @@ def _write(path: Path, cell: Cell) -> None:
 def _result(path: Path, name: str, items: dict, extra: dict, means: dict, n: int) -> None:
     metrics = {m: sum(i["outcomes"]) / len(i["outcomes"]) for m, i in items.items()} | extra
     counts = {"records": n, "scored": n, "missing_image": 0}
-    head = {"benchmark": name, "module": MODULES[name], "n": n, "metrics": metrics, "counts": counts, "items": items}
+    head = {
+        "benchmark": name,
+        "module": name,
+        "n": n,
+        **DECLARED[name],
+        "metrics": metrics,
+        "counts": counts,
+        "items": items,
+    }
     write_json(folder.result(path, name), head | {"means": means, "fingerprint": name * 2, "seconds": 1.5})
 
 

@@ -29,6 +29,7 @@ from compclip.benchmarks import _choice
 from compclip.benchmarks._files import images_folder, rows, subsets, value
 from compclip.evaluate.benchmark import Benchmark, Items, Record
 from compclip.evaluate.embed import Embeddings, boxed
+from compclip.runs.items import COMPOSITION
 
 RELATION, ATTRIBUTION = "visual_genome_relation", "visual_genome_attribution"
 TASKS = (RELATION, ATTRIBUTION, "flickr30k_order", "coco_order")
@@ -72,7 +73,9 @@ def load(path: str | Path, images: str | Path | None = None, split: str = "") ->
     kinds = {task: {record.id: kind for record, kind in own} for task, own in kept.items()}
     records, dropped = _choice.with_foils([record for own in kept.values() for record, _ in own])
     dropped["uncounted_kind"] = sum(len(cases[task]) - len(kept[task]) for task in files)
-    return Benchmark(records, tuple(files.values()), partial(evaluate, kinds), {"average": TASKS}, dropped=dropped)
+    return Benchmark(
+        records, tuple(files.values()), partial(evaluate, kinds), {"average": TASKS}, dropped=dropped, kind=COMPOSITION
+    )
 
 
 def _cases(task: str, file: Path, pictures: Path) -> list[Case]:

@@ -15,6 +15,7 @@ from compclip.base.errors import UserError
 from compclip.benchmarks import retrieval
 from compclip.benchmarks._files import images_folder, lines, spread, unique, value
 from compclip.evaluate.benchmark import Benchmark, Record
+from compclip.runs.items import RETRIEVAL
 
 FILE = "examples.jsonl"
 
@@ -28,7 +29,9 @@ def load(path: str | Path, images: str | Path | None = None, split: str = "") ->
     file, pictures = Path(path) / FILE, images_folder(Path(path), images)
     pairs = [_pair(file, number, row, pictures) for number, row in lines(file)]
     kept = unique(file, [record for pair in spread(pairs, _wanted(file, split, len(pairs))) for record in pair])
-    return Benchmark(kept, (file,), retrieval.evaluate, dropped={"not_drawn": 2 * len(pairs) - len(kept)})
+    return Benchmark(
+        kept, (file,), retrieval.evaluate, dropped={"not_drawn": 2 * len(pairs) - len(kept)}, kind=RETRIEVAL
+    )
 
 
 def _wanted(file: Path, split: str, pairs: int) -> int:

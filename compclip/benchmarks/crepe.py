@@ -25,6 +25,7 @@ from compclip.benchmarks import _choice
 from compclip.benchmarks._files import chosen, images_folder, present, value
 from compclip.evaluate.benchmark import Benchmark, Groups, Record, by_subset
 from compclip.evaluate.embed import boxed
+from compclip.runs.items import COMPOSITION
 
 TYPES = ("atom", "swap", "negate")
 COMPLEXITIES = range(4, 13)
@@ -44,7 +45,13 @@ def load(path: str | Path, images: str | Path | None = None, split: str = "") ->
     found = [_record(kind, n, file, i, row, pictures) for (kind, n), file in files.items() for i, row in _rows(file)]
     records, dropped = _choice.with_foils(found)
     return Benchmark(
-        records, tuple(files.values()), _choice.of_texts, {"average": TYPES}, _by_complexity(records), dropped
+        records,
+        tuple(files.values()),
+        _choice.of_texts,
+        {"average": TYPES},
+        _by_complexity(records),
+        dropped,
+        kind=COMPOSITION,
     )
 
 

@@ -20,6 +20,7 @@ from compclip.benchmarks import winoground
 from compclip.benchmarks._files import chosen, images_folder, one_file, rows, spread, value
 from compclip.evaluate.benchmark import Benchmark, Items, Record, by_subset, ids, pooled, readable
 from compclip.evaluate.embed import Embeddings
+from compclip.runs.items import COMPOSITION
 
 KUBRIC = ("eqbenkubric_attr", "eqbenkubric_cnt", "eqbenkubric_loc")
 SUBTASKS = ("eqbenag", "eqbengebc", *KUBRIC, "eqbensd", "eqbenyoucook2")
@@ -45,7 +46,9 @@ def load(path: str | Path, images: str | Path | None = None, split: str = "") ->
     found = by_subset(read(file, listed))
     parts = [found[subset] for subset in chosen(file, list(found), split)]
     kept = tuple(_placed(record, pictures) for part in parts for record in spread(part, MOST))
-    return Benchmark(kept, (file,), evaluate, MEANS, dropped={"over_the_cap": sum(map(len, parts)) - len(kept)})
+    return Benchmark(
+        kept, (file,), evaluate, MEANS, dropped={"over_the_cap": sum(map(len, parts)) - len(kept)}, kind=COMPOSITION
+    )
 
 
 def _pairs(file: Path, listed: list[Any]) -> list[Record]:

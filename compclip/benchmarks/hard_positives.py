@@ -19,6 +19,7 @@ from compclip.benchmarks._files import groups, images_folder, rows, value
 from compclip.evaluate import metrics
 from compclip.evaluate.benchmark import Benchmark, Items, Record, by_subset, column, ids, pooled, readable
 from compclip.evaluate.embed import Embeddings, boxed
+from compclip.runs.items import COMPOSITION
 
 KINDS = {  # the file name in the authors' repository
     "replace_relations": "vl_checklist_relations.json",
@@ -26,6 +27,8 @@ KINDS = {  # the file name in the authors' repository
     "swap": "visual_genome_attribution.json",
 }
 POOLED = ("replace_relations", "replace_attributes")
+LOWER = tuple(f"{kind}_{metric}" for kind in (*KINDS, "replace") for metric in ("brittleness", "gap"))
+SCORES = tuple(f"{kind}_mean_score" for kind in (*KINDS, "replace"))
 BOX = ("bbox_x", "bbox_y", "bbox_w", "bbox_h")
 
 
@@ -41,7 +44,7 @@ def load(path: str | Path, images: str | Path | None = None, split: str = "") ->
     records = tuple(r for kind, pair in pairs.items() for r in _records(kind, pair, pictures))
     chosen, sidecar = groups(folder, records)
     files = tuple(file for pair in pairs.values() for file in pair)
-    return Benchmark(records, (*files, *sidecar), evaluate, groups=chosen)
+    return Benchmark(records, (*files, *sidecar), evaluate, groups=chosen, kind=COMPOSITION, lower=LOWER, scores=SCORES)
 
 
 def _pairs(folder: Path, split: str) -> dict[str, tuple[Path, Path]]:

@@ -16,6 +16,7 @@ from compclip.benchmarks import _choice
 from compclip.benchmarks._files import images_folder, rows, value
 from compclip.evaluate.benchmark import Benchmark, Items, Record, pooled
 from compclip.evaluate.embed import Embeddings
+from compclip.runs.items import COMPOSITION
 
 SPLITS = ("train", "valid", "test")
 KINDS = ("static", "video")
@@ -36,7 +37,7 @@ def load(path: str | Path, images: str | Path | None = None, split: str = "") ->
     pictures = _pictures(folder, images)
     content = rows(file, dict)
     records = tuple(r for name in content for r in _records(file, name, content, pictures))
-    return Benchmark(records, (file,), evaluate, {"macro_average": KINDS})
+    return Benchmark(records, (file,), evaluate, {"macro_average": KINDS}, kind=COMPOSITION)
 
 
 def _pictures(folder: Path, images: str | Path | None) -> Path:

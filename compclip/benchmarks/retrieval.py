@@ -22,10 +22,11 @@ from compclip.benchmarks._files import groups, images_folder, one_file, rows, un
 from compclip.evaluate import metrics
 from compclip.evaluate.benchmark import Benchmark, Items, Record, ids, readable
 from compclip.evaluate.embed import Embeddings
+from compclip.runs.items import RETRIEVAL
 
 KS = (1, 5, 10)
 SUBSET = "all"
-Entry = tuple[str, Path, list[str]]  # id, image, captions
+Captioned = tuple[str, Path, list[str]]  # id, image, captions
 
 
 def load(path: str | Path, images: str | Path | None = None, split: str = "") -> Benchmark:
@@ -45,15 +46,15 @@ def load(path: str | Path, images: str | Path | None = None, split: str = "") ->
     lost["empty_caption"] = sum(len(e[2]) - len(r.texts) for e, r in zip(entries, records, strict=True))
     lost["image_without_caption"] = len(records) - len(kept)
     chosen, sidecar = groups(file.parent, kept)
-    return Benchmark(kept, (file, *sidecar), evaluate, groups=chosen, dropped=dict(lost))
+    return Benchmark(kept, (file, *sidecar), evaluate, groups=chosen, dropped=dict(lost), kind=RETRIEVAL)
 
 
-def _record(entry: Entry) -> Record:
+def _record(entry: Captioned) -> Record:
     key, image, captions = entry
     return Record(SUBSET, key, (str(image),), tuple(caption for caption in captions if caption.strip()))
 
 
-def _entries(file: Path, pictures: Path, split: str, lost: Counter[str]) -> Iterable[Entry]:
+def _entries(file: Path, pictures: Path, split: str, lost: Counter[str]) -> Iterable[Captioned]:
     if file.suffix != ".json":
         return _flickr(file, pictures, split, lost)
     content = rows(file, dict)
@@ -65,7 +66,7 @@ def _entries(file: Path, pictures: Path, split: str, lost: Counter[str]) -> Iter
     raise UserError(f"{file}: neither COCO captions ('annotations') nor Karpathy's ('sentences'); give another file")
 
 
-def _karpathy(file: Path, listed: list[Any], pictures: Path, split: str) -> Iterator[Entry]:
+def _karpathy(file: Path, listed: list[Any], pictures: Path, split: str) -> Iterator[Captioned]:
     names = [value(file, str(index), row, "split") for index, row in enumerate(listed)]
     if split not in names:
         raise unknown("split", split, set(names), str(file))
@@ -82,7 +83,9 @@ def _karpathy_image(pictures: Path, folder: str, name: str) -> Path:
     return pictures / folder / name if (pictures / folder).is_dir() else pictures / name
 
 
-def _coco(file: Path, content: Mapping[str, Any], pictures: Path, split: str, lost: Counter[str]) -> Iterator[Entry]:
+def _coco(
+    file: Path, content: Mapping[str, Any], pictures: Path, split: str, lost: Counter[str]
+) -> Iterator[Captioned]:
     if split:
         raise UserError(f"{file}: split={split!r}: COCO caption files have no splits; leave split out")
     captions: dict[Any, list[str]] = {}
@@ -95,7 +98,7 @@ def _coco(file: Path, content: Mapping[str, Any], pictures: Path, split: str, lo
         yield str(key), pictures / value(file, str(key), row, "file_name"), captions.get(key, [])
 
 
-def _flickr(file: Path, pictures: Path, split: str, lost: Counter[str]) -> Iterator[Entry]:
+def _flickr(file: Path, pictures: Path, split: str, lost: Counter[str]) -> Iterator[Captioned]:
     captions = _flickr_captions(file)
     chosen = set(read_text(file.parent / split).split()) if split else captions.keys()
     lost["name_without_caption"] = len(chosen - captions.keys())

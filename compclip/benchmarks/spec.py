@@ -16,6 +16,7 @@ from compclip.benchmarks import _choice
 from compclip.benchmarks._files import chosen, present, rows, value
 from compclip.evaluate.benchmark import Benchmark, Items, Record
 from compclip.evaluate.embed import Embeddings
+from compclip.runs.items import COMPOSITION
 
 SUBSETS = ("absolute_size", "absolute_spatial", "count", "existence", "relative_size", "relative_spatial")
 FILES = {"i2t": "image2text.json", "t2i": "text2image.json"}
@@ -37,7 +38,7 @@ def load(path: str | Path, images: str | Path | None = None, split: str = "") ->
              for subset in chosen(folder, SUBSETS, split) for way, name in FILES.items()}  # fmt: skip
     pictures = Path(images) if images else folder
     records = tuple(r for part, file in files.items() for r in _records(part, file, pictures / file.parent.name))
-    return Benchmark(records, tuple(files.values()), evaluate, MEANS)
+    return Benchmark(records, tuple(files.values()), evaluate, MEANS, kind=COMPOSITION)
 
 
 def _records(part: str, file: Path, pictures: Path) -> list[Record]:

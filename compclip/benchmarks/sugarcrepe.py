@@ -13,6 +13,7 @@ from compclip.benchmarks._files import groups, images_folder, rows, subsets, val
 from compclip.evaluate import metrics
 from compclip.evaluate.benchmark import Benchmark, Items, Record, by_subset, column, ids, readable
 from compclip.evaluate.embed import Embeddings
+from compclip.runs.items import COMPOSITION
 
 SUBSETS = ("add_att", "add_obj", "replace_att", "replace_obj", "replace_rel", "swap_att", "swap_obj")
 MEANS = {kind: tuple(s for s in SUBSETS if s.startswith(kind)) for kind in ("add", "replace", "swap")}
@@ -28,7 +29,9 @@ def load(path: str | Path, images: str | Path | None = None, split: str = "") ->
     files = subsets(folder, SUBSETS, split)
     records = tuple(r for subset, file in files.items() for r in _records(subset, file, pictures))
     chosen, sidecar = groups(folder, records)
-    return Benchmark(records, (*files.values(), *sidecar), evaluate, {**MEANS, "average": SUBSETS}, chosen)
+    return Benchmark(
+        records, (*files.values(), *sidecar), evaluate, {**MEANS, "average": SUBSETS}, chosen, kind=COMPOSITION
+    )
 
 
 def _records(subset: str, file: Path, pictures: Path) -> list[Record]:

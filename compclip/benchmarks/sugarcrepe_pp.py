@@ -15,6 +15,7 @@ from compclip.benchmarks._files import groups, images_folder, rows, subsets, uni
 from compclip.evaluate import metrics
 from compclip.evaluate.benchmark import Benchmark, Items, Record, by_subset, column, ids, readable
 from compclip.evaluate.embed import Embeddings
+from compclip.runs.items import COMPOSITION
 
 SUBSETS = ("replace_att", "replace_obj", "replace_rel", "swap_att", "swap_obj")
 MEANS = {
@@ -34,7 +35,7 @@ def load(path: str | Path, images: str | Path | None = None, split: str = "") ->
     files = subsets(folder, SUBSETS, split)
     records = tuple(r for subset, file in files.items() for r in _records(subset, file, pictures))
     chosen, sidecar = groups(folder, records)
-    return Benchmark(records, (*files.values(), *sidecar), evaluate, MEANS, chosen)
+    return Benchmark(records, (*files.values(), *sidecar), evaluate, MEANS, chosen, kind=COMPOSITION)
 
 
 def _records(subset: str, file: Path, pictures: Path) -> tuple[Record, ...]:

@@ -18,6 +18,7 @@ from compclip.base.files import read_text
 from compclip.benchmarks import _choice
 from compclip.benchmarks._files import chosen, images_folder
 from compclip.evaluate.benchmark import Benchmark, Record
+from compclip.runs.items import COMPOSITION
 
 FILE = "svo_probes.csv"
 KINDS = ("subj_neg", "verb_neg", "obj_neg")
@@ -40,7 +41,7 @@ def load(path: str | Path, images: str | Path | None = None, split: str = "") ->
         raise UserError(f"{file}: holds no records; fetch the official file")
     records = tuple(_record(file, kind, key, row, pictures) for kind, key, row in read if kind in kinds)
     dropped = {"not_one_kind": sum(not kind for kind, _, _ in read)}
-    return Benchmark(records, (file,), _choice.of_images, {"average": KINDS}, dropped=dropped)
+    return Benchmark(records, (file,), _choice.of_images, {"average": KINDS}, dropped=dropped, kind=COMPOSITION)
 
 
 def _rows(file: Path) -> Iterator[tuple[str, Row]]:

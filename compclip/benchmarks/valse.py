@@ -13,6 +13,7 @@ from typing import Any
 from compclip.benchmarks import _choice
 from compclip.benchmarks._files import images_folder, rows, subsets, value
 from compclip.evaluate.benchmark import Benchmark, Record
+from compclip.runs.items import COMPOSITION
 
 PIECES = (
     "existence",
@@ -41,7 +42,9 @@ def load(path: str | Path, images: str | Path | None = None, split: str = "") ->
     found = {piece: _records(piece, file, pictures) for piece, file in files.items()}
     records = tuple(record for part in found.values() for record, valid in part if valid)
     dropped = {"invalid": sum(not valid for part in found.values() for _, valid in part)}
-    return Benchmark(records, tuple(files.values()), _choice.of_texts, {"average": PIECES}, dropped=dropped)
+    return Benchmark(
+        records, tuple(files.values()), _choice.of_texts, {"average": PIECES}, dropped=dropped, kind=COMPOSITION
+    )
 
 
 def _records(piece: str, file: Path, pictures: Path) -> list[tuple[Record, bool]]:

@@ -18,6 +18,7 @@ from compclip.base.errors import UserError
 from compclip.benchmarks import _choice
 from compclip.benchmarks._files import chosen, images_folder, present, rows, value
 from compclip.evaluate.benchmark import Benchmark, Record
+from compclip.runs.items import COMPOSITION
 
 Sources = dict[str, dict[str, str]]  # source -> corpus -> file
 LIMIT = 1000
@@ -66,7 +67,9 @@ def load(path: str | Path, images: str | Path | None = None, split: str = "") ->
     read = [_records(subset, file, place) for subset, file, place in named]
     records = tuple(record for part, _ in read for record in part)
     dropped = {"beyond_limit": sum(rest for _, rest in read)}
-    return Benchmark(records, tuple(file for _, file, _ in named), _choice.of_texts, _means(), dropped=dropped)
+    return Benchmark(
+        records, tuple(file for _, file, _ in named), _choice.of_texts, _means(), dropped=dropped, kind=COMPOSITION
+    )
 
 
 def _means() -> dict[str, tuple[str, ...]]:

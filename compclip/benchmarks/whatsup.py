@@ -14,6 +14,7 @@ from compclip.base.errors import UserError
 from compclip.benchmarks import _choice
 from compclip.benchmarks._files import chosen, images_folder, present, rows, value
 from compclip.evaluate.benchmark import Benchmark, Record
+from compclip.runs.items import COMPOSITION
 
 FILES = {  # the subset as the authors call it, and its file
     "Controlled_Images_A": "controlled_images_dataset.json",
@@ -34,7 +35,7 @@ def load(path: str | Path, images: str | Path | None = None, split: str = "") ->
     folder, pictures = Path(path), images_folder(Path(path), images)
     files = {subset: present(folder / FILES[subset]) for subset in chosen(folder, FILES, split)}
     records = tuple(record for subset, file in files.items() for record in _records(subset, file, pictures))
-    return Benchmark(records, tuple(files.values()), _choice.of_texts, {"average": tuple(FILES)})
+    return Benchmark(records, tuple(files.values()), _choice.of_texts, {"average": tuple(FILES)}, kind=COMPOSITION)
 
 
 def _records(subset: str, file: Path, pictures: Path) -> list[Record]:

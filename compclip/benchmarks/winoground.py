@@ -17,6 +17,7 @@ from compclip.benchmarks._files import groups, images_folder, lines, unique, val
 from compclip.evaluate import metrics
 from compclip.evaluate.benchmark import Benchmark, Items, Record, column, ids, readable
 from compclip.evaluate.embed import Embeddings
+from compclip.runs.items import COMPOSITION
 
 FILE = "examples.jsonl"
 SUBSET = "all"
@@ -33,7 +34,7 @@ def load(path: str | Path, images: str | Path | None = None, split: str = "") ->
     file = folder / FILE
     records = unique(file, [_record(file, number, row, pictures) for number, row in lines(file)])
     chosen, sidecar = groups(folder, records)
-    return Benchmark(records, (file, *sidecar), evaluate, groups=chosen)
+    return Benchmark(records, (file, *sidecar), evaluate, groups=chosen, kind=COMPOSITION)
 
 
 def _record(file: Path, number: int, row: Any, pictures: Path) -> Record:

@@ -19,6 +19,7 @@ from compclip.benchmarks._files import groups
 from compclip.evaluate import metrics
 from compclip.evaluate.benchmark import Benchmark, Items, Record, ids, readable
 from compclip.evaluate.embed import Embeddings
+from compclip.runs.items import CLASSIFICATION
 
 CLASSES, TEMPLATES = "classnames.txt", "zeroshot_classification_templates.txt"
 SUFFIXES = frozenset((".png", ".jpg", ".jpeg", ".webp", ".bmp", ".gif", ".tif", ".tiff", ".ppm"))
@@ -50,6 +51,7 @@ def load(path: str | Path, images: str | Path | None = None, split: str = "") ->
     return Benchmark(
         records, (*files, *sidecar), partial(evaluate, labels=labels, prompts=prompts), groups=chosen,
         dropped={"not_an_image": len(found) - len(labels)}, shared_texts=tuple(p for own in prompts for p in own),
+        kind=CLASSIFICATION,
     )  # fmt: skip
 
 

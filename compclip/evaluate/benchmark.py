@@ -13,9 +13,10 @@ from pathlib import Path
 
 import numpy as np
 
+from compclip.base.errors import unknown
 from compclip.base.files import fingerprint
 from compclip.evaluate.embed import Embeddings
-from compclip.runs.items import Items
+from compclip.runs.items import KINDS, Items
 
 Groups = Mapping[str, Mapping[str, frozenset[str]]]  # subset -> group -> record ids
 
@@ -56,6 +57,10 @@ class Benchmark:
     by `readable`, except where a metric needs no image. `dropped` counts what the files held and no record does.
     `shared_texts` are texts that belong to no record (the prompts of a classification). `means` maps a metric to the
     metrics it averages, which may be means that stand before it.
+
+    `kind` is what it measures, one of runs.items.KINDS. Every metric is a share of items of which more is better,
+    except those of `lower`, of which less is, and those of `scores`, which are cosines and of which neither is. The
+    part of a metric that belongs to a group of items is as the whole is.
     """
 
     records: tuple[Record, ...]
@@ -65,6 +70,13 @@ class Benchmark:
     groups: Groups = field(default_factory=dict)
     dropped: Mapping[str, int] = field(default_factory=dict)
     shared_texts: tuple[str, ...] = ()
+    lower: tuple[str, ...] = ()
+    scores: tuple[str, ...] = ()
+    kind: str = field(kw_only=True)
+
+    def __post_init__(self) -> None:
+        if self.kind not in KINDS:
+            raise unknown("kind", self.kind, KINDS, "benchmark")
 
     def __len__(self) -> int:
         """The number of records."""
@@ -88,6 +100,12 @@ class Benchmark:
             names = [Path(image).name for image in record.images]
             digest.update(repr((record.subset, record.id, names, record.texts)).encode())
         return digest.hexdigest()
+
+    def declared(self, metrics: Iterable[str]) -> dict[str, str | list[str]]:
+        """What a result file says of the benchmark's kind and of its metrics, so that no reader has to guess."""
+        whole = {metric: metric.partition("/")[0] for metric in metrics}
+        lower, scores = ([m for m, name in whole.items() if name in those] for those in (self.lower, self.scores))
+        return {"kind": self.kind, "lower": lower, "scores": scores}
 
     def score(self, embeddings: Embeddings) -> Outcomes:
         """All metrics from the embeddings of `images` and `texts`."""

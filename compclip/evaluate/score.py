@@ -135,6 +135,7 @@ def _documents(
             "benchmark": name,
             "module": loaded.module_of[name],
             "n": len(benchmark),
+            **benchmark.declared(scored[name].metrics),
             **_plain(scored[name]),
             "fingerprint": benchmark.fingerprint(),
             "checkpoint": {**checkpoint.made_with, **stand_in},

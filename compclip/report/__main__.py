@@ -115,18 +115,18 @@ def _plain(settings: Any) -> dict[str, Any]:
     return {k: list(v) if isinstance(v, tuple) else v for k, v in values.items()}  # as YAML has them
 
 
-def write(report: page.Report, out: Path) -> None:
+def write(made: page.Page, out: Path) -> None:
     """Write all files of the report; each is whole or not there, and the page comes last."""
-    groups = report.main
+    groups = made.main
     files = {
-        "report.md": formats.markdown(groups, report.missing, LEGEND) + claims_table.markdown(report.findings),
-        "report.csv": formats.table_csv((*groups, *report.parts, *report.rest)),
-        "report.tex": formats.latex(groups) + claims_table.latex(report.findings),
-        "claims.csv": claims_table.table_csv(report.findings),
+        "report.md": formats.markdown(groups, made.missing, LEGEND) + claims_table.markdown(made.findings),
+        "report.csv": formats.table_csv((*groups, *made.parts, *made.rest)),
+        "report.tex": formats.latex(groups) + claims_table.latex(made.findings),
+        "claims.csv": claims_table.table_csv(made.findings),
         "plots/tradeoff.csv": plots.tradeoff_csv(groups),
-        **line_files(report),
-        **loss_files(report),
-        "index.html": page.render(report),
+        **line_files(made),
+        **loss_files(made),
+        "index.html": page.render(made),
     }
     clear(out / "plots")
     write_json(out / "metrics.json", formats.metrics(groups))
@@ -134,15 +134,15 @@ def write(report: page.Report, out: Path) -> None:
         write_atomic(out / name, text)
 
 
-def loss_files(report: page.Report) -> dict[str, str]:
+def loss_files(made: page.Page) -> dict[str, str]:
     """plots/loss/<method>-<backbone>-<data>.csv for every row that was trained."""
-    rows = [(f"{row.method}-{g.backbone}-{g.data}", plots.loss_csv(row.runs)) for g in report.main for row in g.rows]
+    rows = [(f"{row.method}-{g.backbone}-{g.data}", plots.loss_csv(row.runs)) for g in made.main for row in g.rows]
     return {f"plots/loss/{name}.csv": text for name, text in rows if text}
 
 
-def line_files(report: page.Report) -> dict[str, str]:
+def line_files(made: page.Page) -> dict[str, str]:
     """plots/wise_ft.csv, where there are lines."""
-    text = wise_ft.table_csv(report.main, report.lines)
+    text = wise_ft.table_csv(made.main, made.lines)
     return {"plots/wise_ft.csv": text} if text else {}
 
 

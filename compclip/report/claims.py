@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import sqrt
 from pathlib import Path
 
@@ -159,7 +159,8 @@ def _finding(
     evidence = []
     for part in claim.parts:
         told = published.differences(numbers, claim.paper, claim.table, part.left, part.right, part.column)
-        evidence.append(weigh(part, mine, columns.get(part.column), tuple(told), draws))
+        found = weigh(part, mine, columns.get(part.column), tuple(told), draws)
+        evidence.append(found if found.column else replace(found, column=published.column(numbers, part.column)))
     return Finding(claim, group.name, combine([e.verdict for e in evidence]), tuple(evidence))
 
 

@@ -88,7 +88,7 @@ def _block(finding: Finding) -> Block:
 def _line(e: Evidence) -> Line:
     ours = "–" if e.difference is None else number(e.difference, e.column, sign=True)
     seeds, items = (_interval(i, e.column) for i in (e.by_seed, e.by_item))
-    return Line(e.part.text, _printed(e.printed, e.part.column), ours, seeds, items, e.verdict, CSS[e.verdict], e.why)
+    return Line(e.part.text, _printed(e.printed, e.column), ours, seeds, items, e.verdict, CSS[e.verdict], e.why)
 
 
 def _interval(found: Interval | None, column: Column | None) -> str:
@@ -97,10 +97,9 @@ def _interval(found: Interval | None, column: Column | None) -> str:
     return f"[{number(found.low, column, sign=True)}, {number(found.high, column, sign=True)}]"
 
 
-def _printed(found: Sequence[float], name: str) -> str:
+def _printed(found: Sequence[float], column: Column) -> str:
     if not found:
         return "–"
-    column = Column(*name.split("/", 1))
     ends = [number(v / column.scale, column, sign=True) for v in (min(found), max(found))]
     return ends[0] if ends[0] == ends[1] else f"{ends[0]} to {ends[1]}"
 
@@ -134,7 +133,7 @@ def table_csv(findings: Sequence[Finding]) -> str:
 
 
 def _csv_line(finding: Finding, e: Evidence) -> list[Any]:
-    claim, scale = finding.claim, Column(*e.part.column.split("/", 1)).scale
+    claim, scale = finding.claim, e.column.scale
     ends = (min(e.printed) / scale, max(e.printed) / scale) if e.printed else (None, None)
     seed, item = ((i.low, i.high) if i else (None, None) for i in (e.by_seed, e.by_item))
     items = e.by_item.items if e.by_item else None

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from compclip.report.collect import Missing
-from compclip.report.tables import Column, Entry, Group, Row
+from compclip.report.tables import Column, Group, Row, Statistic
 
 FIELDS = (
     "backbone", "data", "method", "benchmark", "metric", "better", "seeds", "mean", "std", "rank",
@@ -24,9 +24,9 @@ def number(value: float, column: Column, sign: bool = False) -> str:
     return f"{0:.{column.digits}f}" if float(text) == 0 else text.replace("-", "−")
 
 
-def spread(entry: Entry, column: Column) -> str:
+def spread(found: Statistic, column: Column) -> str:
     """' ± std' in the column's unit; empty for one seed."""
-    return "" if entry.std is None else f" ± {number(entry.std, column)}"
+    return "" if found.std is None else f" ± {number(found.std, column)}"
 
 
 def markdown(groups: Sequence[Group], missing: Sequence[Missing], legend: str) -> str:
@@ -46,18 +46,18 @@ def _markdown_table(group: Group) -> str:
 
 def _markdown_row(group: Group) -> Any:
     def line(row: Row) -> list[str]:
-        cells = zip(row.entries, group.columns, strict=True)
+        cells = zip(row.statistics, group.columns, strict=True)
         return [row.method, str(row.seeds), *(_markdown_cell(e, c) for e, c in cells)]
 
     return line
 
 
-def _markdown_cell(entry: Entry | None, column: Column) -> str:
-    if entry is None:
+def _markdown_cell(found: Statistic | None, column: Column) -> str:
+    if found is None:
         return "–"
-    text = number(entry.mean, column)
-    text = {1: f"**{text}**", 2: f"<u>{text}</u>"}.get(entry.rank, text)
-    return text + spread(entry, column) + {1: " ▲", -1: " ▼", 0: ""}[entry.verdict]
+    text = number(found.mean, column)
+    text = {1: f"**{text}**", 2: f"<u>{text}</u>"}.get(found.rank, text)
+    return text + spread(found, column) + {1: " ▲", -1: " ▼", 0: ""}[found.verdict]
 
 
 def table_csv(groups: Sequence[Group]) -> str:
@@ -67,18 +67,18 @@ def table_csv(groups: Sequence[Group]) -> str:
     writer.writerow(FIELDS)
     for group in groups:
         for row in group.rows:
-            pairs = zip(group.columns, row.entries, strict=True)
+            pairs = zip(group.columns, row.statistics, strict=True)
             writer.writerows(_csv_line(group, row, c, e) for c, e in pairs if e is not None)
     return out.getvalue()
 
 
-def _csv_line(group: Group, row: Row, column: Column, entry: Entry) -> list[Any]:
-    found = entry.difference
-    tail = (found.low, found.high, found.items) if found else (None, None, None)
+def _csv_line(group: Group, row: Row, column: Column, found: Statistic) -> list[Any]:
+    gap = found.difference
+    tail = (gap.low, gap.high, gap.items) if gap else (None, None, None)
     better = {"↑": "higher", "↓": "lower"}.get(column.arrow, "")
     line = [
         group.backbone, group.data, row.method, column.benchmark, column.metric, better,
-        entry.seeds, entry.mean, entry.std, entry.rank or None, entry.change, *tail, VERDICT[entry.verdict],
+        found.seeds, found.mean, found.std, found.rank or None, found.change, *tail, VERDICT[found.verdict],
     ]  # fmt: skip
     return [_plain(v) for v in line]
 
@@ -125,17 +125,17 @@ def header(columns: Sequence[Column]) -> list[tuple[str, int]]:
 
 
 def _latex_row(row: Row, columns: Sequence[Column]) -> str:
-    cells = [_latex_cell(e, c) for e, c in zip(row.entries, columns, strict=True)]
+    cells = [_latex_cell(e, c) for e, c in zip(row.statistics, columns, strict=True)]
     return " & ".join([tex(row.method), *cells]) + r" \\"
 
 
-def _latex_cell(entry: Entry | None, column: Column) -> str:
-    if entry is None:
+def _latex_cell(found: Statistic | None, column: Column) -> str:
+    if found is None:
         return "--"
-    text = number(entry.mean, column).replace("−", "$-$")
-    text = {1: rf"\textbf{{{text}}}", 2: rf"\underline{{{text}}}"}.get(entry.rank, text)
-    std = "" if entry.std is None else rf" {{\scriptsize $\pm$ {number(entry.std, column)}}}"
-    return text + std + (r"$^\ast$" if entry.verdict else "")
+    text = number(found.mean, column).replace("−", "$-$")
+    text = {1: rf"\textbf{{{text}}}", 2: rf"\underline{{{text}}}"}.get(found.rank, text)
+    std = "" if found.std is None else rf" {{\scriptsize $\pm$ {number(found.std, column)}}}"
+    return text + std + (r"$^\ast$" if found.verdict else "")
 
 
 def tex(text: str) -> str:
@@ -146,9 +146,9 @@ def tex(text: str) -> str:
 def metrics(groups: Sequence[Group]) -> dict[str, float]:
     """Flat means for `dvc metrics show`: method-backbone-data/benchmark/metric -> value, six decimals."""
     return {
-        f"{row.method}-{group.backbone}-{group.data}/{column.name}": round(entry.mean, 6)
+        f"{row.method}-{group.backbone}-{group.data}/{column.name}": round(found.mean, 6)
         for group in groups
         for row in group.rows
-        for column, entry in zip(group.columns, row.entries, strict=True)
-        if entry is not None
+        for column, found in zip(group.columns, row.statistics, strict=True)
+        if found is not None
     }

@@ -17,7 +17,7 @@ from compclip.report.collect import Missing
 from compclip.report.formats import header, number
 from compclip.report.published import Comparison, Number, compare
 from compclip.report.statistics import DRAWS
-from compclip.report.tables import SUMMARY, Column, Entry, Group, Row
+from compclip.report.tables import SUMMARY, Column, Group, Row, Statistic
 from compclip.runs.results import FinishedRun
 
 RANK = {0: "", 1: "best", 2: "second"}
@@ -26,7 +26,7 @@ MARK = {1: "▲", -1: "▼", 0: ""}
 
 
 @dataclass(frozen=True)
-class Report:
+class Page:
     """All that is shown: runs, the columns by section, what is missing, published numbers, the methods' defaults."""
 
     runs: tuple[FinishedRun, ...]
@@ -46,7 +46,7 @@ def build(
     runs: Sequence[FinishedRun], benchmarks: Sequence[str], wanted: Sequence[str] | None, missing: Sequence[Missing],
     published: Sequence[Number], defaults: Callable[[FinishedRun], dict[str, Any]], draws: int = DRAWS,
     claims: Sequence[Claim] = (), lines: Sequence[wise_ft.Line] = (),
-) -> Report:  # fmt: skip
+) -> Page:  # fmt: skip
     """Compute every table. `main`: summary and chosen columns; `parts`: groups of items; `rest`: all other metrics."""
     tables.comparable(runs)
     shown = tables.columns(runs, wanted, benchmarks)
@@ -56,26 +56,26 @@ def build(
     made = [tuple(tables.groups(runs, s, draws)) if s else () for s in sections]
     columns = {c.name: c for c in (*main, *others)}
     findings = tuple(judge(claims, runs, made[0], columns, published, draws))
-    return Report(
+    return Page(
         tuple(runs), tuple(benchmarks), *made, tuple(missing), tuple(published), defaults, draws, findings, tuple(lines)
     )
 
 
-def render(report: Report) -> str:
+def render(page: Page) -> str:
     """The page's HTML, the same bytes for the same run files."""
-    names, counts = details.counts(report.runs, report.benchmarks)
+    names, counts = details.counts(page.runs, page.benchmarks)
     return _template().render(
-        draws=report.draws,
-        facts=facts(report), missing=report.missing, missing_cells=len({m.cell for m in report.missing}),
-        formulas=formulas(report), main=[section(g) for g in report.main], parts=[section(g) for g in report.parts],
-        rest=[section(g) for g in report.rest], intervals=[differences(g) for g in report.main],
-        tradeoffs=[(g.name, f, tradeoff_key(g)) for g in report.main if (f := tradeoff_figures(g))],
-        lines=[(g.name, f) for g in report.main if (f := line_figures(g, report.lines))],
-        losses=[(g.name, f) for g in report.main if (f := loss_figures(g))],
-        published=comparisons(report), claims=claims_table.sections(report.findings), claims_rule=claims_table.RULE,
+        draws=page.draws,
+        facts=facts(page), missing=page.missing, missing_cells=len({m.cell for m in page.missing}),
+        formulas=formulas(page), main=[section(g) for g in page.main], parts=[section(g) for g in page.parts],
+        rest=[section(g) for g in page.rest], intervals=[differences(g) for g in page.main],
+        tradeoffs=[(g.name, f, tradeoff_key(g)) for g in page.main if (f := tradeoff_figures(g))],
+        lines=[(g.name, f) for g in page.main if (f := line_figures(g, page.lines))],
+        losses=[(g.name, f) for g in page.main if (f := loss_figures(g))],
+        published=comparisons(page), claims=claims_table.sections(page.findings), claims_rule=claims_table.RULE,
         count_names=names, counts=counts,
-        group_counts=details.group_counts(report.runs),
-        machines=details.machines(report.runs), versions=details.versions(report.runs), settings=settings(report),
+        group_counts=details.group_counts(page.runs),
+        machines=details.machines(page.runs), versions=details.versions(page.runs), settings=settings(page),
     )  # fmt: skip
 
 
@@ -85,21 +85,21 @@ def _template() -> Template:
     return made.get_template("page.html.j2")
 
 
-def facts(report: Report) -> list[tuple[str, str]]:
+def facts(page: Page) -> list[tuple[str, str]]:
     """What the grid holds, as (name, values) pairs for the head of the page."""
-    cells = [r.cell for r in report.runs]
+    cells = [r.cell for r in page.runs]
     pairs = {
         "methods": [c.method for c in cells], "backbone": [c.backbone for c in cells], "data": [c.data for c in cells],
         "seeds": [str(c.seed) for c in cells if c.method != PRETRAINED] or [str(c.seed) for c in cells],
-        "benchmarks": list(report.benchmarks),
+        "benchmarks": list(page.benchmarks),
     }  # fmt: skip
-    pairs["stand-in tokenizer"] = [f"{name} ({where})" for name, where in details.stand_ins(report.runs)]
+    pairs["stand-in tokenizer"] = [f"{name} ({where})" for name, where in details.stand_ins(page.runs)]
     return [(name, ", ".join(dict.fromkeys(values))) for name, values in pairs.items() if values]
 
 
-def formulas(report: Report) -> list[tuple[str, str]]:
+def formulas(page: Page) -> list[tuple[str, str]]:
     """How each summary column is made of others."""
-    found = [c for g in report.main[:1] for c in g.columns if c.benchmark == SUMMARY]
+    found = [c for g in page.main[:1] for c in g.columns if c.benchmark == SUMMARY]
     return [(c.metric, _formula(c)) for c in found]
 
 
@@ -135,50 +135,50 @@ def section(group: Group) -> dict[str, Any]:
 
 def differences(group: Group) -> dict[str, Any]:
     """A table of differences to the pretrained model with their intervals; without it, or alone, no rows."""
-    rows = [row for row in group.rows if any(e and e.change is not None for e in row.entries)]
-    limits = [_limit([row.entries[i] for row in rows]) for i in range(len(group.columns))]
+    rows = [row for row in group.rows if any(e and e.change is not None for e in row.statistics)]
+    limits = [_limit([row.statistics[i] for row in rows]) for i in range(len(group.columns))]
     return _table(group, rows, lambda e, c: _difference(e, c, limits[group.columns.index(c)]))
 
 
-def _table(group: Group, rows: Sequence[Row], show: Callable[[Entry | None, Column], Shown]) -> dict[str, Any]:
-    lines = [(r.method, r.seeds, [show(e, c) for e, c in zip(r.entries, group.columns, strict=True)]) for r in rows]
+def _table(group: Group, rows: Sequence[Row], show: Callable[[Statistic | None, Column], Shown]) -> dict[str, Any]:
+    lines = [(r.method, r.seeds, [show(e, c) for e, c in zip(r.statistics, group.columns, strict=True)]) for r in rows]
     starts = {i for i, c in enumerate(group.columns) if i and group.columns[i - 1].benchmark != c.benchmark}
     spans = header(group.columns)
     return {"name": group.name, "spans": spans, "columns": group.columns, "rows": lines, "starts": starts}
 
 
-def _shown(entry: Entry | None, column: Column) -> Shown:
-    if entry is None:
+def _shown(found: Statistic | None, column: Column) -> Shown:
+    if found is None:
         return EMPTY
-    small = "" if entry.std is None else "±" + number(entry.std, column)
-    title = f"{column.name}: {entry.mean:.4f}, {entry.seeds} seed{'s' * (entry.seeds > 1)}"
-    css = f"{RANK[entry.rank]} {VERDICT[entry.verdict]}".strip()
-    return Shown(number(entry.mean, column), small, css, MARK[entry.verdict], title, f"{entry.mean:.6f}")
+    small = "" if found.std is None else "±" + number(found.std, column)
+    title = f"{column.name}: {found.mean:.4f}, {found.seeds} seed{'s' * (found.seeds > 1)}"
+    css = f"{RANK[found.rank]} {VERDICT[found.verdict]}".strip()
+    return Shown(number(found.mean, column), small, css, MARK[found.verdict], title, f"{found.mean:.6f}")
 
 
-def _limit(entries: Sequence[Entry | None]) -> float:
-    ends = [abs(v) for e in entries if e and e.difference for v in (e.difference.low, e.difference.high)]
+def _limit(column: Sequence[Statistic | None]) -> float:
+    ends = [abs(v) for e in column if e and e.difference for v in (e.difference.low, e.difference.high)]
     return max(ends, default=0.0) or 1.0
 
 
-def _difference(entry: Entry | None, column: Column, limit: float) -> Shown:
-    if entry is None or entry.change is None:
+def _difference(found: Statistic | None, column: Column, limit: float) -> Shown:
+    if found is None or found.change is None:
         return EMPTY
-    text, key = number(entry.change, column, sign=True), f"{entry.change:.6f}"
-    found = entry.difference
-    if found is None:
+    text, key = number(found.change, column, sign=True), f"{found.change:.6f}"
+    gap = found.difference
+    if gap is None:
         return Shown(text, "no items", "", "", "the benchmark keeps no items of this metric", key)
-    small = f"[{number(found.low, column, sign=True)}, {number(found.high, column, sign=True)}]"
-    figure = Markup(plots.interval_svg(found.low, found.high, found.estimate, limit, entry.verdict))
-    return Shown(text, small, VERDICT[entry.verdict], MARK[entry.verdict], f"{found.items} item pairs", key, figure)
+    small = f"[{number(gap.low, column, sign=True)}, {number(gap.high, column, sign=True)}]"
+    figure = Markup(plots.interval_svg(gap.low, gap.high, gap.estimate, limit, found.verdict))
+    return Shown(text, small, VERDICT[found.verdict], MARK[found.verdict], f"{gap.items} item pairs", key, figure)
 
 
 def tradeoff_figures(group: Group) -> list[Markup]:
     """Compositionality against zero-shot and retrieval, one figure for each summary column."""
     places = [i for i, c in enumerate(group.columns) if c.benchmark == SUMMARY]
     names = [group.columns[i].metric for i in places]
-    entries = [[row.entries[i] for i in places] for row in group.rows]
-    found, short = plots.tradeoffs(group, entries, names), plots.numbers([row.method for row in group.rows])
+    chosen = [[row.statistics[i] for i in places] for row in group.rows]
+    found, short = plots.tradeoffs(group, chosen, names), plots.numbers([row.method for row in group.rows])
     return [Markup(plots.tradeoff_svg(points, name, short)) for name, points in found.items()]
 
 
@@ -201,12 +201,12 @@ def loss_figures(group: Group) -> list[tuple[str, Markup]]:
     return [(method, Markup(svg)) for method, svg in drawn if svg]
 
 
-def comparisons(report: Report) -> list[Comparison]:
+def comparisons(page: Page) -> list[Comparison]:
     """The papers' tables beside ours, over all columns of each group."""
     found = []
-    for group in report.main:
-        other = [g for g in (*report.parts, *report.rest) if g.name == group.name]
-        found += compare(report.published, _joined(group, other))
+    for group in page.main:
+        other = [g for g in (*page.parts, *page.rest) if g.name == group.name]
+        found += compare(page.published, _joined(group, other))
     return found
 
 
@@ -214,17 +214,17 @@ def _joined(group: Group, others: Sequence[Group]) -> Group:
     columns, rows = group.columns, group.rows
     for other in others:
         columns += other.columns
-        rows = tuple(Row(a.method, a.runs, a.entries + b.entries) for a, b in zip(rows, other.rows, strict=True))
+        rows = tuple(Row(a.method, a.runs, a.statistics + b.statistics) for a, b in zip(rows, other.rows, strict=True))
     return Group(group.backbone, group.data, columns, rows)
 
 
-def settings(report: Report) -> list[tuple[str, list[details.Setting]]]:
+def settings(page: Page) -> list[tuple[str, list[details.Setting]]]:
     """Each trained method's parameters that differ from their defaults; by backbone and data where these differ."""
     found: dict[str, dict[str, list[details.Setting]]] = {}
-    for group in report.main:
+    for group in page.main:
         for row in group.rows:
             if row.method != PRETRAINED and row.runs and row.runs[0].config:
-                found.setdefault(row.method, {})[group.name] = details.settings(row.runs[0], report.defaults)
+                found.setdefault(row.method, {})[group.name] = details.settings(row.runs[0], page.defaults)
     return [pair for method, own in found.items() for pair in _named(method, own)]
 
 

@@ -14,7 +14,7 @@ from types import MappingProxyType
 import numpy as np
 
 from compclip.config.sections import PRETRAINED
-from compclip.report.tables import SUMMARY, Entry, Group
+from compclip.report.tables import SUMMARY, Group, Statistic
 from compclip.runs.results import FinishedRun
 
 NOT_TERMS = {
@@ -126,20 +126,22 @@ class Point:
     dy: float = 0.0
 
 
-def tradeoffs(group: Group, entries: Sequence[Sequence[Entry | None]], names: Sequence[str]) -> dict[str, list[Point]]:
+def tradeoffs(
+    group: Group, chosen: Sequence[Sequence[Statistic | None]], names: Sequence[str]
+) -> dict[str, list[Point]]:
     """Compositionality (y) against each of the other summary columns (x): points in percent by x's name."""
     if "Comp" not in names:
         return {}
     comp = names.index("Comp")
     found = {}
     for i, name in enumerate(names):
-        pairs = [(row.method, e[i], e[comp]) for row, e in zip(group.rows, entries, strict=True)]
+        pairs = [(row.method, e[i], e[comp]) for row, e in zip(group.rows, chosen, strict=True)]
         if i != comp:
             found[name] = [_point(m, x, y) for m, x, y in pairs if x is not None and y is not None]
     return {name: points for name, points in found.items() if points}
 
 
-def _point(method: str, x: Entry, y: Entry) -> Point:
+def _point(method: str, x: Statistic, y: Statistic) -> Point:
     return Point(method, 100 * x.mean, 100 * y.mean, 100 * (x.std or 0.0), 100 * (y.std or 0.0))
 
 
@@ -310,7 +312,7 @@ def tradeoff_csv(groups: Sequence[Group]) -> str:
     rows = []
     for group in groups:
         for row in group.rows:
-            found = {c.metric: e for c, e in zip(group.columns, row.entries, strict=True) if c.benchmark == SUMMARY}
+            found = {c.metric: e for c, e in zip(group.columns, row.statistics, strict=True) if c.benchmark == SUMMARY}
             values = [f"{100 * found[n].mean:.4f}" if found.get(n) else "" for n in names]
             rows.append([f"{row.method}-{group.backbone}-{group.data}", *values])
     return _csv(["method", *names], rows)

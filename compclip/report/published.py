@@ -16,7 +16,7 @@ from compclip.base.errors import UserError
 from compclip.base.files import read_text
 from compclip.config.sections import PRETRAINED
 from compclip.report.formats import number
-from compclip.report.tables import Column, Entry, Group, Row
+from compclip.report.tables import Column, Group, Row, Statistic
 
 FIELDS = ("paper", "table", "row", "method", "backbone", "data", "benchmark", "metric", "value", "unit")
 UNITS = ("percent", "score")  # a score is a cosine
@@ -119,6 +119,12 @@ def differences(numbers: Sequence[Number], paper: str, table: str, left: str, ri
     return [round(a - b, 4) for a, b in found if a is not None and b is not None]
 
 
+def column(numbers: Sequence[Number], name: str) -> Column:
+    """The column of that name in the unit in which the papers print it: percent, or scores."""
+    printed = next((n for n in numbers if n.column == name), None)
+    return Column(*name.split("/", 1), score=printed is not None and printed.unit == "score")
+
+
 def _value(row: dict[str, Number], column: str) -> float | None:
     if column in row:
         return float(row[column].value)
@@ -190,12 +196,12 @@ def _cell(found: Number | None, base: Number | None) -> str:
 
 
 def _ours(row: Row, group: Group, names: Sequence[str]) -> Line:
-    found = {c.name: (c, e) for c, e in zip(group.columns, row.entries, strict=True)}
+    found = {c.name: (c, e) for c, e in zip(group.columns, row.statistics, strict=True)}
     return Line(f"ours: {group.backbone}, {group.data}", row.method, True, tuple(_our_cell(*found[n]) for n in names))
 
 
-def _our_cell(column: Column, entry: Entry | None) -> str:
-    if entry is None:
+def _our_cell(column: Column, found: Statistic | None) -> str:
+    if found is None:
         return "–"
-    change = "" if entry.change is None else f" ({number(entry.change, column, sign=True)})"
-    return number(entry.mean, column) + change
+    change = "" if found.change is None else f" ({number(found.change, column, sign=True)})"
+    return number(found.mean, column) + change

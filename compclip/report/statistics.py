@@ -107,5 +107,5 @@ def interval(estimate: float, draws_B: np.ndarray, items: int, level: float = LE
 
 
 def generator(*names: str) -> np.random.Generator:
-    """The generator of one table entry, a function of its names alone: another column changes no interval."""
+    """The generator of one number's draws, a function of its names alone: another column changes no interval."""
     return np.random.default_rng(zlib.crc32("\0".join(names).encode()))

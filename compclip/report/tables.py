@@ -6,7 +6,7 @@ A column is a metric of a benchmark, or the mean of other columns (the summary c
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -25,31 +25,34 @@ from compclip.report.statistics import (
     paired,
     ranks,
 )
-from compclip.runs.items import Items
+from compclip.runs.items import CLASSIFICATION, COMPOSITION, RETRIEVAL, Items
 from compclip.runs.results import FinishedRun, Result
 
-LOWER = {"brittleness", "gap"}
 SUMMARY = "summary"
 SUMMARIES = ("Comp", "ZS", "I2T", "T2I")
 WAYS = re.compile(r"mean_(recall_at_\d+)")
-RETRIEVAL = {"I2T": "i2t_recall_at_1", "T2I": "t2i_recall_at_1"}
+RECALLS = {"I2T": "i2t_recall_at_1", "T2I": "t2i_recall_at_1"}
 
 
-class Scored(Protocol):
-    """A model with results: a run, or a mixture of its weights with the pretrained ones."""
+class Evaluated(Protocol):
+    """A model that was evaluated: a run, or a mixture of its weights with the pretrained ones."""
 
-    @property
-    def results(self) -> Mapping[str, Result]:
-        """A result for each benchmark's name."""
+    def number(self, benchmark: str, metric: str) -> float | None:
+        """A metric's value; None where there is none."""
 
 
 @dataclass(frozen=True)
 class Column:
-    """A metric of a benchmark; with `parts`, the plain mean of those columns."""
+    """A metric of a benchmark; with `parts`, the plain mean of those columns.
+
+    `lower`: less is better. `score`: a cosine, neither a share of items nor better when higher.
+    """
 
     benchmark: str
     metric: str
     parts: tuple[Column, ...] = ()
+    lower: bool = False
+    score: bool = False
 
     @property
     def name(self) -> str:
@@ -57,33 +60,23 @@ class Column:
         return f"{self.benchmark}/{self.metric}"
 
     @property
-    def lower(self) -> bool:
-        """Lower is better."""
-        return bool(LOWER & set(self.metric.replace("/", "_").split("_")))
-
-    @property
-    def fraction(self) -> bool:
-        """Shown in percent; mean scores are cosines, neither a share of items nor better when higher."""
-        return "score" not in self.metric.split("_")
-
-    @property
     def scale(self) -> float:
-        """What the number is multiplied by to be shown: fractions are percentages."""
-        return 100.0 if self.fraction else 1.0
+        """What the number is multiplied by to be shown: shares are percentages."""
+        return 1.0 if self.score else 100.0
 
     @property
     def digits(self) -> int:
         """Decimals shown."""
-        return 1 if self.fraction else 3
+        return 3 if self.score else 1
 
     @property
     def arrow(self) -> str:
         """Which way is better; empty where neither is."""
-        return "" if not self.fraction else "↓" if self.lower else "↑"
+        return "" if self.score else "↓" if self.lower else "↑"
 
 
 @dataclass(frozen=True)
-class Entry:
+class Statistic:
     """One number of a table, in the metric's own unit: `std` is None for one seed, `difference` without items."""
 
     mean: float
@@ -97,11 +90,11 @@ class Entry:
 
 @dataclass(frozen=True)
 class Row:
-    """A method's seeds in one backbone and data set; `entries` has None where a result is missing."""
+    """A method's seeds in one backbone and data set; `statistics` has None where a result is missing."""
 
     method: str
     runs: tuple[FinishedRun, ...]
-    entries: tuple[Entry | None, ...]
+    statistics: tuple[Statistic | None, ...]
 
     @property
     def seeds(self) -> int:
@@ -151,7 +144,12 @@ def _mean_column(name: str, known: dict[str, Column]) -> Column | None:
         parts = [known.get(f"{benchmark}/{way}_{ways[1]}") for way in ("i2t", "t2i")]
     else:
         parts = [c for c in known.values() if c.benchmark.startswith(f"{benchmark}_") and c.metric == metric]
-    return Column(benchmark, metric, tuple(parts)) if len(parts) > 1 and None not in parts else None
+    return _mean_of(benchmark, metric, tuple(parts)) if len(parts) > 1 and None not in parts else None
+
+
+def _mean_of(benchmark: str, metric: str, parts: tuple[Column, ...]) -> Column:
+    """A mean of columns that are all read alike."""
+    return Column(benchmark, metric, parts, parts[0].lower, parts[0].score)
 
 
 def every_column(runs: Sequence[FinishedRun], benchmarks: Iterable[str]) -> tuple[Column, ...]:
@@ -159,9 +157,16 @@ def every_column(runs: Sequence[FinishedRun], benchmarks: Iterable[str]) -> tupl
     found = {}
     for benchmark in benchmarks:
         for run in runs:
-            metrics = run.results[benchmark].metrics if benchmark in run.results else ()
-            found.update({(benchmark, m): Column(benchmark, m) for m in metrics})
+            if benchmark in run.results:
+                found.update(
+                    {(benchmark, m): measured(run.results[benchmark], m) for m in run.results[benchmark].metrics}
+                )
     return tuple(found.values())
+
+
+def measured(result: Result, metric: str) -> Column:
+    """The column of one of a result's metrics, read as its benchmark declares it."""
+    return Column(result.benchmark, metric, lower=metric in result.lower, score=metric in result.scores)
 
 
 def is_detail(column: Column, runs: Sequence[FinishedRun]) -> bool:
@@ -176,24 +181,17 @@ def summary_columns(shown: Sequence[Column], runs: Sequence[FinishedRun]) -> tup
     """Comp, ZS, I2T and T2I as in FSC-CLIP Table 1, over the columns shown.
 
     Comp: mean over compositionality benchmarks of one number each: its metric `average` where it has one, else the
-    mean of its columns (fractions of which higher is better).
+    mean of its columns (shares of which more is better).
     ZS: mean top-1 of the classification benchmarks. I2T, T2I: mean Recall@1 of the retrieval benchmarks.
     """
-    kinds = {name: kind(result) for run in runs for name, result in run.results.items()}
+    kinds = {name: result.kind for run in runs for name, result in run.results.items()}
     every = every_column(runs, kinds)
-    comp = [c for c in shown if kinds.get(c.benchmark) == "composition" and c.fraction and not c.lower]
+    comp = [c for c in shown if kinds.get(c.benchmark) == COMPOSITION and not (c.score or c.lower)]
     parts = {"Comp": tuple(_one_number(name, comp, every) for name in dict.fromkeys(c.benchmark for c in comp))}
-    parts["ZS"] = tuple(c for c in every if kinds[c.benchmark] == "classification" and c.metric == "top_1")
-    for name, metric in RETRIEVAL.items():
-        parts[name] = tuple(c for c in every if kinds[c.benchmark] == "retrieval" and c.metric == metric)
+    parts["ZS"] = tuple(c for c in every if kinds[c.benchmark] == CLASSIFICATION and c.metric == "top_1")
+    for name, metric in RECALLS.items():
+        parts[name] = tuple(c for c in every if kinds[c.benchmark] == RETRIEVAL and c.metric == metric)
     return tuple(Column(SUMMARY, name, p) for name, p in parts.items() if p)
-
-
-def kind(result: Result) -> str:
-    """What a benchmark measures, told from its metrics: retrieval, classification or composition."""
-    if any("recall_at" in m for m in result.metrics):
-        return "retrieval"
-    return "classification" if "top_1" in result.metrics else "composition"
 
 
 def _one_number(benchmark: str, shown: Sequence[Column], every: Sequence[Column]) -> Column:
@@ -230,10 +228,12 @@ def reference(runs: Sequence[FinishedRun], backbone: str, data: str) -> tuple[Fi
 def _row(
     method: str, mine: tuple[FinishedRun, ...], base: tuple[FinishedRun, ...], shown: Sequence[Column], draws: int
 ) -> Row:
-    return Row(method, mine, tuple(entry(column, mine, base, draws) for column in shown))
+    return Row(method, mine, tuple(statistic(column, mine, base, draws) for column in shown))
 
 
-def entry(column: Column, mine: Sequence[FinishedRun], base: Sequence[FinishedRun], draws: int = DRAWS) -> Entry | None:
+def statistic(
+    column: Column, mine: Sequence[FinishedRun], base: Sequence[FinishedRun], draws: int = DRAWS
+) -> Statistic | None:
     """Mean and deviation over the seeds that have the metric, and the difference to the pretrained model."""
     values = [v for run in mine if (v := value(run, column)) is not None]
     if not values:
@@ -242,21 +242,19 @@ def entry(column: Column, mine: Sequence[FinishedRun], base: Sequence[FinishedRu
     theirs = [v for run in base if (v := value(run, column)) is not None]
     if mine[0].cell.method == PRETRAINED or not theirs:
         # one model evaluated once for each seed has no spread, only rounding
-        return Entry(mean, std if std and std > 1e-9 else None, len(values))
+        return Statistic(mean, std if std and std > 1e-9 else None, len(values))
     change = mean - mean_std(theirs)[0]
     found = difference(column, mine, base, change, draws)
-    verdict = found.sign * (-1 if column.lower else 1) if found and column.fraction else 0
-    return Entry(mean, std, len(values), difference=found, change=change, verdict=verdict)
+    verdict = found.sign * (-1 if column.lower else 1) if found and not column.score else 0
+    return Statistic(mean, std, len(values), difference=found, change=change, verdict=verdict)
 
 
-def value(run: Scored, column: Column) -> float | None:
+def value(run: Evaluated, column: Column) -> float | None:
     """The column's number for one run; None where a part of it is missing."""
     if column.parts:
         parts = [value(run, part) for part in column.parts]
         return None if None in parts else float(np.mean(parts))
-    result = run.results.get(column.benchmark)
-    found = result.metrics.get(column.metric) if result else None
-    return None if found is None or found != found else found  # NaN: a metric without a single item
+    return run.number(column.benchmark, column.metric)
 
 
 def difference(
@@ -298,17 +296,17 @@ def _items(runs: Sequence[FinishedRun], column: Column) -> list[Items]:
 
 def _ranked(rows: Sequence[Row], shown: Sequence[Column]) -> tuple[Row, ...]:
     """The rows with best and second best of every column marked, at the precision in which they are shown."""
-    entries = [list(row.entries) for row in rows]
+    ranked = [list(row.statistics) for row in rows]
     for i, column in enumerate(shown):
-        if column.fraction:
+        if not column.score:
             digits = column.digits + 2
-            means = [row[i].mean if row[i] else None for row in entries]
-            for row, rank in zip(entries, ranks(means, column.lower, digits), strict=True):
+            means = [row[i].mean if row[i] else None for row in ranked]
+            for row, rank in zip(ranked, ranks(means, column.lower, digits), strict=True):
                 row[i] = _with_rank(row[i], rank)
-    return tuple(Row(r.method, r.runs, tuple(e)) for r, e in zip(rows, entries, strict=True))
+    return tuple(Row(r.method, r.runs, tuple(e)) for r, e in zip(rows, ranked, strict=True))
 
 
-def _with_rank(found: Entry | None, rank: int) -> Entry | None:
+def _with_rank(found: Statistic | None, rank: int) -> Statistic | None:
     if found is None:
         return None
     return replace(found, rank=rank)

@@ -18,15 +18,18 @@ from compclip.report.collect import Missing
 from compclip.report.plots import Point, Trajectory
 from compclip.report.tables import SUMMARY, Column, Group, value
 from compclip.runs.folder import Published
-from compclip.runs.results import Result
 
 
 @dataclass(frozen=True)
 class Mixture:
-    """The model at one alpha: its results, without items."""
+    """The model at one alpha: its metrics by benchmark/metric."""
 
     alpha: float
-    results: dict[str, Result]
+    metrics: dict[str, float]
+
+    def number(self, benchmark: str, metric: str) -> float | None:
+        """A metric's value; None where it was not evaluated."""
+        return self.metrics.get(f"{benchmark}/{metric}")
 
 
 @dataclass(frozen=True)
@@ -55,19 +58,15 @@ def collect(cells: Iterable[Cell], root: Path, partial: bool = False) -> tuple[l
 def _read(cell: Cell, path: Path) -> Line:
     raw = read_json(path)
     try:
-        return Line(cell, tuple(Mixture(float(p["alpha"]), _results(p["metrics"])) for p in raw["points"]))
+        return Line(cell, tuple(_mixture(p) for p in raw["points"]))
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise UserError(
             f"{path}: not a WiSE-FT file ({error!r}); run `python -m compclip wise_ft --cell {cell.name}` again"
         ) from error
 
 
-def _results(metrics: dict[str, Any]) -> dict[str, Result]:
-    found: dict[str, dict[str, float]] = {}
-    for name, number in metrics.items():
-        benchmark, _, metric = name.partition("/")
-        found.setdefault(benchmark, {})[metric] = float(number)
-    return {benchmark: Result(benchmark, benchmark, values) for benchmark, values in found.items()}
+def _mixture(raw: dict[str, Any]) -> Mixture:
+    return Mixture(float(raw["alpha"]), {name: float(number) for name, number in raw["metrics"].items()})
 
 
 def columns(group: Group) -> list[Column]:

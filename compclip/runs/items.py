@@ -1,4 +1,4 @@
-"""The outcomes of one metric, item by item: what a benchmark makes, a result file keeps and the report compares."""
+"""What a benchmark measures, and a metric's outcomes item by item: result files keep both and the report reads them."""
 
 from __future__ import annotations
 
@@ -7,6 +7,9 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import numpy as np
+
+
+COMPOSITION, CLASSIFICATION, RETRIEVAL = KINDS = ("composition", "classification", "retrieval")
 
 
 @dataclass(frozen=True)

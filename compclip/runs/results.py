@@ -20,18 +20,25 @@ from compclip.base.files import read_json, read_text
 from compclip.config.sections import Cell
 from compclip.runs import folder
 from compclip.runs.folder import Trained
-from compclip.runs.items import Items
+from compclip.runs.items import KINDS, Items
 
+DECLARED = ("kind", "lower", "scores")  # what a benchmark says of itself
 LISTS = 1024  # lists of ids kept in memory: every run has those of the same benchmarks
 
 
 @dataclass(frozen=True)
 class Result:
-    """One benchmark's results: `means` names the metrics that are plain means of others."""
+    """One benchmark's results: `means` names the metrics that are plain means of others.
+
+    `lower` are the metrics of which less is better, `scores` those that are cosines and no share of items.
+    """
 
     benchmark: str
     module: str
+    kind: str
     metrics: dict[str, float]
+    lower: frozenset[str] = frozenset()
+    scores: frozenset[str] = frozenset()
     counts: dict[str, int] = field(default_factory=dict)
     items: dict[str, Items] = field(default_factory=dict)
     means: dict[str, list[str]] = field(default_factory=dict)
@@ -51,6 +58,12 @@ class FinishedRun:
     curve: list[dict[str, Any]]
     environment: dict[str, Any]
     results: dict[str, Result]
+
+    def number(self, benchmark: str, metric: str) -> float | None:
+        """A metric's value; None where there is no such result, or not a single item."""
+        result = self.results.get(benchmark)
+        found = result.metrics.get(metric) if result else None
+        return None if found is None or found != found else found  # NaN: no item
 
     @property
     def end(self) -> float:
@@ -125,17 +138,26 @@ def read_environment(trained: Trained) -> dict[str, Any]:
 def read_result(path: Path) -> Result:
     """One results file. Raises UserError where a field is missing or items and metric disagree."""
     raw = read_json(path)
+    if isinstance(raw, dict) and (lacking := [key for key in DECLARED if key not in raw]):
+        raise UserError(f"{path}: does not say its benchmark's {lacking[0]!r}; evaluate the run again")
     try:
         items = {name: _items(value) for name, value in raw.get("items", {}).items()}
         result = Result(
-            raw["benchmark"], raw.get("module", raw["benchmark"]), dict(raw["metrics"]), dict(raw.get("counts", {})),
-            items, dict(raw.get("means", {})), raw.get("fingerprint", ""), float(raw.get("seconds", 0.0)),
+            raw["benchmark"], raw.get("module", raw["benchmark"]), _kind(raw["kind"]), dict(raw["metrics"]),
+            frozenset(raw["lower"]), frozenset(raw["scores"]), dict(raw.get("counts", {})), items,
+            dict(raw.get("means", {})), raw.get("fingerprint", ""), float(raw.get("seconds", 0.0)),
             raw.get("checkpoint", {}).get("tokenizer", ""),
         )  # fmt: skip
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise UserError(f"{path}: not a results file ({error!r}); evaluate the run again") from error
     _check(path, result)
     return result
+
+
+def _kind(name: str) -> str:
+    if name not in KINDS:
+        raise ValueError(f"kind {name!r} is none of {', '.join(KINDS)}")
+    return name
 
 
 def _items(raw: dict[str, Any]) -> Items:

@@ -6,9 +6,10 @@ from collections.abc import Sequence
 
 from compclip.report import tables
 from compclip.report.tables import SUMMARY, Column
+from compclip.runs.items import CLASSIFICATION, RETRIEVAL
 from compclip.runs.results import FinishedRun
 
-ONE_NUMBER = {"classification": ("top_1",), "retrieval": ("i2t_recall_at_1", "t2i_recall_at_1")}
+ONE_NUMBER = {CLASSIFICATION: ("top_1",), RETRIEVAL: ("i2t_recall_at_1", "t2i_recall_at_1")}
 
 
 def columns(runs: Sequence[FinishedRun], wanted: Sequence[str]) -> tuple[Column, ...]:
@@ -37,7 +38,7 @@ def _column(benchmark: str, run: FinishedRun, summary: Sequence[Column]) -> Colu
     comp = [part for c in summary if c.metric == "Comp" for part in c.parts if part.benchmark == benchmark]
     if comp:
         return comp[0]
-    metrics = ONE_NUMBER.get(tables.kind(run.results[benchmark]), ("average",))
+    metrics = ONE_NUMBER.get(run.results[benchmark].kind, ("average",))
     return Column(SUMMARY, benchmark, tuple(Column(benchmark, m) for m in metrics))
 
 

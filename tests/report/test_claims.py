@@ -19,7 +19,7 @@ from compclip.report.collect import collect
 from compclip.report.statistics import Interval
 from compclip.report.tables import Column
 from compclip.runs.folder import Trained
-from compclip.runs.items import Items
+from compclip.runs.items import COMPOSITION, Items
 from compclip.runs.results import FinishedRun, Result
 from tests import fake_runs
 from tests.conftest import ROOT
@@ -34,7 +34,7 @@ PARTS = [(claim, part) for claim in STATED for part in claim.parts]
 def run(method, seed, right, of=400, keep=True, metric="swap"):
     """A run with `right` of `of` items of one metric right."""
     items = {metric: Items(tuple(map(str, range(of))), (np.arange(of) < right) * 1.0)} if keep else {}
-    cell, result = fake_runs.cell(method, seed=seed), Result("b", "b", {metric: right / of}, items=items)
+    cell, result = fake_runs.cell(method, seed=seed), Result("b", "b", COMPOSITION, {metric: right / of}, items=items)
     return FinishedRun(Trained(Path()), Path(), cell, {}, [], {}, {"b": result})
 
 
@@ -221,7 +221,7 @@ def test_a_metric_without_items_is_judged_by_its_seeds():
 
 
 def test_a_score_s_margin_is_in_scores():
-    score = Column("b", "mean_score")
+    score = Column("b", "mean_score", score=True)
     right = {"clic": 30, "negclip": 10}
     runs = {m: {s: run(m, s, n, of=100, metric="mean_score") for s in range(3)} for m, n in right.items()}
     for margin, verdict in (("0.05", HOLDS), ("0.5", REFUTED)):

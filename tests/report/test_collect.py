@@ -67,6 +67,7 @@ def test_nothing_at_all_is_an_error_even_for_partial(tmp_path):
         ({"items": {"swap_att": {"ids": ["a", "b"], "outcomes": [1, 0]}}}, "swap_att=0.9 but its items give 0.5"),
         ({"means": {"swap": ["swap_att"]}}, "swap=0.75 but its items give 0.9"),
         ({"metrics": None}, "not a results file"),
+        ({"kind": "composing"}, "kind 'composing' is none of composition, classification, retrieval"),
     ],
 )
 def test_a_result_that_contradicts_itself_is_refused(runs, change, message):
@@ -74,6 +75,24 @@ def test_a_result_that_contradicts_itself_is_refused(runs, change, message):
     path.write_text(json.dumps(json.loads(path.read_text()) | change))
     with pytest.raises(UserError, match=message):
         read_result(path)
+
+
+@pytest.mark.parametrize("key", ["kind", "lower", "scores"])
+def test_a_result_that_does_not_say_what_it_measures_is_refused(runs, key):
+    """It is never guessed from the names of the metrics."""
+    path = fake_runs.result(runs, CELL.name, "sugarcrepe")
+    path.write_text(json.dumps({k: v for k, v in json.loads(path.read_text()).items() if k != key}))
+    with pytest.raises(
+        UserError, match=f"sugarcrepe.json: does not say its benchmark's '{key}'; evaluate the run again"
+    ):
+        read_result(path)
+
+
+def test_runs_share_their_lists_of_ids(runs):
+    """Five hundred runs of the same benchmarks hold each list once."""
+    found, _ = collect(fake_runs.cells(), fake_runs.BENCHMARKS, runs)
+    first, last = (run.results["sugarcrepe"].items["swap_att"] for run in (found[0], found[-1]))
+    assert first.ids is last.ids and first.values is not last.values
 
 
 @pytest.mark.parametrize("line", ["{", '{"loss": 1.0}', "[1]"])

@@ -135,7 +135,7 @@ def test_parameters_of_several_data_sets_are_told_apart_where_they_differ(tmp_pa
     ],
 )
 def test_numbers_as_shown(value, metric, sign, text):
-    assert formats.number(value, Column("b", metric), sign) == text
+    assert formats.number(value, Column("b", metric, score=metric == "mean_score"), sign) == text
 
 
 def test_markdown_latex_and_csv_say_the_same(report):

@@ -25,7 +25,7 @@ def table(runs):
     shown = tables.columns(runs, None, fake_runs.BENCHMARKS)
     (group,) = tables.groups(runs, (*tables.summary_columns(shown, runs), *every))
     names = [c.name for c in group.columns]
-    return {row.method: dict(zip(names, row.entries, strict=True)) for row in group.rows}
+    return {row.method: dict(zip(names, row.statistics, strict=True)) for row in group.rows}
 
 
 def test_pretrained_is_the_first_row_whatever_the_order(tmp_path):
@@ -56,6 +56,14 @@ def test_lower_is_better_for_brittleness(table):
     # 0.25, 0.625, 0.125
     assert [table[m]["hard_positives/brittleness"].rank for m in fake_runs.METHODS] == [2, 0, 1]
     assert table["negclip"]["hard_positives/brittleness"].change == pytest.approx(0.375)
+
+
+def test_what_a_metric_is_comes_from_its_file_and_not_from_its_name(runs):
+    """A metric called brittleness of which more is better is ranked so, and a swap that is a cosine not at all."""
+    first = runs[0].results["hard_positives"]
+    other = dataclasses.replace(first, lower=frozenset(), scores=frozenset({"brittleness"}))
+    shown = [tables.measured(result, "brittleness") for result in (first, other)]
+    assert [(c.arrow, c.scale, c.digits) for c in shown] == [("↓", 100.0, 1), ("", 1.0, 3)]
 
 
 def test_a_score_is_neither_ranked_nor_judged(table):
@@ -89,7 +97,7 @@ def test_a_mean_of_means_draws_every_item_once(runs):
     """`overall` is the mean of swap (two subsets) and swap_obj: swap_att weighs 1/4 and swap_obj, drawn once, 3/4."""
     grown = [_with_overall(run) for run in runs]
     mine, base = ([r for r in grown if r.cell.method == m] for m in ("clic", "pretrained"))
-    entry = tables.entry(Column("sugarcrepe", "overall"), mine, base)
+    entry = tables.statistic(Column("sugarcrepe", "overall"), mine, base)
     assert entry.change == pytest.approx(0.4 / 4 + 0.2 * 3 / 4)
     deviation = (0.4 * 0.6 / 10 / 16 + 0.2 * 0.8 / 5 * 9 / 16) ** 0.5
     assert entry.difference.high - entry.difference.low == pytest.approx(
@@ -163,8 +171,8 @@ def test_backbones_and_data_make_groups_with_the_pretrained_row_in_each(tmp_path
         ("vit / coco", ["pretrained", "clic"]),
         ("siglip / scenes", ["negclip"]),
     ]
-    assert made[1].rows[1].entries[0].change == pytest.approx(0.3)
-    assert made[2].rows[0].entries[0].change is None
+    assert made[1].rows[1].statistics[0].change == pytest.approx(0.3)
+    assert made[2].rows[0].statistics[0].change is None
 
 
 def test_results_on_other_benchmark_files_do_not_compare(runs):
