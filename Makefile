@@ -1,14 +1,20 @@
-# make repro: environment + `dvc repro`; make test: environment + the test suite. Both work on a fresh machine.
+# make repro: environment + `dvc repro`; make test: environment + the test suite; make lint: environment + form and
+# types of the code. All work on a fresh machine.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(abspath $(VENV))/bin
 
-.PHONY: repro test setup
+.PHONY: repro test lint setup
 repro: setup
 	PATH="$(BIN):$$PATH" dvc repro
 
 test: setup
 	PATH="$(BIN):$$PATH" python -m pytest -n auto --dist loadfile
+
+lint: setup
+	PATH="$(BIN):$$PATH" ruff check
+	PATH="$(BIN):$$PATH" ruff format --check
+	PATH="$(BIN):$$PATH" mypy
 
 setup: $(VENV)/.installed
 

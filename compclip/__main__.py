@@ -22,13 +22,13 @@ DAILY = {
     "sweep": ("compclip.sweep.__main__", "search a method's parameters with a declared study"),
     "pretrain": ("compclip.train.pretrain", "make the scenes world's pretrained model again"),
 }
-# What `dvc repro` and `make` run before the first cell is trained; in the order of the stages.
+# What `make` and `dvc repro` run before the first cell is trained; in the order of the stages.
 STAGES = {
     "wordnet": ("compclip.text.wordnet", "find, fetch or copy WordNet"),
     "scenes": ("compclip.data.scenes.__main__", "make the embedded world, its pictures, captions and benchmarks"),
     "prepare": ("compclip.data.prepare", "read and caption a data set, have it rewritten, annotate it"),
     "backbone": ("compclip.model.__main__", "get a pretrained model"),
-    "census": ("compclip.evaluate.census", "read a benchmark's files, count its records and what is missing"),
+    "keys": ("compclip.runs.keys", "write the run key of every cell"),
 }
 COMMANDS = DAILY | STAGES
 

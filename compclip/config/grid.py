@@ -28,7 +28,7 @@ def line_cells(params: Params) -> list[Cell]:
 
 def resolve(params: Params, cell: Cell | str) -> Run:
     """A cell's run. Raises UserError for a cell that is not in the grid."""
-    known, name = {c.name: c for c in cells(params)}, getattr(cell, "name", cell)
+    known, name = {c.name: c for c in cells(params)}, cell if isinstance(cell, str) else cell.name
     if name not in known:
         raise unknown("cell", name, known, "grid")
     cell = known[name]
@@ -41,7 +41,8 @@ def method_config(params: Params, name: str, data: str = "") -> tuple[Any, Train
 
     A variant stands over what `per_data` says of that data set, and this over the method's own values.
     """
-    values, train = {}, asdict(params.train)
+    values: dict[str, Any] = {}
+    train = asdict(params.train)
     for layer, where in _layers(params, name, data):
         train |= mapping(layer.pop("train", None), f"{where}.train")
         values |= layer

@@ -59,8 +59,8 @@ def _params(raw: dict) -> Params:
     for name in raw:
         if name not in (*SECTIONS, *TABLES, "methods"):
             raise unknown("section", str(name), (*SECTIONS, *TABLES, "methods"))
-    sections = {name: structured(kind, mapping(raw.get(name), name), name) for name, kind in SECTIONS.items()}
-    tables = {
+    sections: dict[str, Any] = {n: structured(kind, mapping(raw.get(n), n), n) for n, kind in SECTIONS.items()}
+    tables: dict[str, Any] = {
         name: {
             k: structured(kind, mapping(v, f"{name}.{k}"), f"{name}.{k}")
             for k, v in mapping(raw.get(name), name).items()
@@ -85,7 +85,8 @@ def raw(path: str | Path, overrides: Sequence[str]) -> dict:
     for override in overrides:
         merged = _overridden(path, merged, override)
     try:
-        return OmegaConf.to_container(merged, resolve=True, throw_on_missing=True)
+        values: Any = OmegaConf.to_container(merged, resolve=True, throw_on_missing=True)
+        return values
     except MissingMandatoryValue as error:
         raise UserError(f"{path}: {error.full_key}=???: must be given; write a value or remove the line") from error
     except OmegaConfBaseException as error:

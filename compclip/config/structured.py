@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import fields
 from typing import Any
 
@@ -35,7 +36,7 @@ NOT_NEGATIVE = (
     "micro_batch",
     "seed",
 )
-RANGES = (
+RANGES: tuple[tuple[tuple[str, ...], str, Callable[[float], bool]], ...] = (
     (POSITIVE, "> 0", lambda v: 0 < v < math.inf),
     (NOT_NEGATIVE, ">= 0", lambda v: 0 <= v < math.inf),
     (("warmup_fraction", "beta1", "beta2"), ">= 0 and < 1", lambda v: 0 <= v < 1),

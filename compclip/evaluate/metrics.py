@@ -100,13 +100,13 @@ def top_k_outcomes(scores_NC: np.ndarray, label_N: np.ndarray, ks: Iterable[int]
 
 
 def _same_length(what: str, *arrays: np.ndarray) -> list[np.ndarray]:
-    arrays = [np.asarray(a) for a in arrays]
-    lengths = [len(a) for a in arrays]
+    scores = [np.asarray(a) for a in arrays]
+    lengths = [len(a) for a in scores]
     if 0 in lengths:
         raise UserError(f"{what}: no scores; the benchmark has no scored record")
     if len(set(lengths)) > 1:
         raise UserError(f"{what}: arrays of different lengths {lengths}; give one score a record in each")
-    return arrays
+    return scores
 
 
 def _numbers(**outcomes: np.ndarray) -> PerItem:
@@ -116,7 +116,7 @@ def _numbers(**outcomes: np.ndarray) -> PerItem:
 def _rank(scores_C: np.ndarray, own_C: np.ndarray) -> float:
     """How many foreign candidates the best own one does not beat; infinite where all own scores are NaN."""
     best = np.fmax.reduce(scores_C[own_C])
-    return np.inf if np.isnan(best) else np.count_nonzero(~(best > scores_C[~own_C]))
+    return np.inf if np.isnan(best) else float(np.count_nonzero(~(best > scores_C[~own_C])))
 
 
 def _within(prefix: str, rank_Q: np.ndarray, ks: Iterable[int]) -> PerItem:
