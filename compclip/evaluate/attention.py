@@ -29,7 +29,7 @@ from compclip.base.errors import UserError, entry
 from compclip.base.files import atomic
 from compclip.config import grid, read
 from compclip.data import images
-from compclip.evaluate import __main__ as evaluate_command
+from compclip.evaluate import cells
 from compclip.model import backbone, towers
 from compclip.model.backbone import Model
 from compclip.train import encode
@@ -150,7 +150,7 @@ def checkpoint(name: str, params: str, root: Path = Path(".")) -> str:
     """The reference of a checkpoint, or that of a cell of the grid by its name."""
     if "::" in name or name.startswith(backbone.SCHEMES) or Path(name).exists():
         return name
-    return str(evaluate_command.cell_checkpoint(grid.resolve(read.load(params), name).cell, root))
+    return str(cells.checkpoint(grid.resolve(read.load(params), name).cell, root))
 
 
 def _backbone_of(name: str, params: str) -> str:

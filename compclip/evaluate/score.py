@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -21,6 +21,9 @@ from compclip.evaluate import embed
 from compclip.evaluate.benchmark import Benchmark, Items, Outcomes
 from compclip.model import backbone, sharing
 from compclip.model.backbone import Model
+
+if TYPE_CHECKING:
+    from compclip.config.sections import Benchmark as Section
 
 PRETRAINED = "pretrained"
 
@@ -62,14 +65,19 @@ def outcomes_of_all(
 
 def load_benchmarks(params: Any, names: Sequence[str]) -> tuple[dict[str, Benchmark], dict[str, str]]:
     """The benchmarks of params.yaml by name, and each one's module. Raises UserError for an unknown name."""
-    loaded, module_of = {}, {}
     for name in names:
         if name not in params.benchmarks:
             raise unknown("benchmark", name, params.benchmarks, "benchmarks")
-        entry_ = params.benchmarks[name]
-        module_of[name] = entry_.benchmark or name
+    return load({name: params.benchmarks[name] for name in names})
+
+
+def load(sections: Mapping[str, Section]) -> tuple[dict[str, Benchmark], dict[str, str]]:
+    """The benchmarks of some sections by name, and each one's module. Raises UserError for an unknown module."""
+    loaded, module_of = {}, {}
+    for name, section in sections.items():
+        module_of[name] = section.benchmark or name
         module = plugins.find(plugins.BENCHMARKS, module_of[name])
-        loaded[name] = module.load(entry_.path, images=entry_.images, split=entry_.split)
+        loaded[name] = module.load(section.path, images=section.images, split=section.split)
     return loaded, module_of
 
 
