@@ -30,7 +30,7 @@ def project(tmp_path, monkeypatch):
     (tmp_path / "params.yaml").write_text(PARAMS)
     write_json(tmp_path / "tiny.json", TINY)
     backbone.create("tiny.json", seed=1).save("models/tiny")
-    backbone.create("tiny.json", seed=2).save("runs/finetune-tiny-d-0/checkpoint")
+    backbone.create("tiny.json", seed=2).save("runs/finetune/tiny-d-0/checkpoint")
     Image.effect_noise((40, 32), 80).convert("RGB").save("p.png")
     return tmp_path
 
@@ -87,7 +87,7 @@ def test_command_takes_a_cell_and_finds_its_backbone(project, capsys):
         )
         == 0
     )
-    models = [backbone.load(f) for f in ("models/tiny", "runs/finetune-tiny-d-0/checkpoint")]
+    models = [backbone.load(f) for f in ("models/tiny", "runs/finetune/tiny-d-0/checkpoint")]
     row = attention.rows(*models, "p.png", ["a red star"], "", "attention")[0]
     line = f"a red star: attention changes by {row.difference_PP.min():+.4f} to {row.difference_PP.max():+.4f}"
     assert line in capsys.readouterr().out and row.difference_PP.any()

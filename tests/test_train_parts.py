@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import fields
 
 import pytest
 import torch
 
 from compclip.base.errors import UserError
 from compclip.config.sections import Train
-from compclip.train import checkpoint, encode, optimiser
+from compclip.train import checkpoint, encode, features, optimiser
 from compclip.train import log as train_log
 
 CFG = Train(lr=1e-3, lr_start=1e-5, lr_end=1e-6, warmup_steps=10)
@@ -165,6 +166,17 @@ def test_log_is_cut_back_to_the_checkpoint(tmp_path, capsys):
     assert rows[0]["loss"] == 2.0
     assert rows[0]["epoch"] == 0.5
     assert "ETA" in capsys.readouterr().out
+
+
+def test_every_field_with_rows_says_so():
+    """What gathers, joins and pads features goes by it; the last letters of a name tell the same."""
+    kinds, axes = features.kinds(), {"image": "B", "concept": "M"}
+    assert {f.name for f in fields(features.Features)} - set(kinds) == {"scale", "bias"}
+    for name, kind in kinds.items():
+        shape = name.rpartition("_")[2]
+        assert shape[0] == axes[kind.row]
+        assert kind.text_axis == (shape.index("T") if "T" in shape else None)
+        assert bool(kind.tower) == shape.endswith("D")
 
 
 def test_pooled_concepts_are_normalised_means():

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from dataclasses import asdict
+
 import open_clip
 import pytest
 import torch
@@ -10,33 +13,50 @@ from compclip.base.errors import UserError
 from compclip.base.files import fingerprint, read_json, write_json
 from compclip.config import __main__ as config_command
 from compclip.config import read
-from compclip.config.sections import Lora, Train
-from compclip.evaluate import __main__ as evaluate_command
-from compclip.evaluate import wise_ft
+from compclip.config.sections import Benchmark as Section
+from compclip.config.sections import Cell, Lora, Train
+from compclip.evaluate import line, score, wise_ft
 from compclip.model import backbone, lora
-from compclip.train import __main__ as train_command
+from compclip.runs.folder import Published
 from tests import tiny_project
 from tests.conftest import ROOT
 from tests.test_lora import fit
 from tests.test_towers import TEXTS, TINY
-from tests.tiny_project import results, trained
 
-LORA = "methods.fsc_clip.variants.lora={train: {lr: 0.05, lora: {rank: 2}}}"
+VARIANT = "methods.fsc_clip.variants.lora={train: {lr: 0.05, lora: {rank: 2}}}"
 GRID = "grid.methods=[pretrained,fsc_clip,fsc_clip.lora]"
-CELLS = {name: tiny_project.cell(name) for name in ("fsc_clip", "fsc_clip.lora")}
+CELLS = {name: Cell(name, "tiny", "scenes", 0) for name in ("fsc_clip", "fsc_clip.lora")}
+ALPHAS = [0.0, 0.25, 1.0]
 
 
 @pytest.fixture(scope="module")
 def project(tmp_path_factory):
-    """A pretrained cell, a fine-tuned one and one with an adapter, trained and evaluated."""
-    root = tiny_project.make(tmp_path_factory.mktemp("wise"), steps=6)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(root)
-        for cell in CELLS.values():
-            assert train_command.main(["--cell", cell, GRID, LORA]) == 0
-        for cell in (tiny_project.cell("pretrained"), *CELLS.values()):
-            assert evaluate_command.main(["--cell", cell, GRID, LORA]) == 0
+    """A pretrained model, and two cells trained a little: one with an adapter."""
+    root = tiny_project.make(tmp_path_factory.mktemp("wise"))
+    settings = {"fsc_clip": Train(lr=1e-2), "fsc_clip.lora": Train(lr=0.05, lora=Lora(rank=2))}
+    for name, cell in CELLS.items():
+        model = backbone.load(root / "models" / "tiny")
+        torch.manual_seed(0)
+        fit(model.clip, (torch.randn(3, 3, 64, 64), model.tokenize(TEXTS)), settings[name])
+        lora.finish(model.clip, root / "adapter")
+        model.save(Published(root, cell).trained.checkpoint)
     return root
+
+
+def planned(root, method, **changes):
+    """The plan of a method's lines, as the planner writes it."""
+    section = {"benchmark": "", "path": "world/sugarcrepe", "images": "world/test", "split": ""}
+    cells = {"tiny-scenes-0": {"cell": asdict(Cell(method, "tiny", "scenes", 0))}}
+    plan = {"cells": cells, "alphas": ALPHAS, "benchmarks": {"sugarcrepe": section}, "batch_size": 256, "threads": 1}
+    write_json(root / wise_ft.PLAN / f"{method}.json", plan | changes)
+
+
+def scores(folder):
+    """Every metric of a checkpoint on SugarCrepe, scored by itself."""
+    section = Section("sugarcrepe", "world/sugarcrepe", "world/test", "")
+    benchmarks = score.load({"sugarcrepe": section}, ["sugarcrepe"]).benchmarks
+    made = score.outcomes(backbone.load(folder), benchmarks)
+    return {f"sugarcrepe/{metric}": value for metric, value in made["sugarcrepe"].metrics.items()}
 
 
 @pytest.fixture
@@ -67,11 +87,11 @@ def test_the_line_by_hand():
         "count": torch.tensor(5),
         "logit_bias": torch.tensor(-9.0),
     }
-    quarter = wise_ft.interpolate(start, end, 0.25)
+    quarter = line.interpolate(start, end, 0.25)
     torch.testing.assert_close(quarter["w"], torch.tensor([1.5, 0.25]))
-    assert all(torch.equal(wise_ft.interpolate(start, end, i / 10)["still"], third) for i in range(11))
-    assert torch.equal(wise_ft.interpolate(start, end, 0.0)["w"], start["w"])
-    assert torch.equal(wise_ft.interpolate(start, end, 1.0)["w"], end["w"])
+    assert all(torch.equal(line.interpolate(start, end, i / 10)["still"], third) for i in range(11))
+    assert torch.equal(line.interpolate(start, end, 0.0)["w"], start["w"])
+    assert torch.equal(line.interpolate(start, end, 1.0)["w"], end["w"])
     assert (quarter["count"], quarter["logit_bias"]) == (5, -9.0)
 
 
@@ -81,18 +101,18 @@ def test_another_architecture_is_refused(change):
     start = {"w": torch.zeros(2)}
     end = {k: v for k, v in (start | change).items() if v is not None}
     with pytest.raises(UserError, match="two architectures: 1 tensors differ"):
-        wise_ft.interpolate(start, end, 0.5)
+        line.interpolate(start, end, 0.5)
 
 
 @pytest.mark.parametrize("alpha", [0.0, 0.3, 1.0])
 def test_lora_scales_the_adapter(pair, tmp_path, alpha):
     """The line between the weights is the pretrained model with alpha times the adapter's update."""
     a, b = pair
-    line = wise_ft.between(str(a), str(b), alpha).clip.state_dict()
-    scaled = wise_ft.between(str(a), str(b / lora.FOLDER), alpha).clip.state_dict()
-    assert line.keys() == scaled.keys()
-    for name in line:
-        torch.testing.assert_close(line[name], scaled[name], rtol=0, atol=1e-6)
+    plain = line.between(str(a), str(b), alpha).clip.state_dict()
+    scaled = line.between(str(a), str(b / lora.FOLDER), alpha).clip.state_dict()
+    assert plain.keys() == scaled.keys()
+    for name in plain:
+        torch.testing.assert_close(plain[name], scaled[name], rtol=0, atol=1e-6)
 
 
 def test_paths(pair, tmp_path, capsys):
@@ -124,8 +144,13 @@ def test_paths_that_do_not_fit(pair, tmp_path):
     with pytest.raises(UserError, match="needs --tuned, --alpha and --out"):
         wise_ft.main(["--pretrained", a])
     for option, value in (("--alpha", "0"), ("--out", "x"), ("--tuned", b), ("--model", "ViT-B-32")):
-        with pytest.raises(UserError, match=f"--cell c: is scored at wise_ft.alphas .*; leave out {option}, or give"):
-            wise_ft.main(["--cell", "c", option, value])
+        for what in ("--cell", "--method"):
+            with pytest.raises(
+                UserError, match=f"{what} c: is scored at wise_ft.alphas .*; leave out {option}, or give"
+            ):
+                wise_ft.main([what, "c", option, value])
+    with pytest.raises(UserError, match="--method c: is scored as .*; leave out wise_ft.alphas"):
+        wise_ft.main(["--method", "c", "wise_ft.alphas=[0,1]"])
     for alpha in ("nan", "inf", "-inf"):
         with pytest.raises(UserError, match=f"--alpha {alpha}: must be a finite number"):
             wise_ft.main(["--pretrained", a, "--tuned", b, f"--alpha={alpha}", "--out", str(tmp_path / "out")])
@@ -136,35 +161,90 @@ def test_paths_that_do_not_fit(pair, tmp_path):
 
 @pytest.mark.parametrize("method", CELLS)
 def test_a_cell_at_eleven_points(here, method):
-    """alpha 0 has the pretrained cell's scores and alpha 1 the cell's own, exactly and for every metric."""
-    cell = CELLS[method]
-    before = fingerprint(trained(here, cell) / "checkpoint", here / "models")
-    assert wise_ft.main(["--cell", cell, GRID, LORA]) == 0
-    points = read_json(trained(here, cell) / wise_ft.FILE)["points"]
+    """alpha 0 has the pretrained model's scores and alpha 1 the cell's own, exactly and for every metric."""
+    own, base = Published(here, CELLS[method]).trained.checkpoint, here / "models" / "tiny"
+    before = fingerprint(own, base)
+    assert wise_ft.main(["--cell", CELLS[method].name, GRID, VARIANT]) == 0
+    points = read_json(Published(here, CELLS[method]).line)["points"]
     assert [p["alpha"] for p in points] == [i / 10 for i in range(11)]
-    own, base = (read_json(results(here, c) / "summary.json") for c in (cell, tiny_project.cell("pretrained")))
-    assert points[0]["metrics"] == base
-    assert points[-1]["metrics"] == own
-    assert before == fingerprint(trained(here, cell) / "checkpoint", here / "models")
+    assert points[0]["metrics"] == scores(base)
+    assert points[-1]["metrics"] == scores(own)
+    assert before == fingerprint(own, base)
+
+
+def ends(here):
+    """The pretrained model and a tuned one."""
+    return [backbone.load(p) for p in (here / "models" / "tiny", Published(here, CELLS["fsc_clip"]).trained.checkpoint)]
 
 
 def test_the_embeddings_move_between_the_ends(here):
     """The models on the way are neither end: their embeddings differ, and change steadily."""
-    own = trained(here, CELLS["fsc_clip"]) / "checkpoint"
     pixels = torch.randn(2, 3, 64, 64, generator=torch.Generator().manual_seed(0))
-    models = [backbone.load(p) for p in (here / "models" / "tiny", own)]
     with torch.no_grad():
-        seen = [m.clip.encode_image(pixels) for _, m in wise_ft.line(*models, [0.0, 0.5, 1.0])]
+        made = [m for part in line.models(*ends(here), [0.0, 0.5, 1.0]) for m in part]
+        seen = [m.clip.encode_image(pixels) for m in made]
     assert not torch.equal(seen[0], seen[1])
     assert not torch.equal(seen[1], seen[2])
     assert (seen[1] - seen[0]).norm() < (seen[2] - seen[0]).norm()
 
 
+def test_models_on_a_line_share_the_pictures_within_the_budget(here, monkeypatch):
+    """Five points: one pass where memory holds all, three where it holds two, five where it holds one; equal numbers."""
+    alphas, counts, load = [0.0, 0.1, 0.5, 0.9, 1.0], Counter(), score.embed.data_images.load
+    monkeypatch.setattr(score.embed.data_images, "load", lambda path: counts.update([path]) or load(path))
+    sections = {"sugarcrepe": Section("", "world/sugarcrepe", "world/test", "")}
+    benchmarks = score.load(sections, ["sugarcrepe"]).benchmarks
+    size, found = sum(t.nbytes for t in ends(here)[0].clip.state_dict().values()), {}
+    for models, passes in ((5, 1), (2, 3), (0, 5)):
+        counts.clear()
+        found[models] = list(line.points(*ends(here), alphas, benchmarks, 4, 1, budget=models * size))
+        assert set(counts.values()) == {passes}
+    assert found[5] == found[2] == found[0]
+    assert [p["alpha"] for p in found[5]] == alphas
+
+
+def test_every_line_of_a_method(here, capsys):
+    """As the plan asks; a second time nothing is scored, until what the line is made of changes."""
+    planned(here, "fsc_clip")
+    assert wise_ft.main(["--method", "fsc_clip"]) == 0
+    out = Published(here, CELLS["fsc_clip"]).line
+    document, when = read_json(out), out.stat().st_mtime_ns
+    assert [p["alpha"] for p in document["points"]] == ALPHAS
+    assert document["points"][0]["metrics"] == scores(here / "models" / "tiny")
+    assert list(document["checkpoints"]) == ["models/tiny", "runs/fsc_clip/tiny-scenes-0/checkpoint"]
+    assert wise_ft.main(["--method", "fsc_clip"]) == 0
+    assert out.stat().st_mtime_ns == when and "made of the same before" in capsys.readouterr().out
+    planned(here, "fsc_clip", alphas=[0.0, 1.0])
+    assert wise_ft.main(["--method", "fsc_clip"]) == 0
+    assert [p["alpha"] for p in read_json(out)["points"]] == [0.0, 1.0]
+    model = backbone.load(here / "models" / "tiny")
+    model.save(Published(here, CELLS["fsc_clip"]).trained.checkpoint)
+    assert wise_ft.main(["--method", "fsc_clip"]) == 0
+    found = read_json(out)
+    assert (
+        found["points"][0]["metrics"] == found["points"][1]["metrics"]
+        and found["checkpoints"] != document["checkpoints"]
+    )
+
+
+def test_a_line_that_fails_is_named_and_the_others_are_made(here, capsys):
+    """A cell that was not trained; a method without a plan."""
+    cells = {f"tiny-scenes-{seed}": {"cell": asdict(Cell("fsc_clip", "tiny", "scenes", seed))} for seed in (7, 0)}
+    planned(here, "fsc_clip", cells=cells)
+    with pytest.raises(UserError, match="1 of 2 lines failed .*: fsc_clip-tiny-scenes-7"):
+        wise_ft.main(["--method", "fsc_clip"])
+    assert "run `dvc repro train@fsc_clip` first" in capsys.readouterr().err
+    assert Published(here, CELLS["fsc_clip"]).line.is_file()
+    with pytest.raises(UserError, match="fsc_clp.json: no such plan; name the method in wise_ft.methods"):
+        wise_ft.main(["--method", "fsc_clp"])
+
+
 def test_chosen_points_and_benchmarks(here, capsys):
     """wise_ft.alphas is what is scored; the table has a column for each."""
-    args = ["--cell", CELLS["fsc_clip"], GRID, LORA, "wise_ft.alphas=[0,0.25,1]", "wise_ft.benchmarks=[sugarcrepe]"]
+    cell = CELLS["fsc_clip"]
+    args = ["--cell", cell.name, GRID, VARIANT, "wise_ft.alphas=[0,0.25,1]", "wise_ft.benchmarks=[sugarcrepe]"]
     assert wise_ft.main(args) == 0
-    document = read_json(trained(here, CELLS["fsc_clip"]) / wise_ft.FILE)
+    document = read_json(Published(here, cell).line)
     assert [p["alpha"] for p in document["points"]] == [0.0, 0.25, 1.0]
     assert set(document["benchmarks"]) == {"sugarcrepe"}
     assert capsys.readouterr().out.splitlines()[3].split() == ["metric", "0", "0.25", "1"]

@@ -28,7 +28,7 @@ ENTRIES = {
     "benchmark": "compclip.evaluate.census",
     "train": "compclip.train.finish",
     "evaluate": "compclip.evaluate.score",
-    "wise_ft": "compclip.evaluate.wise_ft",
+    "wise_ft": "compclip.evaluate.line",
     "report": "compclip.report.__main__",
     "track": "compclip.track.sync",
 }

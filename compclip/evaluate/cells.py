@@ -62,10 +62,19 @@ def checkpoint(cell: Cell, root: Path) -> Path:
 
     Raises UserError where it was not made yet.
     """
-    own, base = Published(root, cell).trained.checkpoint, Inputs(root, cell).backbone
-    path = base if cell.method == PRETRAINED and not own.exists() else own
+    own = Published(root, cell).trained.checkpoint
+    if cell.method == PRETRAINED and not own.exists():
+        return pretrained(cell, root)
+    return _made(own, f"train@{cell.method}")
+
+
+def pretrained(cell: Cell, root: Path) -> Path:
+    """The backbone of a cell. Raises UserError where it was not made yet."""
+    return _made(Inputs(root, cell).backbone, f"backbone@{cell.backbone}")
+
+
+def _made(path: Path, stage: str) -> Path:
     if not path.exists():
-        stage = f"train@{cell.method}" if path == own else "backbone"
         raise UserError(f"{path}: not there; run `dvc repro {stage}` first")
     return path
 

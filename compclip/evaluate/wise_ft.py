@@ -1,8 +1,10 @@
 """WiSE-FT (Wortsman et al., 2022): the models on the line from the pretrained weights to fine-tuned ones.
 
-python -m compclip wise_ft --cell NAME          every metric at every wise_ft.alphas, into runs/<cell>/wise_ft.json
+python -m compclip wise_ft --method NAME        every line of a method, as plan/wise_ft/<method>.json asks
+python -m compclip wise_ft --cell NAME          the line of one cell: every metric at every wise_ft.alphas
 python -m compclip wise_ft --pretrained A --tuned B --alpha 0.5 --out F          one of them, in open_clip's format
 
+A line is results/_wise_ft/<method>/<backbone-data-seed>.json; one that was made of the same is left as it is.
 A and B are what `compclip.evaluate --checkpoint` takes; B may be the adapter folder of a LoRA run on A. On a LoRA run
 the line scales the adapter's update. FSC-CLIP's released code scales both factors, and so the update by alpha squared:
 the same curve, with other points on it.
@@ -14,90 +16,105 @@ import argparse
 import math
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import Tensor
 
+from compclip.base import code, plugins
 from compclip.base.errors import UserError, entry
-from compclip.base.files import write_json
+from compclip.base.files import read_json, write_json
 from compclip.config import grid, read
-from compclip.config.sections import Cell, Params
-from compclip.evaluate import cells, score
-from compclip.evaluate.benchmark import Benchmark
-from compclip.model import backbone, lora
-from compclip.model.backbone import Model
+from compclip.config.sections import Benchmark as Section
+from compclip.config.sections import Cell
+from compclip.evaluate import cells, line, score
+from compclip.model import backbone
 from compclip.runs.folder import Published
 
-FILE = "wise_ft.json"
-ADDED = {"logit_bias"}  # what a run may have that its backbone lacks
+if TYPE_CHECKING:
+    from compclip.config.sections import Params
+
+PLAN = Path("plan") / "wise_ft"
 
 
-def interpolate(pretrained: Mapping[str, Tensor], tuned: Mapping[str, Tensor], alpha: float) -> dict[str, Tensor]:
-    """(1 - alpha) pretrained + alpha tuned: at 0 and 1 exactly the ends, and exactly as it was where nothing moved.
+@dataclass(frozen=True)
+class Asked:
+    """What is scored on a line, and how."""
 
-    Integer buffers and an added bias are the tuned model's. Raises UserError for another architecture.
+    alphas: list[float]
+    benchmarks: Mapping[str, Section]
+    batch_size: int
+    threads: int
+
+    @classmethod
+    def of(cls, params: Params) -> Asked:
+        """As params.yaml has it."""
+        names = params.wise_ft.benchmarks or params.evaluate.benchmarks
+        sections = {name: params.benchmarks[name] for name in names}
+        return cls(list(params.wise_ft.alphas), sections, params.evaluate.batch_size, params.evaluate.threads)
+
+    @classmethod
+    def planned(cls, plan: Mapping[str, Any]) -> Asked:
+        """As a plan file has it."""
+        sections = {name: Section(**section) for name, section in plan["benchmarks"].items()}
+        return cls(plan["alphas"], sections, plan["batch_size"], plan["threads"])
+
+
+def bring(cell: Cell, asked: Asked, root: Path, device: str) -> tuple[dict, bool]:
+    """The document of a cell's line, and whether it had to be made: it is kept where it was made of the same.
+
+    Raises UserError for a cell that has no line, or was not trained yet.
     """
-    differ = (set(pretrained) ^ set(tuned)) - (ADDED - set(pretrained))
-    differ |= {k for k in set(pretrained) & set(tuned) if pretrained[k].shape != tuned[k].shape}
-    if differ:
-        raise UserError(
-            f"wise_ft: two architectures: {len(differ)} tensors differ, as {min(differ)!r}; give the "
-            "checkpoint that the tuned one was trained from"
-        )
-    moving = [k for k, v in tuned.items() if k in pretrained and v.is_floating_point()]
-    return {**tuned, **{k: torch.lerp(pretrained[k], tuned[k], alpha) for k in moving}}
+    ends, out = _ends(cell, root), Published(root, cell).line
+    loaded = score.load(asked.benchmarks, list(asked.benchmarks))
+    modules = sorted({plugins.locate(plugins.BENCHMARKS, module) for module in loaded.module_of.values()})
+    made_of = {
+        "checkpoints": {str(p.relative_to(root)): backbone.weights_fingerprint(p) for p in ends},
+        "benchmarks": {name: b.fingerprint() for name, b in loaded.benchmarks.items()},
+        "alphas": asked.alphas,
+        "batch_size": asked.batch_size,
+        "code": code.digest(line.__name__, *modules),
+    }
+    old = read_json(out) if out.is_file() else {}
+    if made_of.items() <= old.items():
+        return old, False
+    start, found = time.perf_counter(), []
+    models = [backbone.load(path, device=device) for path in ends]
+    for point in line.points(*models, asked.alphas, loaded.benchmarks, asked.batch_size, asked.threads):
+        found.append(point)
+        print(f"{cell.name}: alpha {point['alpha']:g} ({len(found)} of {len(asked.alphas)})", flush=True)
+    seconds = round(time.perf_counter() - start, 3)
+    document = {"cell": cell.name, "seconds": seconds, **made_of, "points": found}
+    write_json(out, document)
+    return document, True
 
 
-def line(pretrained: Model, tuned: Model, alphas: Sequence[float]) -> Iterator[tuple[float, Model]]:
-    """The models on the line, one after the other in `tuned` itself."""
-    if pretrained.model_cfg.get("quick_gelu", False) != tuned.model_cfg.get("quick_gelu", False):
-        raise UserError(
-            f"wise_ft: {pretrained.source} and {tuned.source} differ in quick_gelu; give the checkpoint "
-            "that the tuned one was trained from"
-        )
-    start, end = ({k: v.clone() for k, v in m.clip.state_dict().items()} for m in (pretrained, tuned))
-    for alpha in alphas:
-        tuned.clip.load_state_dict(interpolate(start, end, alpha))
-        yield alpha, tuned
-
-
-def points(
-    pretrained: Model,
-    tuned: Model,
-    alphas: Sequence[float],
-    benchmarks: Mapping[str, Benchmark],
-    batch_size: int = 256,
-    threads: int = 2,
-) -> Iterator[dict]:
-    """{"alpha", "metrics": {"benchmark/metric": value}} for each model on the line."""
-    for alpha, model in line(pretrained, tuned, alphas):
-        scored = score.outcomes(model, benchmarks, batch_size, threads)
-        metrics = {f"{name}/{metric}": value for name, o in scored.items() for metric, value in o.metrics.items()}
-        yield {"alpha": alpha, "metrics": metrics}
-
-
-def of_cell(params: Params, cell: Cell, root: Path, device: str) -> dict:
-    """The document of runs/<cell>/wise_ft.json."""
+def _ends(cell: Cell, root: Path) -> tuple[Path, Path]:
+    """The checkpoints between which a cell's line runs."""
     if cell.method == cells.PRETRAINED:
         raise UserError(f"{cell.name}: is the pretrained model; give a cell of a method that was trained")
-    start, asked, wanted = time.perf_counter(), params.evaluate, params.wise_ft
-    base, own = root / "models" / cell.backbone, cells.checkpoint(cell, root)
-    benchmarks = score.load(params.benchmarks, wanted.benchmarks or asked.benchmarks).benchmarks
-    models = [backbone.load(path, device=device) for path in (base, own)]
-    found = []
-    for point in points(*models, wanted.alphas, benchmarks, asked.batch_size, asked.threads):
-        found.append(point)
-        print(f"{cell.name}: alpha {point['alpha']:g} ({len(found)} of {len(wanted.alphas)})", flush=True)
-    return {
-        "cell": cell.name,
-        "seconds": round(time.perf_counter() - start, 3),
-        "checkpoints": {str(p): backbone.weights_fingerprint(p) for p in (base, own)},
-        "benchmarks": {name: b.fingerprint() for name, b in benchmarks.items()},
-        "points": found,
-    }
+    return cells.pretrained(cell, root), cells.checkpoint(cell, root)
+
+
+def bring_all(method: str, root: Path, device: str) -> None:
+    """All lines of a method, as its plan asks. Raises UserError when the others are done, where some failed."""
+    path = root / PLAN / f"{method}.json"
+    if not path.is_file():
+        raise UserError(f"{path}: no such plan; name the method in wise_ft.methods and run `dvc repro plan`")
+    plan, failed = read_json(path), []
+    asked = Asked.planned(plan)
+    for planned in plan["cells"].values():
+        cell = Cell(**planned["cell"])
+        try:
+            made = bring(cell, asked, root, device)[1]
+            print(f"{cell.name}: {'made' if made else 'made of the same before'}", flush=True)
+        except UserError as error:
+            failed.append(cell.name)
+            print(f"{cell.name}: {error}", file=sys.stderr)
+    if failed:
+        raise UserError(f"wise_ft: {len(failed)} of {len(plan['cells'])} lines failed (see above): {', '.join(failed)}")
 
 
 def table(document: Mapping[str, Any]) -> str:
@@ -109,28 +126,19 @@ def table(document: Mapping[str, Any]) -> str:
     )
 
 
-def between(pretrained: str, tuned: str, alpha: float, model: str = "") -> Model:
-    """The model at `alpha` between two checkpoints; `tuned` may be an adapter folder."""
-    base = backbone.load(pretrained, model)
-    if not (Path(tuned) / lora.CONFIG).is_file():
-        return next(line(base, backbone.load(tuned, model), [alpha]))[1]
-    lora.load(base.clip, tuned)
-    lora.merge(base.clip, alpha)
-    return base
-
-
 def main(argv: Sequence[str], root: Path = Path(".")) -> int:
-    """Score a cell's line, or write one model of a line; 0, or UserError."""
+    """Score the lines of a method or a cell, or write one model of a line; 0, or UserError."""
     args = _arguments(argv)
     backbone.check(args.device)
-    if args.cell:
+    if args.method:
+        bring_all(args.method, root, args.device)
+    elif args.cell:
         params = read.load(args.params, args.overrides)
-        document = of_cell(params, grid.resolve(params, args.cell).cell, root, args.device)
-        write_json(Published(root, grid.resolve(params, args.cell).cell).line, document)
-        print(table(document))
-        return 0
-    between(args.pretrained, args.tuned, args.alpha, args.model).save(args.out)
-    print(f"{args.out}: alpha {args.alpha:g} between {args.pretrained} and {args.tuned}")
+        cell = grid.resolve(params, args.cell).cell
+        print(table(bring(cell, Asked.of(params), root, args.device)[0]))
+    else:
+        line.between(args.pretrained, args.tuned, args.alpha, args.model).save(args.out)
+        print(f"{args.out}: alpha {args.alpha:g} between {args.pretrained} and {args.tuned}")
     return 0
 
 
@@ -139,7 +147,8 @@ def _arguments(argv: Sequence[str]) -> argparse.Namespace:
         prog="python -m compclip wise_ft", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     which = parser.add_mutually_exclusive_group(required=True)
-    which.add_argument("--cell", default="", help="a cell of the grid; writes runs/<cell>/wise_ft.json")
+    which.add_argument("--method", default="", help="a method of wise_ft.methods, whose lines are brought up to date")
+    which.add_argument("--cell", default="", help="a cell of the grid")
     which.add_argument("--pretrained", default="", help="folder, weights file or MODEL::TAG")
     parser.add_argument("--tuned", default="", help="a checkpoint trained from it, or the adapter folder of one")
     parser.add_argument("--alpha", type=float, help="0: pretrained, 1: tuned; beyond is allowed")
@@ -147,19 +156,23 @@ def _arguments(argv: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--model", default="", help="open_clip architecture of weights files")
     parser.add_argument("--params", default="params.yaml")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
-    parser.add_argument("overrides", nargs="*", metavar="key=value", help="parameters to override")
+    parser.add_argument("overrides", nargs="*", metavar="key=value", help="parameters to override, with --cell")
     args = parser.parse_args(argv)
-    (_check_cell if args.cell else _check_pair)(args)
+    (_check_pair if args.pretrained else _check_line)(args)
     return args
 
 
-def _check_cell(args: argparse.Namespace) -> None:
+def _check_line(args: argparse.Namespace) -> None:
+    """A line's place and its points are not chosen here."""
     given = {"--tuned": args.tuned, "--alpha": args.alpha, "--out": args.out, "--model": args.model}
+    what = f"--cell {args.cell}" if args.cell else f"--method {args.method}"
     for option in (option for option, value in given.items() if value not in ("", None)):
         raise UserError(
-            f"--cell {args.cell}: is scored at wise_ft.alphas of params.yaml into its own folder; leave "
-            f"out {option}, or give --pretrained instead of --cell"
+            f"{what}: is scored at wise_ft.alphas of params.yaml into its own place; leave "
+            f"out {option}, or give --pretrained instead of {what.split()[0]}"
         )
+    if args.method and args.overrides:
+        raise UserError(f"{what}: is scored as {PLAN / args.method}.json asks; leave out {args.overrides[0]}")
 
 
 def _check_pair(args: argparse.Namespace) -> None:

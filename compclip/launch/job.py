@@ -20,6 +20,7 @@ from compclip.runs.store import StoredRun
 from compclip.train import distributed
 from compclip.train import finish as training
 from compclip.train.job import key_of
+from compclip.train.loop import nothing
 
 
 def finish(params: Params, stored: StoredRun) -> None:
@@ -27,13 +28,13 @@ def finish(params: Params, stored: StoredRun) -> None:
 
     Of several processes the first holds the lock and scores.
     """
-    rows = rungs.watched(params, stored) if stored.folder.rungs.is_file() else training.plain_rows
+    on_step = rungs.Rungs.of(stored.folder, params) if stored.folder.rungs.is_file() else nothing
     with distributed.session() as here:
         if here.rank:
-            training.complete(stored, rows)
+            training.complete(stored, on_step)
             return
         with lock.hold(stored.folder, Follower(stored), here.world):
-            training.complete(stored, rows)
+            training.complete(stored, on_step)
             kept.mark(stored.folder, cells.score(stored.folder, kept.task(params, stored.root)))
 
 

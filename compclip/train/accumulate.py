@@ -17,12 +17,14 @@ from torch import Tensor, nn
 
 from compclip.train import distributed, encode
 from compclip.train.batch import Batch, Views
-from compclip.train.features import ROWS, Features, join
+from compclip.train.features import Features, join, kinds
 
-IMAGE = ("image_BD", "patch_BND")
-MASKS = ("mask_BK", "positive_mask_BP", "owner_M", "token_mask_BT", "negative_token_mask_BKT")
-SLOPED = tuple(name for name in ROWS if name not in MASKS)
 Loss = Callable[[Features], dict[str, Tensor]]
+
+
+def sloped() -> list[tuple[str, str]]:
+    """The fields on which a loss leaves a slope, and the tower that makes each."""
+    return [(name, kind.tower) for name, kind in kinds().items() if kind.tower]
 
 
 @dataclass(frozen=True)
@@ -66,22 +68,19 @@ class Step:
 
     def _leaves(self, f: Features) -> Features:
         """The embeddings as leaves, so that the loss leaves its slope on them; scale and bias in the graph."""
-        values = {name: getattr(f, name).detach().requires_grad_(self._trains(name)) for name in SLOPED
-                  if getattr(f, name) is not None}  # fmt: skip
+        values = {name: getattr(f, name).detach().requires_grad_(tower not in self.frozen)
+                  for name, tower in sloped() if getattr(f, name) is not None}  # fmt: skip
         return replace(f, **values, scale=self.clip.logit_scale.exp(), bias=self.clip.logit_bias)
-
-    def _trains(self, name: str) -> bool:
-        return ("image" if name in IMAGE else "text") not in self.frozen
 
     def _hand_on(self, part: Batch, views: Views, seen: Features, leaves: Features, first: tuple[int, int]) -> None:
         """Encode a part again and pull the slope of its embeddings, which stand from `first` on, into the towers."""
         with self.autocast():
             again = encode.features(self.clip, part.to(self._device), views, self.frozen, seen)
         ends, slopes = [], []
-        for name in SLOPED:
+        for name, _ in sloped():
             end, leaf = getattr(again, name), getattr(leaves, name)
             if end is not None and end.requires_grad and leaf.grad is not None:
-                start = first[name == "concept_MD"]
+                start = first[kinds()[name].row == "concept"]
                 cut = (slice(start, start + len(end)), *(slice(size) for size in end.shape[1:]))
                 ends.append(end)
                 slopes.append(leaf.grad[cut])

@@ -23,7 +23,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from compclip.base.errors import UserError
-from compclip.train.features import ROWS, Features, padded
+from compclip.train.features import Features, kinds, padded
 
 T = TypeVar("T")
 # Rank 0 alone scores and writes; the others wait for it that long at most.
@@ -165,8 +165,9 @@ def whole(f: Features) -> Features:
     told = _sizes((len(f.image_BD), len(f.owner_M), positions), at)
     images, concepts = (tuple(t[i] for t in told) for i in (0, 1))
     f = padded(replace(f, owner_M=f.owner_M + sum(images[: dist.get_rank()])), max(t[2] for t in told))
-    values = {name: _gathered(getattr(f, name), concepts if name in ("concept_MD", "owner_M") else images)
-              for name in ROWS if getattr(f, name) is not None}  # fmt: skip
+    sizes = {"image": images, "concept": concepts}
+    values = {name: _gathered(getattr(f, name), sizes[kind.row]) for name, kind in kinds().items()
+              if getattr(f, name) is not None}  # fmt: skip
     bias = None if f.bias is None else _Shared.apply(f.bias)
     return replace(f, **values, scale=_Shared.apply(f.scale), bias=bias)
 

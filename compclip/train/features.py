@@ -5,31 +5,30 @@ B images, K negatives, P extra positives, N patches, T tokens, M concepts, D dim
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, fields, replace
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-# Fields with a row for each image, or for each concept.
-ROWS = (
-    "image_BD",
-    "text_BD",
-    "negative_BKD",
-    "mask_BK",
-    "positive_BPD",
-    "positive_mask_BP",
-    "concept_MD",
-    "owner_M",
-    "patch_BND",
-    "token_BTD",
-    "token_mask_BT",
-    "negative_token_BKTD",
-    "negative_token_mask_BKT",
-)
-# Where the text positions stand in those that have them.
-TEXT_AXIS = {"token_BTD": 1, "token_mask_BT": 1, "negative_token_BKTD": 2, "negative_token_mask_BKT": 2}
+
+@dataclass(frozen=True)
+class Kind:
+    """What a field holds: a row for each `row` of the batch, made by a `tower`; where its text positions stand, if any.
+
+    Masks and owners are made by no tower, and have no slope.
+    """
+
+    row: str  # "image" or "concept"
+    tower: str = ""  # "image" or "text"
+    text_axis: int | None = None
+
+
+def _field(row: str, tower: str = "", text_axis: int | None = None, **default: None) -> Any:
+    return field(metadata={"kind": Kind(row, tower, text_axis)}, **default)
 
 
 @dataclass(frozen=True)
@@ -42,28 +41,35 @@ class Features:
     method's views ask for them.
     """
 
-    image_BD: Tensor
-    text_BD: Tensor
-    negative_BKD: Tensor
-    mask_BK: Tensor
-    positive_BPD: Tensor
-    positive_mask_BP: Tensor
-    concept_MD: Tensor
-    owner_M: Tensor
+    image_BD: Tensor = _field("image", "image")
+    text_BD: Tensor = _field("image", "text")
+    negative_BKD: Tensor = _field("image", "text")
+    mask_BK: Tensor = _field("image")
+    positive_BPD: Tensor = _field("image", "text")
+    positive_mask_BP: Tensor = _field("image")
+    concept_MD: Tensor = _field("concept", "text")
+    owner_M: Tensor = _field("concept")
     scale: Tensor
     bias: Tensor | None = None
-    patch_BND: Tensor | None = None
-    token_BTD: Tensor | None = None
-    token_mask_BT: Tensor | None = None
-    negative_token_BKTD: Tensor | None = None
-    negative_token_mask_BKT: Tensor | None = None
+    patch_BND: Tensor | None = _field("image", "image", default=None)
+    token_BTD: Tensor | None = _field("image", "text", 1, default=None)
+    token_mask_BT: Tensor | None = _field("image", text_axis=1, default=None)
+    negative_token_BKTD: Tensor | None = _field("image", "text", 2, default=None)
+    negative_token_mask_BKT: Tensor | None = _field("image", text_axis=2, default=None)
+
+
+@functools.cache
+def kinds() -> dict[str, Kind]:
+    """The fields that have rows, in order, and what each holds; scale and bias have none."""
+    return {f.name: f.metadata["kind"] for f in fields(Features) if "kind" in f.metadata}
 
 
 def padded(f: Features, T: int) -> Features:
     """The same with T text positions: those added are zeros, masked."""
     if f.token_BTD is None:
         return f
-    return replace(f, **{name: _pad(getattr(f, name), axis, T) for name, axis in TEXT_AXIS.items()})
+    axes = {name: kind.text_axis for name, kind in kinds().items() if kind.text_axis is not None}
+    return replace(f, **{name: _pad(getattr(f, name), axis, T) for name, axis in axes.items()})
 
 
 def _pad(x: Tensor, axis: int, T: int) -> Tensor:
@@ -78,5 +84,5 @@ def join(parts: Sequence[Features]) -> Features:
     for f in parts:
         owners.append(f.owner_M + start)
         start += len(f.image_BD)
-    values = {n: torch.cat([getattr(f, n) for f in parts]) for n in ROWS if getattr(parts[0], n) is not None}
+    values = {n: torch.cat([getattr(f, n) for f in parts]) for n in kinds() if getattr(parts[0], n) is not None}
     return replace(parts[0], **values | {"owner_M": torch.cat(owners)})

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import filecmp
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,37 +21,28 @@ from compclip.runs import lives
 from compclip.runs.folder import Inputs
 from compclip.text import annotation
 from compclip.train import distributed, environment, optimiser
-from compclip.train.loop import train
+from compclip.train.loop import OnStep, nothing, train
 from compclip.train.views import Maker, Rows, TrainSet
 
 if TYPE_CHECKING:
-    from compclip.config.sections import Run
     from compclip.model.backbone import Model
     from compclip.runs.store import StoredRun
 
-    RowsOf = Callable[[Maker, Run, Model], Rows]
 
-
-def plain_rows(maker: Maker, run: Run, _model: Model) -> Rows:
-    """This process's part of the batches of a run."""
-    here = distributed.current()
-    return Rows(maker, run.train.batch_size, here.rank, here.world)
-
-
-def complete(stored: StoredRun, rows: RowsOf = plain_rows) -> None:
-    """Train and write the finished files, unless the run is finished.
+def complete(stored: StoredRun, on_step: OnStep = nothing) -> None:
+    """Train and write the finished files, unless the run is finished; `on_step` looks at the model on the way.
 
     Every process of the run calls this; the first one holds its lock.
     """
     first = distributed.current().rank == 0
     if not distributed.agreed(stored.finished if first else False):
-        _train_and_finish(stored, rows)
+        _train_and_finish(stored, on_step)
 
 
-def _train_and_finish(stored: StoredRun, rows: RowsOf) -> None:
+def _train_and_finish(stored: StoredRun, on_step: OnStep) -> None:
     started, run, given = time.time(), stored.run, Inputs(stored.root, stored.cell)
     torch.set_num_threads(run.train.threads)
-    device = distributed.device()
+    device, here = distributed.device(), distributed.current()
     method = plugins.find(plugins.METHODS, run.method_name)
     model = backbone.load(given.backbone, device=device)
     dropped: dict[str, int] = {}
@@ -61,8 +51,8 @@ def _train_and_finish(stored: StoredRun, rows: RowsOf) -> None:
         if needs := getattr(method, "needs_bias", None):
             model.add_bias(run.method.init_bias) if needs(run.method) else None
         maker = Maker(train_set(given), run.cell.seed, model.image_size)
-        dropped = train(run, model, rows(maker, run, model), stored.folder.path)
-    here = distributed.current()
+        rows = Rows(maker, run.train.batch_size, here.rank, here.world)
+        dropped = train(run, model, rows, stored.folder.path, on_step)
     facts = {"processes": here.world, "dropped": dropped, "seconds": round(time.time() - started, 3)}
     if here.rank == 0:
         trained = {} if trains else {"trained_parameters": 0}

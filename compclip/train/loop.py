@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import torch
@@ -28,14 +28,20 @@ from compclip.train import (
 )
 from compclip.train.views import Rows
 
+OnStep = Callable[[int, int, Model], None]  # optimiser steps done, of how many, and the model
 # The system's and a person's way to say stop, and those of clusters before a time limit or a preemption.
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1, signal.SIGUSR2)
 
 
-def train(run: Run, model: Model, rows: Rows, work: Path) -> dict[str, int]:
+def nothing(_done: int, _steps: int, _model: Model) -> None:
+    """What is done before a step where nobody looks on."""
+
+
+def train(run: Run, model: Model, rows: Rows, work: Path, on_step: OnStep = nothing) -> dict[str, int]:
     """Train `model` in place, resuming from `work` if there is something; gives the counts of replaced pictures.
 
-    Every process of the run calls this with its own rows; the first alone writes. Raises UserError when the loss is no
+    Every process of the run calls this with its own rows; the first alone writes, and calls `on_step` before each step:
+    it may look at the model, and must leave it and the generators as they are. Raises UserError when the loss is no
     longer finite, naming the step.
     """
     method, cfg = plugins.find(plugins.METHODS, run.method_name), run.train
@@ -55,7 +61,8 @@ def train(run: Run, model: Model, rows: Rows, work: Path) -> dict[str, int]:
     model.clip.train()
     with _stop_flag() as stop, contextlib.closing(log) if log else contextlib.nullcontext():
         for step in range(header["step"], steps):
-            rows.before(step)
+            if first:
+                on_step(step, steps, model)
             with meter.waiting():
                 batch = next(batches)
             count(batch.dropped, dropped)

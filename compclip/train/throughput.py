@@ -12,7 +12,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
 from compclip.train import encode
-from compclip.train.accumulate import SLOPED
+from compclip.train.accumulate import sloped
 from compclip.train.batch import Batch, Views
 
 SIDES = {"cpu": 1024, "cuda": 8192}  # of the square matrices that the rate is measured with
@@ -79,7 +79,7 @@ def flops(clip: nn.Module, batch: Batch, views: Views, frozen: frozenset[str]) -
     counter = FlopCounterMode(display=False)
     with sdpa_kernel(SDPBackend.MATH), counter:
         made = encode.features(clip, first, views, frozen)
-        ends = [e for name in SLOPED if (e := getattr(made, name)) is not None and e.requires_grad]
+        ends = [e for name, _ in sloped() if (e := getattr(made, name)) is not None and e.requires_grad]
         if ends:
             torch.autograd.backward([e.sum() for e in ends])
     clip.zero_grad(set_to_none=True)

@@ -147,9 +147,6 @@ class Rows:
         self.per_epoch = len(maker.data) // batch_size
         self.first, self.own = rank * batch_size // world, batch_size // world
 
-    def before(self, step: int) -> None:
-        """Called by the training loop before optimiser step `step`."""
-
     def batch(self, step: int, views: Views) -> tuple[list[View], dict[str, int]]:
         """The views of optimiser step `step` (counted from 0) and what had to be replaced, by reason."""
         epoch, within = divmod(step, self.per_epoch)
