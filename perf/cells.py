@@ -61,7 +61,7 @@ BOUNDS = {"nothing_s": 15.0, "collect_s_a_cell": 0.3, "status_s": 2.0, "report_s
 
 def checkout(root: Path, methods: int, seeds: int) -> Path:
     """A copy of the project with a grid of so many cells, one of the methods being the untrained model."""
-    variants = {f"v{i:02d}": {"swap": "clic" if i % 2 else "negclip"} for i in range(methods - 1)}
+    variants = {f"v{i:02d}": {"train": {"lr": 1e-4 * (i + 1)}} for i in range(methods - 1)}
     names = ["pretrained", *(f"negclip.{name}" for name in variants)]
     params = {"methods": json.dumps(names), "seeds": json.dumps(list(range(seeds))), "variants": json.dumps(variants)}
     copy(root, PARAMS.format(**params))

@@ -10,6 +10,7 @@ import pytest
 from compclip.base.errors import UserError
 from compclip.config import grid, read
 from compclip.config.sections import Data
+from compclip.config.servers import Rewriter
 from compclip.data import annotate, chat, prepare, rewrite, store
 from compclip.data.sample import Sample
 from compclip.methods import hard_positives
@@ -49,7 +50,7 @@ def folder(tmp_path):
 
 def settings(at, folder, **more):
     """A rewriter that does not wait."""
-    return rewrite.Config(
+    return Rewriter(
         **{"url": at.url, "model": "m", "backoff_s": 0.0, "attempts": 2, "cache": str(folder / "answers.sqlite")} | more
     )
 
@@ -202,7 +203,7 @@ def load(tmp_path, source="llm", rewriter="{}"):
 def test_parameters(tmp_path):
     """Unknown keys have close matches; `source: llm` needs a rewriter."""
     params = load(tmp_path, rewriter="{url: 'http://x/v1', model: m, kinds: swap}")
-    assert grid.rewriter_config(params.data["d"]) == rewrite.Config(url="http://x/v1", model="m", kinds="swap")
+    assert grid.rewriter_config(params.data["d"]) == Rewriter(url="http://x/v1", model="m", kinds="swap")
     assert grid.rewriter_config(Data()) is None
     for source, rewriter, fault in (
         (

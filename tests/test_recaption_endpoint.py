@@ -13,6 +13,7 @@ from PIL import Image
 from compclip.base.errors import UserError
 from compclip.config import grid, read
 from compclip.config.sections import Data
+from compclip.config.servers import Server
 from compclip.data import chat, recaption, store
 from compclip.data.captioners import endpoint
 from compclip.data.sample import Sample
@@ -24,7 +25,7 @@ def server(tmp_path):
     """Makes the settings of a test: no waiting between attempts, a cache of its own."""
 
     def make(url, **more):
-        return chat.Server(
+        return Server(
             **{
                 "url": url,
                 "model": "m",

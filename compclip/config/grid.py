@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import itertools
 from dataclasses import asdict
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 from compclip.base import plugins
 from compclip.base.errors import UserError, unknown
 from compclip.config.sections import Cell, Data, Params, Run, Train
+from compclip.config.servers import Rewriter
 from compclip.config.structured import mapping, structured
 
 PER_DATA = "per_data"  # methods.<name>.per_data.<data>: what holds on this data set alone
@@ -80,5 +80,4 @@ def captioner_config(data: Data, where: str = "options") -> Any:
 
 def rewriter_config(data: Data, where: str = "rewriter") -> Any:
     """The endpoint that writes hard positives for this data set; None where none is named."""
-    kind = importlib.import_module("compclip.data.rewrite").Config
-    return structured(kind, dict(data.rewriter), where) if data.rewriter else None
+    return structured(Rewriter, dict(data.rewriter), where) if data.rewriter else None

@@ -12,7 +12,6 @@ import base64
 import hashlib
 import io
 import json
-import math
 import os
 import sqlite3
 from collections import Counter
@@ -23,47 +22,14 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import urllib3
-from omegaconf import MISSING
 
 from compclip.base.errors import UserError, one_line
+from compclip.config.servers import Server
 from compclip.data import images
 
 RETRIED = (408, 425, 429, 500, 502, 503, 504, 529)
 HOPELESS = (401, 403, 404)  # every further question would be answered alike
 CONNECT_TIMEOUT_S = 10.0
-
-
-@dataclass(frozen=True)
-class Server:
-    """An endpoint and how it is asked. Prices are per million tokens, in any one currency."""
-
-    url: str = MISSING  # up to and including /v1
-    model: str = MISSING
-    api_key_env: str = ""  # the environment variable that holds the key; none is sent where this is empty
-    temperature: float = 0.0
-    seed: int = 0
-    parallel: int = 8
-    attempts: int = 6
-    backoff_s: float = 1.0  # doubles with each attempt; Retry-After goes before it
-    timeout_s: float = 120.0
-    failures_allowed: float = 0.05  # share of the questions; beyond it nothing is written
-    prompt_price: float = 0.0
-    completion_price: float = 0.0
-    cache: str = ".work/answers.sqlite"
-
-    def __post_init__(self) -> None:
-        if self.url != MISSING and not self.url.startswith(("http://", "https://")):
-            raise UserError(f"url={self.url}: must begin with http:// or https://")
-        for name in ("parallel", "attempts"):
-            if getattr(self, name) < 1:
-                raise UserError(f"{name}={getattr(self, name)}: must be >= 1")
-        if not 0 < self.timeout_s < math.inf:
-            raise UserError(f"timeout_s={self.timeout_s}: must be > 0")
-        for name in ("backoff_s", "temperature", "prompt_price", "completion_price"):
-            if not 0 <= getattr(self, name) < math.inf:
-                raise UserError(f"{name}={getattr(self, name)}: must be >= 0")
-        if not 0 <= self.failures_allowed <= 1:
-            raise UserError(f"failures_allowed={self.failures_allowed}: must be from 0 to 1")
 
 
 @dataclass(frozen=True)

@@ -16,11 +16,11 @@ import pyarrow.parquet as pq
 
 from compclip.base.errors import UserError, one_line
 from compclip.base.files import atomic, write_json
+from compclip.config.servers import KINDS, Rewriter
 from compclip.data import chat, store
 from compclip.text import edits
 
 FILE, COUNTS = "rewrites.parquet", "rewrite_counts.json"
-KINDS = ("swap", "replace")
 SCHEMA = pa.schema([("caption", pa.string()), *((kind, pa.string()) for kind in KINDS)])
 
 # Supplementary D.1, as printed
@@ -43,24 +43,6 @@ _AND = re.compile(r"\band\b", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
-class Config(chat.Server):
-    """The endpoint and what it writes; the numbers are those of D.2."""
-
-    kinds: str = "both"  # both, swap, replace
-    swap_words_below: int = 15  # SWAP is asked for captions with "and" and fewer words than this
-    swap_max_tokens: int = 20
-    replace_max_tokens: int = 30
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.kinds not in ("both", *KINDS):
-            raise UserError(f"kinds={self.kinds}: must be one of both, {', '.join(KINDS)}")
-        for name in ("swap_max_tokens", "replace_max_tokens", "swap_words_below"):
-            if getattr(self, name) < 1:
-                raise UserError(f"{name}={getattr(self, name)}: must be >= 1")
-
-
-@dataclass(frozen=True)
 class Rewrites:
     """What the model made of a caption; "" where it made nothing of use."""
 
@@ -68,7 +50,7 @@ class Rewrites:
     replace: str = ""
 
 
-def rewrite(cfg: Config | None, folder: Path) -> dict:
+def rewrite(cfg: Rewriter | None, folder: Path) -> dict:
     """Have every caption of the data rewritten (none without `cfg`), write both files; gives the counts by kind."""
     captions, counts = [], {}
     written: dict[str, dict[str, str]] = {kind: {} for kind in KINDS}
@@ -95,7 +77,7 @@ def load(folder: Path) -> dict[str, Rewrites]:
     return {row["caption"]: Rewrites(row["swap"], row["replace"]) for row in rows}
 
 
-def _written(kind: str, captions: list[str], cfg: Config) -> tuple[dict[str, str], Counter]:
+def _written(kind: str, captions: list[str], cfg: Rewriter) -> tuple[dict[str, str], Counter]:
     """Usable rewrites by caption; what was not asked or not usable is counted."""
     asked = [c for c in captions if kind == "replace" or swappable(c, cfg.swap_words_below)]
     limit = {"swap": cfg.swap_max_tokens, "replace": cfg.replace_max_tokens}[kind]

@@ -10,6 +10,7 @@ from collections import Counter
 from dataclasses import dataclass, replace
 
 from compclip.base.errors import UserError
+from compclip.config.servers import Server
 from compclip.data import chat
 from compclip.data.sample import Sample
 
@@ -22,7 +23,7 @@ QUERY = (
 
 
 @dataclass(frozen=True)
-class Config(chat.Server):
+class Config(Server):
     """The endpoint, the query, and how large a picture is sent."""
 
     prompt: str = QUERY

@@ -1,0 +1,63 @@
+"""Language models behind an OpenAI-compatible endpoint: how they are asked, and what they are asked for."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from omegaconf import MISSING
+
+from compclip.base.errors import UserError
+
+KINDS = ("swap", "replace")  # of hard positives
+
+
+@dataclass(frozen=True)
+class Server:
+    """An endpoint and how it is asked. Prices are per million tokens, in any one currency."""
+
+    url: str = MISSING  # up to and including /v1
+    model: str = MISSING
+    api_key_env: str = ""  # the environment variable that holds the key; none is sent where this is empty
+    temperature: float = 0.0
+    seed: int = 0
+    parallel: int = 8
+    attempts: int = 6
+    backoff_s: float = 1.0  # doubles with each attempt; Retry-After goes before it
+    timeout_s: float = 120.0
+    failures_allowed: float = 0.05  # share of the questions; beyond it nothing is written
+    prompt_price: float = 0.0
+    completion_price: float = 0.0
+    cache: str = ".work/answers.sqlite"
+
+    def __post_init__(self) -> None:
+        if self.url != MISSING and not self.url.startswith(("http://", "https://")):
+            raise UserError(f"url={self.url}: must begin with http:// or https://")
+        for name in ("parallel", "attempts"):
+            if getattr(self, name) < 1:
+                raise UserError(f"{name}={getattr(self, name)}: must be >= 1")
+        if not 0 < self.timeout_s < math.inf:
+            raise UserError(f"timeout_s={self.timeout_s}: must be > 0")
+        for name in ("backoff_s", "temperature", "prompt_price", "completion_price"):
+            if not 0 <= getattr(self, name) < math.inf:
+                raise UserError(f"{name}={getattr(self, name)}: must be >= 0")
+        if not 0 <= self.failures_allowed <= 1:
+            raise UserError(f"failures_allowed={self.failures_allowed}: must be from 0 to 1")
+
+
+@dataclass(frozen=True)
+class Rewriter(Server):
+    """The endpoint that writes hard positives, and which; the numbers are those of Hard Positives, D.2."""
+
+    kinds: str = "both"  # both, swap, replace
+    swap_words_below: int = 15  # SWAP is asked for captions with "and" and fewer words than this
+    swap_max_tokens: int = 20
+    replace_max_tokens: int = 30
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.kinds not in ("both", *KINDS):
+            raise UserError(f"kinds={self.kinds}: must be one of both, {', '.join(KINDS)}")
+        for name in ("swap_max_tokens", "replace_max_tokens", "swap_words_below"):
+            if getattr(self, name) < 1:
+                raise UserError(f"{name}={getattr(self, name)}: must be >= 1")
