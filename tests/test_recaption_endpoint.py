@@ -371,7 +371,7 @@ def test_options_are_checked_with_close_matches(tmp_path):
         ("endpoint", "{url: 'http://x/v1', model: m, parallel: 0}", "data.d.options.parallel=0: must be >= 1"),
         ("endpoint", "{url: 'http://x/v1', model: m, parallel: many}", "data.d.options.parallel='many': must be int"),
         ("none", "{url: 'http://x/v1'}", "data.d.options: captioner 'none' has no options; remove them"),
-        ("endpont", "{}", "unknown recaption 'endpont'; did you mean 'endpoint'"),
+        ("endpont", "{}", "unknown captioner 'endpont'; did you mean 'endpoint'"),
     ):
         (tmp_path / "params.yaml").write_text(PARAMS.format(captioner=captioner, options=options))
         with pytest.raises(UserError) as caught:
