@@ -107,6 +107,20 @@ def test_machine_facts_are_system_metrics(tmp_path, runs, uri):
                      "system/evaluate_seconds": 1.5, "system/samples_per_second": 100.0}  # fmt: skip
 
 
+def test_device_hours_count_every_life_and_every_run_once(tmp_path, runs, uri):
+    """Those of the experiment are of different runs: two cells may share one."""
+    for name, seconds, key in (("clic-vit-scenes-0", 5400, "a"), ("clic-vit-scenes-1", 1800, "b"),
+                               ("pretrained-vit-scenes-0", 1800, "b")):  # fmt: skip
+        path = fake_runs.trained(runs, name).environment
+        write_json(path, json.loads(path.read_text()) | {"device_seconds": seconds, "run_key": key})
+    update(tmp_path, uri)
+    client, found = tracked(uri)
+    assert found["clic-vit-scenes-0"].data.metrics["system/device_hours"] == 1.5
+    assert "system/device_hours" not in found["pretrained-vit-scenes-1"].data.metrics
+    note = client.get_experiment_by_name(HOME).tags["mlflow.note.content"]
+    assert "Training took 2.00 device-hours that 2 of 3 runs know of" in note
+
+
 def test_scores_are_the_report_s_whole_benchmark_numbers(tmp_path, runs, uri):
     update(tmp_path, uri, columns=["sugarcrepe/swap_att"])
     run = tracked(uri)[1]["clic-vit-scenes-0"]
@@ -156,6 +170,76 @@ def test_artifacts_are_the_run_s_files(tmp_path, runs, uri):
     copy = client.download_artifacts(run, "results/retrieval.json", str(tmp_path))
     with open(copy, encoding="utf-8") as file:
         assert file.read() == fake_runs.result(runs, "clic-vit-scenes-0", "retrieval").read_text()
+
+
+def inodes(folder):
+    """The inodes of the files below a folder by name."""
+    return {path.name: path.stat().st_ino for path in folder.rglob("*") if path.is_file()}
+
+
+def test_artifacts_are_links_that_go_without_the_run_s_files(tmp_path, runs, uri):
+    update(tmp_path, uri)
+    client, found = tracked(uri)
+    run, place = found["clic-vit-scenes-0"], Published(runs, fake_runs.cell("clic"))
+    before = inodes(place.trained.path) | inodes(place.results)
+    linked = inodes(store.local(run.info.artifact_uri))
+    assert linked == {name: inode for name, inode in before.items() if name in linked}
+    assert {"config.yaml", "metrics.jsonl", "retrieval.json"} <= set(linked)
+    with store.client(uri):
+        log.remove(client, run, tmp_path / "mlflow" / "artifacts")
+    assert not store.local(run.info.artifact_uri).exists()
+    assert inodes(place.trained.path) | inodes(place.results) == before
+
+
+def test_the_artifacts_of_a_grid_of_several_backbones_are_found_again(tmp_path, runs, uri):
+    """The `+` between their names is quoted in MLflow's addresses."""
+    path = params(tmp_path)
+    path.write_text(path.read_text().replace("[vit]", "[vit, big]").replace("32}", "32}, big: {model: ViT-L-14}"))
+    sync.update(sync.source(path, runs, tmp_path / "studies"), uri)
+    client, found = tracked(uri)
+    old = store.local(found["clic-vit-scenes-0"].info.artifact_uri)
+    assert (old / "config.yaml").is_file()
+    assert "vit+big-on-scenes" in str(old)
+    with store.client(uri):
+        log.remove(client, found["clic-vit-scenes-0"], tmp_path / "mlflow" / "artifacts")
+    assert not old.exists()
+
+
+def calls(monkeypatch):
+    """The names of the client's calls from now on."""
+    from mlflow import MlflowClient
+
+    made = []
+
+    def counted(name, real):
+        def call(*args, **kwargs):
+            made.append(name)
+            return real(*args, **kwargs)
+
+        return call
+
+    for name, real in list(vars(MlflowClient).items()):
+        if callable(real) and not name.startswith("_"):
+            monkeypatch.setattr(MlflowClient, name, counted(name, real))
+    return made
+
+
+def test_runs_that_are_there_cost_no_calls(tmp_path, runs, uri, monkeypatch):
+    """Beside four runs or eight, a call with nothing to do makes the same calls, and so does one with a new run."""
+    grid, spent = {"methods": ("pretrained", "clic", "negclip")}, []
+    for more, new in ((("clic",), 2), (("negclip",), 3)):
+        fake_runs.make(tmp_path, fake_runs.cells(more))
+        update(tmp_path, uri, **grid)
+        with monkeypatch.context() as patch:
+            made = calls(patch)
+            assert list(update(tmp_path, uri, **grid)) == ["unchanged"]
+            nothing = len(made)
+            place = Published(tmp_path, fake_runs.cell("clic", seed=new))
+            for path in (place.trained.path, place.results):
+                shutil.copytree(path.with_name("vit-scenes-0"), path)
+            assert update(tmp_path, uri, **grid)["added"] == 1
+            spent.append((nothing, len(made) - nothing))
+    assert spent[0] == spent[1]
 
 
 def test_a_second_sync_adds_nothing(tmp_path, runs, uri):

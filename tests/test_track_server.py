@@ -135,6 +135,18 @@ def test_the_best_checkpoint_of_each_benchmark_has_an_alias(tmp_path, checkpoint
     assert len(versions) == 4
 
 
+def test_logged_models_share_their_files_with_the_runs_and_each_other(tmp_path, checkpoints, uri):  # noqa: F811
+    """One inode for each checkpoint's weights, wherever they are shown, and one for the code of all models."""
+    update(tmp_path, uri)
+    weights = [path.stat().st_ino for path in tmp_path.rglob("open_clip_model.safetensors")]
+    assert (len(weights), len(set(weights))) == (8, 4)
+    shared = [path.stat().st_ino for path in tmp_path.rglob("scorer.py")]
+    assert (len(shared), len(set(shared))) == (4, 1)
+    heads = [path.read_text() for path in tmp_path.rglob("MLmodel")]
+    assert len({line for head in heads for line in head.splitlines() if line.startswith("model_id:")}) == 4
+    assert not (tmp_path / "mlflow" / "template").exists()
+
+
 def test_the_pretrained_model_is_the_best_where_nothing_beats_it(tmp_path, checkpoints, uri):  # noqa: F811
     shutil.rmtree(checkpoints / "runs" / "clic")
     update(tmp_path, uri)
