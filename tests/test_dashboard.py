@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from compclip.base.errors import UserError
-from compclip.base.files import fingerprint, write_json
-from compclip.runs import results
-from compclip.track import dashboard, records, sync
+from compclip.base.files import write_json
+from compclip.track import dashboard, reading, sync
+from compclip.track.reading import Memory
 from tests import fake_runs
 
 URI = "sqlite:///x.db"
@@ -58,8 +58,9 @@ def test_it_opens_the_grid_s_comparison(tmp_path):
 
 def test_it_counts_runs_newer_than_the_store(tmp_path):
     root, uri = fake_runs.make(tmp_path, fake_runs.cells(("clic",))), f"sqlite:///{tmp_path / 'mlflow.db'}"
-    found = [results.files(run.trained, run.results_folder) for run in records.read(root)]
-    write_json(sync.stamp(uri), {f"clic-vit-scenes-{i}": fingerprint(*files) for i, files in enumerate(found)})
+    held = {reading.name(run): Memory().content(run, scores) for run, scores in reading.published(root)}
+    assert sorted(held) == ["clic-vit-scenes-0", "clic-vit-scenes-1"]
+    write_json(sync.stamp(uri), held)
     assert dashboard.newer_runs(uri, root) == 0
     path = fake_runs.trained(root, "clic-vit-scenes-0").metrics
     path.write_text(path.read_text() + "\n")

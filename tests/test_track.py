@@ -6,13 +6,19 @@ import json
 import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
+from compclip.base import links
 from compclip.base.errors import UserError
 from compclip.base.files import write_json
+from compclip.runs.folder import Folder, Published
 from compclip.track import __main__ as track_command
-from compclip.track import log, records, store, sync
+from compclip.track import log, store, studies, sync
+from compclip.track.models import Template
+from compclip.track.reading import Memory
+from compclip.track.writer import Writer
 from tests import fake_runs
 
 HOME = "compclip: vit on scenes"
@@ -34,9 +40,9 @@ def runs(tmp_path):
 
 @pytest.fixture
 def uri(tmp_path, empty_database):
-    (tmp_path / "store").mkdir()
-    (tmp_path / "store" / "mlflow.db").write_bytes(empty_database)
-    return f"sqlite:///{tmp_path / 'store' / 'mlflow.db'}"
+    (tmp_path / "mlflow").mkdir()
+    (tmp_path / "mlflow" / "mlflow.db").write_bytes(empty_database)
+    return f"sqlite:///{tmp_path / 'mlflow' / 'mlflow.db'}"
 
 
 def params(tmp_path, methods=("pretrained", "clic"), seeds=(0, 1), columns=()):
@@ -67,7 +73,7 @@ def update(tmp_path, uri, **how):
 def tracked(uri):
     """The client and every run of ours by name; fails where a name stands twice."""
     with store.client(uri) as client:
-        found = [run for of_key in sync._tracked(client, "compclip").values() for run in of_key]
+        found = [run for of_key in Writer(client, "compclip", None, None).known.values() for run in of_key]
         assert len({run.info.run_name for run in found}) == len(found)
         return client, {run.info.run_name: run for run in found}
 
@@ -79,7 +85,7 @@ def steps(client, run):
 def test_every_value_of_a_run_is_in_the_store(tmp_path, runs, uri):
     assert update(tmp_path, uri) == {"added": 4, "skipped": 0}
     client, found = tracked(uri)
-    assert sorted(found) == sorted(p.name for p in runs.iterdir())
+    assert sorted(found) == sorted(cell.name for cell in fake_runs.cells(("pretrained", "clic")))
     run = found["clic-vit-scenes-1"]
     assert run.data.metrics["sugarcrepe/swap"] == 0.75
     assert run.data.metrics["sugarcrepe/swap_att/unseen_pairs"] == 1.0
@@ -99,6 +105,20 @@ def test_machine_facts_are_system_metrics(tmp_path, runs, uri):
     shown = {k: v for k, v in run.data.metrics.items() if k.startswith("system/")}
     assert shown == {"system/peak_memory_mib": 900, "system/threads": 1, "system/train_seconds": 62.0,
                      "system/evaluate_seconds": 1.5, "system/samples_per_second": 100.0}  # fmt: skip
+
+
+def test_device_hours_count_every_life_and_every_run_once(tmp_path, runs, uri):
+    """Those of the experiment are of different runs: two cells may share one."""
+    for name, seconds, key in (("clic-vit-scenes-0", 5400, "a"), ("clic-vit-scenes-1", 1800, "b"),
+                               ("pretrained-vit-scenes-0", 1800, "b")):  # fmt: skip
+        path = fake_runs.trained(runs, name).environment
+        write_json(path, json.loads(path.read_text()) | {"device_seconds": seconds, "run_key": key})
+    update(tmp_path, uri)
+    client, found = tracked(uri)
+    assert found["clic-vit-scenes-0"].data.metrics["system/device_hours"] == 1.5
+    assert "system/device_hours" not in found["pretrained-vit-scenes-1"].data.metrics
+    note = client.get_experiment_by_name(HOME).tags["mlflow.note.content"]
+    assert "Training took 2.00 device-hours that 2 of 3 runs know of" in note
 
 
 def test_scores_are_the_report_s_whole_benchmark_numbers(tmp_path, runs, uri):
@@ -149,20 +169,90 @@ def test_artifacts_are_the_run_s_files(tmp_path, runs, uri):
     assert names == ["config.yaml", "environment.json", "metrics.jsonl", "results"]
     copy = client.download_artifacts(run, "results/retrieval.json", str(tmp_path))
     with open(copy, encoding="utf-8") as file:
-        assert file.read() == (runs / "clic-vit-scenes-0/results/retrieval.json").read_text()
+        assert file.read() == fake_runs.result(runs, "clic-vit-scenes-0", "retrieval").read_text()
+
+
+def inodes(folder):
+    """The inodes of the files below a folder by name."""
+    return {path.name: path.stat().st_ino for path in folder.rglob("*") if path.is_file()}
+
+
+def test_artifacts_are_links_that_go_without_the_run_s_files(tmp_path, runs, uri):
+    update(tmp_path, uri)
+    client, found = tracked(uri)
+    run, place = found["clic-vit-scenes-0"], Published(runs, fake_runs.cell("clic"))
+    before = inodes(place.trained.path) | inodes(place.results)
+    linked = inodes(store.local(run.info.artifact_uri))
+    assert linked == {name: inode for name, inode in before.items() if name in linked}
+    assert {"config.yaml", "metrics.jsonl", "retrieval.json"} <= set(linked)
+    with store.client(uri):
+        log.remove(client, run, tmp_path / "mlflow" / "artifacts")
+    assert not store.local(run.info.artifact_uri).exists()
+    assert inodes(place.trained.path) | inodes(place.results) == before
+
+
+def test_the_artifacts_of_a_grid_of_several_backbones_are_found_again(tmp_path, runs, uri):
+    """The `+` between their names is quoted in MLflow's addresses."""
+    path = params(tmp_path)
+    path.write_text(path.read_text().replace("[vit]", "[vit, big]").replace("32}", "32}, big: {model: ViT-L-14}"))
+    sync.update(sync.source(path, runs, tmp_path / "studies"), uri)
+    client, found = tracked(uri)
+    old = store.local(found["clic-vit-scenes-0"].info.artifact_uri)
+    assert (old / "config.yaml").is_file()
+    assert "vit+big-on-scenes" in str(old)
+    with store.client(uri):
+        log.remove(client, found["clic-vit-scenes-0"], tmp_path / "mlflow" / "artifacts")
+    assert not old.exists()
+
+
+def calls(monkeypatch):
+    """The names of the client's calls from now on."""
+    from mlflow import MlflowClient
+
+    made = []
+
+    def counted(name, real):
+        def call(*args, **kwargs):
+            made.append(name)
+            return real(*args, **kwargs)
+
+        return call
+
+    for name, real in list(vars(MlflowClient).items()):
+        if callable(real) and not name.startswith("_"):
+            monkeypatch.setattr(MlflowClient, name, counted(name, real))
+    return made
+
+
+def test_runs_that_are_there_cost_no_calls(tmp_path, runs, uri, monkeypatch):
+    """Beside four runs or eight, a call with nothing to do makes the same calls, and so does one with a new run."""
+    grid, spent = {"methods": ("pretrained", "clic", "negclip")}, []
+    for more, new in ((("clic",), 2), (("negclip",), 3)):
+        fake_runs.make(tmp_path, fake_runs.cells(more))
+        update(tmp_path, uri, **grid)
+        with monkeypatch.context() as patch:
+            made = calls(patch)
+            assert list(update(tmp_path, uri, **grid)) == ["unchanged"]
+            nothing = len(made)
+            place = Published(tmp_path, fake_runs.cell("clic", seed=new))
+            for path in (place.trained.path, place.results):
+                shutil.copytree(path.with_name("vit-scenes-0"), path)
+            assert update(tmp_path, uri, **grid)["added"] == 1
+            spent.append((nothing, len(made) - nothing))
+    assert spent[0] == spent[1]
 
 
 def test_a_second_sync_adds_nothing(tmp_path, runs, uri):
     update(tmp_path, uri)
     before = {name: run.info.run_id for name, run in tracked(uri)[1].items()}
-    assert update(tmp_path, uri) == {"unchanged": 4, "skipped": 0}
+    assert update(tmp_path, uri) == {"unchanged": 4}
     assert {name: run.info.run_id for name, run in tracked(uri)[1].items()} == before
 
 
 def test_the_content_of_an_entry_does_not_depend_on_the_process(tmp_path, runs):
     """Another process orders its sets in another way."""
     code = ("import sys; from pathlib import Path; from compclip.track import sync;"
-            "root = Path(sys.argv[1]); made = sync.source(root / 'params.yaml', root / 'runs', root / 'studies');"
+            "root = Path(sys.argv[1]); made = sync.source(root / 'params.yaml', root, root / 'studies');"
             "print([e.content for e in made.entries])")  # fmt: skip
     mine = str([e.content for e in source(tmp_path).entries])
     theirs = subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, check=True,
@@ -173,7 +263,7 @@ def test_the_content_of_an_entry_does_not_depend_on_the_process(tmp_path, runs):
 def test_a_run_evaluated_again_replaces_its_old_self(tmp_path, runs, uri):
     update(tmp_path, uri)
     old = tracked(uri)[1]["clic-vit-scenes-0"].info.artifact_uri.removeprefix("file://")
-    path = runs / "clic-vit-scenes-0" / "results" / "hard_positives.json"
+    path = fake_runs.result(runs, "clic-vit-scenes-0", "hard_positives")
     raw = json.loads(path.read_text())
     path.write_text(json.dumps(raw | {"metrics": raw["metrics"] | {"mean_score": 0.5}}))
     done = update(tmp_path, uri)
@@ -182,23 +272,24 @@ def test_a_run_evaluated_again_replaces_its_old_self(tmp_path, runs, uri):
     assert len(found) == 4
     assert found["clic-vit-scenes-0"].data.metrics["hard_positives/mean_score"] == 0.5
     assert steps(client, found["clic-vit-scenes-0"]) == [10, 20, 30]
-    assert not records.Path(old).exists()
+    assert not Path(old).exists()
 
 
-@pytest.mark.parametrize("hurt", ["set_terminated", "log_artifact", "set_tag"])
+@pytest.mark.parametrize("hurt", ["set_terminated", "place", "set_tag"])
 def test_a_run_whose_logging_was_killed_is_logged_again(tmp_path, runs, uri, monkeypatch, hurt):
     """Whatever call is the last one that arrives, the next sync leaves one run a cell with every step once."""
     from mlflow import MlflowClient
 
-    real, calls = getattr(MlflowClient, hurt), []
+    where = links if hurt == "place" else MlflowClient
+    real, calls = getattr(where, hurt), []
 
-    def killed(self, *args, **kwargs):
+    def killed(*args, **kwargs):
         calls.append(args)
         if len(calls) == 2:
             raise KeyboardInterrupt
-        return real(self, *args, **kwargs)
+        return real(*args, **kwargs)
 
-    monkeypatch.setattr(MlflowClient, hurt, killed)
+    monkeypatch.setattr(where, hurt, killed)
     with pytest.raises(KeyboardInterrupt):
         update(tmp_path, uri)
     monkeypatch.undo()
@@ -213,13 +304,14 @@ def test_doubles_of_writers_that_shared_no_lock_are_removed(tmp_path, runs, uri)
     update(tmp_path, uri)
     made = source(tmp_path)
     with store.client(uri) as client:
-        log.write(client, made.entries[0], client.get_experiment_by_name(HOME).experiment_id)
+        home = client.get_experiment_by_name(HOME).experiment_id
+        log.write(client, made.entries[0], home, "", Template(tmp_path / "template"), link=True)
     update(tmp_path, uri)
     assert len(tracked(uri)[1]) == 4
 
 
 def test_values_that_are_no_numbers_are_counted(tmp_path, runs, uri):
-    path = runs / "clic-vit-scenes-0" / "metrics.jsonl"
+    path = fake_runs.trained(runs, "clic-vit-scenes-0").metrics
     path.write_text(path.read_text().replace('"grad_norm": 1.0', '"grad_norm": NaN', 2))
     assert update(tmp_path, uri)["skipped"] == 2
 
@@ -259,16 +351,16 @@ def test_projects_share_a_store_and_leave_each_other_alone(tmp_path, runs, uri):
 def test_rebuild_holds_the_files_and_nothing_else(tmp_path, runs, uri):
     update(tmp_path, uri)
     old = tracked(uri)[1]["clic-vit-scenes-0"].info
-    shutil.rmtree(runs / "clic-vit-scenes-1")
+    shutil.rmtree(fake_runs.trained(runs, "clic-vit-scenes-1").path)
     assert sync.rebuild(source(tmp_path), uri)["added"] == 3
     # a new process reads the new file; in this one MLflow still holds the old one open
     copy = tmp_path / "copy.db"
-    copy.write_bytes((tmp_path / "store" / "mlflow.db").read_bytes())
+    copy.write_bytes((tmp_path / "mlflow" / "mlflow.db").read_bytes())
     found = tracked(f"sqlite:///{copy}")[1]
     assert sorted(found) == ["clic-vit-scenes-0", "pretrained-vit-scenes-0", "pretrained-vit-scenes-1"]
-    assert not records.Path(old.artifact_uri.removeprefix("file://")).exists()
-    assert records.Path(found["clic-vit-scenes-0"].info.artifact_uri.removeprefix("file://")).is_dir()
-    files = sorted(p.name for p in (tmp_path / "store").iterdir())
+    assert not Path(old.artifact_uri.removeprefix("file://")).exists()
+    assert Path(found["clic-vit-scenes-0"].info.artifact_uri.removeprefix("file://")).is_dir()
+    files = sorted(p.name for p in (tmp_path / "mlflow").iterdir())
     assert files == ["artifacts", "mlflow.db", "mlflow.lock", "synced.json", "view.json"]
 
 
@@ -297,13 +389,19 @@ def test_a_store_that_cannot_be_written_is_one_line(tmp_path, runs):
 def test_a_full_disk_is_one_line_and_the_next_call_goes_on(tmp_path, runs, uri, monkeypatch):
     import errno
 
-    from mlflow import MlflowClient
+    real = shutil.copyfile
 
-    def full(self, run, path, *more):
-        raise OSError(errno.ENOSPC, "No space left on device", path)
+    def full(source, target):
+        if "mlflow" in str(target):
+            raise OSError(errno.ENOSPC, "No space left on device", str(target))
+        return real(source, target)
 
-    monkeypatch.setattr(MlflowClient, "log_artifact", full)
-    with pytest.raises(UserError, match=r"mlflow\.db: No space left on device .*free space"):
+    def refused(source, target):
+        raise OSError(errno.EXDEV, "Invalid cross-device link")
+
+    monkeypatch.setattr(links.os, "link", refused)
+    monkeypatch.setattr(shutil, "copyfile", full)
+    with pytest.raises(UserError, match=r"mlflow/artifacts/.*: cannot write: No space left on device; free space"):
         update(tmp_path, uri)
     monkeypatch.undo()
     assert update(tmp_path, uri)["added"] == 3
@@ -315,7 +413,7 @@ STUDY = {
     "trials": [
         {"number": 0, "state": "COMPLETE", "params": {"method.gamma": 2.0}, "values": [0.5], "run_key": "a"},
         {"number": 1, "state": "COMPLETE", "params": {"method.gamma": 1.0}, "values": [0.7], "run_key": "b"},
-        {"number": 2, "state": "PRUNED", "params": {"method.gamma": 9.0}, "values": None, "folder": ".work/c/final",
+        {"number": 2, "state": "PRUNED", "params": {"method.gamma": 9.0}, "values": None, "folder": "store/c",
          "intermediate": {"10": 0.25}, "started": "2026-11-21T06:00:00+00:00", "ended": "2026-11-21T06:01:00+00:00"},
         {"number": 3, "state": "RUNNING", "params": {"method.gamma": 3.0}, "values": None},
     ],
@@ -326,9 +424,13 @@ STUDY = {
 def sweep(tmp_path, runs):
     """A study whose second trial has a finished run."""
     folder = tmp_path / "studies" / "gamma"
-    shutil.copytree(runs / "clic-vit-scenes-0", tmp_path / "work" / "b" / "final")
+    stored, place = Folder(tmp_path / "store" / "b"), Published(tmp_path, fake_runs.cell("clic"))
+    shutil.copytree(place.trained.path, stored.final.path)
+    shutil.copytree(place.results, stored.scores("new"))
+    write_json(stored.scores("old") / "sugarcrepe.json", {"of": "another evaluation"})
+    write_json(stored.scored, {"identity": "new"})
     raw = json.loads(json.dumps(STUDY))
-    raw["trials"][1]["folder"] = "work/b/final"  # from the project's root
+    raw["trials"][1]["folder"] = "store/b"  # from the project's root
     write_json(folder / "trials.json", raw)
     return folder
 
@@ -382,16 +484,16 @@ def test_a_trial_that_stands_twice_is_refused(sweep):
     raw = json.loads((sweep / "trials.json").read_text())
     write_json(sweep / "trials.json", raw | {"trials": raw["trials"][:1] * 2})
     with pytest.raises(UserError, match="trial 0 stands twice"):
-        records.study(sweep)
+        studies.read(sweep, Memory())
 
 
 def test_the_lowest_value_is_the_best_where_asked(sweep):
     raw = json.loads((sweep / "trials.json").read_text())
     write_json(sweep / "trials.json", raw | {"objectives": [{"metric": "loss", "direction": "minimize"}]})
-    assert {name: t.number for name, t in records.best(records.study(sweep)).items()} == {"loss": 0}
+    assert {name: t.number for name, t in studies.best(studies.read(sweep, Memory())).items()} == {"loss": 0}
 
 
 def test_the_command_counts_what_it_did(tmp_path, runs, uri, capsys):
-    where = ["--params", str(params(tmp_path)), "--runs", str(runs), "--uri", uri]
+    where = ["--params", str(params(tmp_path)), "--root", str(runs), "--uri", uri]
     assert track_command.main(where) == 0
     assert capsys.readouterr().out == f"{uri}: 4 added, 0 replaced, 0 unchanged\n"

@@ -34,6 +34,7 @@ TINY = {
     "vision_cfg": {"image_size": 32, "layers": 1, "width": 32, "patch_size": 16, "head_width": 16},
     "text_cfg": {"context_length": 16, "vocab_size": 49408, "width": 16, "heads": 2, "layers": 1},
 }
+NAMES = sorted(cell.name for cell in fake_runs.cells(("pretrained", "clic")))
 POSTGRES = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"))
 
 
@@ -53,14 +54,14 @@ def until(condition, process=None, seconds=120):
 
 def command_line(tmp_path, *more):
     words = [sys.executable, "-m", "compclip.track", "--params", str(tmp_path / "params.yaml"),
-             "--runs", str(tmp_path / "runs"), "--studies", str(tmp_path / "studies")]  # fmt: skip
+             "--root", str(tmp_path), "--studies", str(tmp_path / "studies")]  # fmt: skip
     return [*words, *more]
 
 
 @pytest.fixture
 def runs(tmp_path):
     params(tmp_path)
-    return fake_runs.make(tmp_path / "runs", fake_runs.cells(("pretrained", "clic")))
+    return fake_runs.make(tmp_path, fake_runs.cells(("pretrained", "clic")))
 
 
 def test_eight_processes_in_a_fresh_store_lose_and_duplicate_nothing(tmp_path, runs):
@@ -68,16 +69,17 @@ def test_eight_processes_in_a_fresh_store_lose_and_duplicate_nothing(tmp_path, r
     address, started = f"sqlite:///{tmp_path / 'mlflow' / 'mlflow.db'}", []
     for i in range(8):
         mine = tmp_path / f"runs{i}"
-        shutil.copytree(runs / "clic-vit-scenes-0", mine / "clic-vit-scenes-0")
-        shutil.copytree(runs / "clic-vit-scenes-1", mine / f"own-{i}")
-        words = command_line(tmp_path, "--runs", str(mine), "--uri", address)
+        fake_runs.make(mine, fake_runs.cells(("clic",)))
+        for folder in ("runs", "results"):
+            (mine / folder / "clic" / "vit-scenes-1").rename(mine / folder / "clic" / f"own-{i}")
+        words = command_line(tmp_path, "--root", str(mine), "--uri", address)
         started.append(
             subprocess.Popen(words, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         )
     said = [process.communicate(timeout=300)[0] for process in started]
     assert [process.returncode for process in started] == [0] * 8, said
     client, found = tracked(address)  # fails where a name stands twice
-    assert sorted(found) == sorted(["clic-vit-scenes-0", *(f"own-{i}" for i in range(8))])
+    assert sorted(found) == sorted(["clic-vit-scenes-0", *(f"clic-own-{i}" for i in range(8))])
     assert all(steps(client, run) == [10, 20, 30] for run in found.values())
 
 
@@ -93,10 +95,10 @@ def test_a_second_driver_says_whom_it_waits_for(tmp_path, runs, uri):  # noqa: F
 
 @pytest.fixture
 def checkpoints(runs):
-    """A tiny model with weights of its own in every run directory."""
-    for seed, path in enumerate(sorted(runs.iterdir())):
-        write_json(path.parent.parent / "tiny.json", TINY)
-        backbone.create(str(path.parent.parent / "tiny.json"), seed=seed).save(path / "checkpoint")
+    """A tiny model with weights of its own in every run."""
+    write_json(runs / "tiny.json", TINY)
+    for seed, name in enumerate(NAMES):
+        backbone.create(str(runs / "tiny.json"), seed=seed).save(fake_runs.trained(runs, name).checkpoint)
     return runs
 
 
@@ -115,15 +117,16 @@ def test_the_best_checkpoint_of_each_benchmark_has_an_alias(tmp_path, checkpoint
         listed = client.search_logged_models([client.get_experiment_by_name(HOME).experiment_id])
     assert sorted(json.loads(m.tags["mlflow.modelVersions"])[0]["version"] for m in listed) == ["1", "2", "3", "4"]
     assert best == {"best-sugarcrepe": "clic-vit-scenes-0", "best-retrieval": "clic-vit-scenes-0"}
-    assert sorted(versions.values()) == sorted(p.name for p in checkpoints.iterdir())
+    assert sorted(versions.values()) == NAMES
     # seed 1 beats both when its file says so; the replaced run leaves no version behind
     fake_runs.BITS[("clic", 1)], kept = {k: v.replace("0", "1") for k, v in fake_runs.BITS[("clic", 1)].items()}, \
         fake_runs.BITS[("clic", 1)]  # fmt: skip
     try:
-        shutil.rmtree(checkpoints / "clic-vit-scenes-1" / "results")
-        weights = (checkpoints / "clic-vit-scenes-1" / "checkpoint" / "open_clip_config.json").read_bytes()
+        model = fake_runs.trained(checkpoints, "clic-vit-scenes-1").checkpoint / "open_clip_config.json"
+        before = model.read_bytes()
         fake_runs.make(checkpoints, [fake_runs.cell("clic", seed=1)])
-        (checkpoints / "clic-vit-scenes-1" / "checkpoint" / "open_clip_config.json").write_bytes(weights)
+        model.unlink()  # MLflow's link keeps the old bytes
+        model.write_bytes(before)
     finally:
         fake_runs.BITS[("clic", 1)] = kept
     assert update(tmp_path, uri, columns=columns)["replaced"] == 1
@@ -132,9 +135,20 @@ def test_the_best_checkpoint_of_each_benchmark_has_an_alias(tmp_path, checkpoint
     assert len(versions) == 4
 
 
+def test_logged_models_share_their_files_with_the_runs_and_each_other(tmp_path, checkpoints, uri):  # noqa: F811
+    """One inode for each checkpoint's weights, wherever they are shown, and one for the code of all models."""
+    update(tmp_path, uri)
+    weights = [path.stat().st_ino for path in tmp_path.rglob("open_clip_model.safetensors")]
+    assert (len(weights), len(set(weights))) == (8, 4)
+    shared = [path.stat().st_ino for path in tmp_path.rglob("scorer.py")]
+    assert (len(shared), len(set(shared))) == (4, 1)
+    heads = [path.read_text() for path in tmp_path.rglob("MLmodel")]
+    assert len({line for head in heads for line in head.splitlines() if line.startswith("model_id:")}) == 4
+    assert not (tmp_path / "mlflow" / "template").exists()
+
+
 def test_the_pretrained_model_is_the_best_where_nothing_beats_it(tmp_path, checkpoints, uri):  # noqa: F811
-    shutil.rmtree(checkpoints / "clic-vit-scenes-0")
-    shutil.rmtree(checkpoints / "clic-vit-scenes-1")
+    shutil.rmtree(checkpoints / "runs" / "clic")
     update(tmp_path, uri)
     assert set(aliases(uri)[0].values()) == {"pretrained-vit-scenes-0"}
 
@@ -145,7 +159,7 @@ def test_a_large_checkpoint_is_named_and_not_uploaded(tmp_path, checkpoints, uri
     assert "4 checkpoints above 0.001 MiB are named but not uploaded" in capsys.readouterr().out
     client, found = tracked(uri)
     run = found["clic-vit-scenes-0"]
-    assert run.data.tags["checkpoint"] == str(checkpoints / "clic-vit-scenes-0" / "checkpoint")
+    assert run.data.tags["checkpoint"] == str(fake_runs.trained(checkpoints, "clic-vit-scenes-0").checkpoint)
     assert not run.outputs or not run.outputs.model_outputs
 
 
@@ -182,7 +196,9 @@ def test_a_registered_model_scores_pairs_far_from_the_checkout(tmp_path, checkpo
                           capture_output=True, text=True)  # fmt: skip
     assert done.returncode == 0, done.stderr
     scores, example, error = done.stdout.strip().splitlines()[-3:]
-    ours = embed.encode(backbone.load(checkpoints / "clic-vit-scenes-0" / "checkpoint"), pictures, ["a", "b c"])
+    ours = embed.encode(
+        backbone.load(fake_runs.trained(checkpoints, "clic-vit-scenes-0").checkpoint), pictures, ["a", "b c"]
+    )
     expected = ours.matches([pictures[0], pictures[1], pictures[1]], ["a", "b c", "b c"])
     assert json.loads(scores) == pytest.approx(expected.tolist(), abs=1e-5)
     assert len(set(json.loads(scores))) == 2  # bytes and path of one picture are the same picture

@@ -21,7 +21,7 @@ def main(argv: list[str]) -> int:
     """The `track` command."""
     args = _parser().parse_args(argv)
     uri = store_uri(args.uri)
-    made = sync.source(args.params, args.root, args.studies, args.project, args.checkpoint_mib)
+    made = sync.source(args.params, args.root, args.studies, args.project, args.checkpoint_mib, sync.memory(uri))
     done = (sync.rebuild if args.rebuild else sync.update)(made, uri)
     print(f"{shown(uri)}: " + ", ".join(f"{done[k]} {k}" for k in ("added", "replaced", "unchanged")))
     if done["skipped"]:

@@ -10,10 +10,9 @@ import sys
 from pathlib import Path
 
 from compclip.base.errors import UserError, entry
-from compclip.base.files import fingerprint, read_json
-from compclip.runs import folder, results
-from compclip.runs.folder import Trained
-from compclip.track import records, store, sync, view
+from compclip.base.files import read_json
+from compclip.track import reading, store, sync, view
+from compclip.track.reading import Memory
 
 
 def main(argv: list[str]) -> int:
@@ -83,9 +82,8 @@ def newer_runs(uri: str, root: Path) -> int:
     """How many run directories are not in the store, or changed after they were logged."""
     stamp = sync.stamp(uri)
     held = read_json(stamp) if stamp.is_file() else {}
-    paths = folder.published(root / folder.RUNS)
-    files = {f"{p.parent.name}-{p.name}": results.files(Trained(p), records.of_run(root, p)) for p in paths}
-    return sum(held.get(name) != fingerprint(*found) for name, found in files.items())
+    known = Memory(sync.memory(uri))
+    return sum(held.get(reading.name(run)) != known.content(run, scores) for run, scores in reading.published(root))
 
 
 def command(uri: str, host: str, port: int, allowed_hosts: str | None = None) -> list[str]:

@@ -1,4 +1,7 @@
-"""What MLflow is to show: one entry for each MLflow run, made from runs and studies; nothing here knows MLflow."""
+"""What MLflow is to show: one entry for each MLflow run, made from runs and studies; nothing here knows MLflow.
+
+A run's loss curve is read when it is logged, and not before: an entry that is logged already needs none.
+"""
 
 from __future__ import annotations
 
@@ -14,14 +17,17 @@ from typing import Any, NamedTuple
 from compclip.base.files import fingerprint
 from compclip.report.details import flatten
 from compclip.report.tables import Column
-from compclip.runs.results import FinishedRun, files
+from compclip.runs import results
+from compclip.runs.folder import Trained
+from compclip.runs.results import FinishedRun
 from compclip.track import notes, overall
-from compclip.track.records import Study, Trial, best
+from compclip.track.reading import Brief
+from compclip.track.studies import StudyFile, StudyTrial, best
 
 # Book-keeping; the UI shows no tag that begins with `mlflow.`.
 KEY, CONTENT, COMPLETE = (f"mlflow.compclip.{name}" for name in ("key", "content", "complete"))
 LIMIT = 500  # characters of a parameter
-LAYOUT = 2  # raised when the same files are to be shown in another way
+LAYOUT = 3  # raised when the same files are to be shown in another way
 CURVE_OF_SYSTEM = ("samples_per_second", "matrix_share", "data_wait")
 NOT_LOGGED = ("step", "time")
 MIB = 2**20
@@ -48,7 +54,11 @@ class Dataset(NamedTuple):
 
 @dataclass(frozen=True)
 class Entry:
-    """One MLflow run as it should be; `at_home`: it belongs in `experiment` and is moved there."""
+    """One MLflow run as it should be; `at_home`: it belongs in `experiment` and is moved there.
+
+    `numbers` stand beside the loss curve of `curve`; `files` are named as MLflow shows them, and `content_of_files` is
+    their hash.
+    """
 
     key: str
     name: str
@@ -57,8 +67,10 @@ class Entry:
     tags: dict[str, str]
     note: str
     params: dict[str, str]
-    values: tuple[Value, ...]
-    files: tuple[Path, ...]
+    numbers: tuple[Value, ...]
+    files: dict[str, Path]
+    content_of_files: str
+    curve: Trained | None = None
     datasets: tuple[Dataset, ...] = ()
     checkpoint: Path | None = None
     start: float = 0.0
@@ -69,10 +81,15 @@ class Entry:
     @cached_property
     def content(self) -> str:
         """A hash of what cannot be changed in an MLflow run once it is logged; times and the note are not in it."""
-        values = [(v.name, repr(v.value), v.step) for v in self.values]
-        shown = [LAYOUT, self.tags, self.params, values, self.datasets, self.status, self.checkpoint is not None]
-        text = json.dumps(shown, sort_keys=True) + fingerprint(*self.files)
+        numbers = [(v.name, repr(v.value), v.step) for v in self.numbers]
+        shown = [LAYOUT, self.tags, self.params, numbers, self.datasets, self.status, self.checkpoint is not None]
+        text = json.dumps(shown, sort_keys=True) + self.content_of_files
         return hashlib.sha256(text.encode()).hexdigest()
+
+    @cached_property
+    def values(self) -> list[Value]:
+        """The loss curve, read from its file, and the numbers."""
+        return [*(_steps(self.curve) if self.curve else ()), *self.numbers]
 
     @property
     def finite(self) -> list[Value]:
@@ -81,7 +98,7 @@ class Entry:
 
 
 @dataclass(frozen=True)
-class Shown:
+class Presentation:
     """How entries are made: the grid's experiment and cells, the report's columns, the upload limit."""
 
     experiment: str
@@ -91,21 +108,21 @@ class Shown:
     checkpoint_mib: float = 64.0
 
 
-def of_cells(runs: Sequence[FinishedRun], shown: Shown) -> list[Entry]:
+def of_cells(briefs: Sequence[Brief], how: Presentation) -> list[Entry]:
     """An entry for each run."""
-    return [_of_cell(run, runs, shown) for run in runs]
+    runs = [brief.run for brief in briefs]
+    return [_of_cell(brief, runs, how) for brief in briefs]
 
 
-def _of_cell(run: FinishedRun, runs: Sequence[FinishedRun], shown: Shown) -> Entry:
-    inside = run.cell.name in shown.grid
-    name = run.cell.name
-    tags = {"kind": "cell", **_cell_tags(run)} | _checkpoint_tags(run, shown.checkpoint_mib)
+def _of_cell(brief: Brief, runs: Sequence[FinishedRun], how: Presentation) -> Entry:
+    run, name = brief.run, brief.name
+    inside = run.cell.name in how.grid
+    tags = {"kind": "cell", **_cell_tags(run)} | _checkpoint_tags(run, how.checkpoint_mib)
     kept = run.checkpoint if tags["checkpoint_uploaded"] == "true" else None
     return Entry(
-        f"cell/{name}", name, shown.experiment if inside else experiment(shown.project, [run]), inside,
-        tags, notes.of_cell(run, runs, shown.columns), params(run.config),
-        tuple(_values(run, shown.columns)), tuple(files(run.trained, run.results_folder)), tuple(_datasets(run)), kept,
-        run.start, run.end,
+        f"cell/{name}", name, how.experiment if inside else experiment(how.project, [run]), inside,
+        tags, notes.of_cell(run, runs, how.columns), params(run.config), tuple(_numbers(run, how.columns)),
+        brief.files, brief.content, run.trained, tuple(_datasets(run)), kept, run.start, run.end,
     )  # fmt: skip
 
 
@@ -138,13 +155,17 @@ def params(config: dict[str, Any]) -> dict[str, str]:
     return {k: v if len(v) <= LIMIT else v[: LIMIT - 1] + "…" for k, v in found.items()}
 
 
-def _values(run: FinishedRun, columns: Sequence[Column]) -> Iterator[Value]:
-    """Loss curves as train/<term> with the file's own steps and times, results as <benchmark>/<metric>,
-    the report's whole-benchmark numbers as score/<benchmark>, machine facts as system/<fact>."""
-    for line in run.curve:
+def _steps(trained: Trained) -> Iterator[Value]:
+    """Loss curves as train/<term> with the file's own steps and times, speeds as system/<fact>."""
+    for line in results.read_curve(trained):
         for key in (k for k in line if k not in NOT_LOGGED):
             group = "system" if key in CURVE_OF_SYSTEM else "train"
             yield Value(f"{group}/{key}", line[key], line["time"], line["step"])
+
+
+def _numbers(run: FinishedRun, columns: Sequence[Column]) -> Iterator[Value]:
+    """Results as <benchmark>/<metric>, the report's whole-benchmark numbers as score/<benchmark>, machine facts as
+    system/<fact>."""
     for result in run.results.values():
         for metric, value in result.metrics.items():
             name = f"{result.benchmark}/{metric}".replace("@", "_at_")  # MLflow refuses @
@@ -159,7 +180,7 @@ def _values(run: FinishedRun, columns: Sequence[Column]) -> Iterator[Value]:
 
 def _system(run: FinishedRun) -> dict[str, float]:
     facts = {"peak_memory_mib": run.environment.get("peak_memory_mib"), "threads": run.environment.get("threads"),
-             "train_seconds": run.environment.get("seconds")}  # fmt: skip
+             "train_seconds": run.environment.get("seconds"), "device_hours": notes.device_hours(run)}  # fmt: skip
     # each result file has the seconds of the whole pass over all benchmarks
     facts["evaluate_seconds"] = max((r.seconds for r in run.results.values()), default=None)
     return {name: value for name, value in facts.items() if value is not None}
@@ -177,34 +198,36 @@ def _datasets(run: FinishedRun) -> Iterator[Dataset]:
         yield Dataset(result.benchmark, result.fingerprint[:32] or "unknown", source, "evaluation")
 
 
-def of_study(study: Study, shown: Shown) -> list[Entry]:
+def of_study(study: StudyFile, how: Presentation) -> list[Entry]:
     """A parent for the study, then an entry for each of its trials."""
-    runs = [t.run for t in study.trials if t.run]
-    where = experiment(shown.project, runs) if runs else f"{shown.project}: studies"
+    runs = [t.run.run for t in study.trials if t.run]
+    where = experiment(how.project, runs) if runs else f"{how.project}: studies"
     key, now = f"study/{study.name}", (study.path / "trials.json").stat().st_mtime
-    trials = [_of_trial(study, trial, where, shown, now) for trial in study.trials]
+    trials = [_of_trial(study, trial, where, how, now) for trial in study.trials]
     tags = {"kind": "study", "study": study.name, "method": study.method, "mlflow.source.name": _sweep(study)}
-    kept = tuple(p for p in sorted(study.path.iterdir()) if p.suffix in (".json", ".yaml", ".html", ".csv"))
+    kept = {p.name: p for p in sorted(study.path.iterdir()) if p.suffix in (".json", ".yaml", ".html", ".csv")}
     start = min((t.start for t in trials), default=now)
     status = "RUNNING" if any(t.status == "RUNNING" for t in trials) else "FINISHED"
     parent = Entry(key, f"study {study.name}", where, True, tags, notes.of_study(study), {"method": study.method},
-                   tuple(_study_values(study, now)), kept, start=start, end=now, status=status)  # fmt: skip
+                   tuple(_study_numbers(study, now)), kept, fingerprint(*kept.values()), start=start, end=now,
+                   status=status)  # fmt: skip
     return [parent, *trials]
 
 
-def _sweep(study: Study) -> str:
+def _sweep(study: StudyFile) -> str:
     return f"python -m compclip.sweep --study {study.name}"
 
 
-def _study_values(study: Study, now: float) -> Iterator[Value]:
+def _study_numbers(study: StudyFile, now: float) -> Iterator[Value]:
     for name, trial in best(study).items():
         yield Value(f"best/{name}", trial.values[list(study.objectives).index(name)], now)
     for state in sorted({t.state for t in study.trials}):
         yield Value(f"study/{state}_trials", sum(t.state == state for t in study.trials), now)
 
 
-def _of_trial(study: Study, trial: Trial, where: str, shown: Shown, now: float) -> Entry:
-    run = trial.run
+def _of_trial(study: StudyFile, trial: StudyTrial, where: str, how: Presentation, now: float) -> Entry:
+    brief = trial.run
+    run = brief.run if brief else None
     tags = {"kind": "trial", "study": study.name, "trial": str(trial.number), "trial_state": trial.state}
     tags |= {k: str(v) for k, v in trial.facts.items()} | (_cell_tags(run) if run else {"method": study.method})
     tags |= {"mlflow.source.name": _sweep(study)}
@@ -213,12 +236,11 @@ def _of_trial(study: Study, trial: Trial, where: str, shown: Shown, now: float) 
     first = next(iter(study.objectives), "")
     steps = [Value(f"intermediate/{first}", v, end, step) for step, v in trial.intermediate.items()]
     objectives = [Value(f"objective/{n}", v, end) for n, v in zip(study.objectives, trial.values, strict=False)]
-    run_values = _values(run, shown.columns) if run else ()
     status = {"complete": "FINISHED", "pruned": "KILLED", "fail": "FAILED", "failed": "FAILED"}
     return Entry(
         f"trial/{study.name}/{trial.number}", f"{study.name} {trial.number:03d}", where, True, tags,
         notes.of_trial(study, trial), params(run.config if run else {}) | params(trial.params),
-        (*objectives, *steps, *run_values), tuple(files(run.trained, run.results_folder)) if run else (),
-        tuple(_datasets(run)) if run else (), None, start, end,
-        status.get(trial.state, "RUNNING"), f"study/{study.name}",
+        (*objectives, *steps, *(_numbers(run, how.columns) if run else ())), brief.files if brief else {},
+        brief.content if brief else "", run.trained if run else None, tuple(_datasets(run)) if run else (), None,
+        start, end, status.get(trial.state, "RUNNING"), f"study/{study.name}",
     )  # fmt: skip

@@ -5,39 +5,68 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mlflow.entities import Dataset, DatasetInput, InputTag, Metric, Param
 
-from compclip.track import models
+from compclip.base import links
+from compclip.track import models, notes, store
 from compclip.track.entries import COMPLETE, CONTENT, KEY, Entry
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
 
-NOTE, PARENT = "mlflow.note.content", "mlflow.parentRunId"
+    from compclip.track.models import Template
+
+PARENT = "mlflow.parentRunId"
 CONTEXT = "mlflow.data.context"
 
 
-def write(client: MlflowClient, entry: Entry, experiment: str, parent: str = "") -> str:
-    """Log an entry; the tag `complete` comes last and marks it whole. Gives the MLflow run's id."""
-    tags = {**entry.tags, KEY: entry.key, CONTENT: entry.content, NOTE: entry.note}
+class Logged(NamedTuple):
+    """The ids of an MLflow run and of its logged model, which is empty where there is none."""
+
+    run: str
+    model: str = ""
+
+
+def logged(run: Any) -> Logged:
+    """The ids of a run that the store holds."""
+    outputs = run.outputs.model_outputs if run.outputs else []
+    return Logged(run.info.run_id, outputs[0].model_id if outputs else "")
+
+
+def write(client: MlflowClient, entry: Entry, experiment: str, parent: str, template: Template, link: bool) -> Logged:
+    """Log an entry; the tag `complete` comes last and marks it whole. `link`: files are linked, and not uploaded."""
+    tags = {**entry.tags, KEY: entry.key, CONTENT: entry.content, notes.TAG: entry.note}
     tags |= {PARENT: parent} if parent else {}
-    run = client.create_run(experiment, round(1000 * entry.start), tags, entry.name).info.run_id
-    model = models.create(client, entry, run, experiment) if entry.checkpoint else ""
+    info = client.create_run(experiment, round(1000 * entry.start), tags, entry.name).info
+    model = models.create(client, entry, info.run_id, experiment) if entry.checkpoint else None
+    found = Logged(info.run_id, model.model_id if model else "")
     if entry.datasets:
-        client.log_inputs(run, _inputs(entry))
-    for part in _parts([Param(k, v) for k, v in entry.params.items()], 100):
-        client.log_batch(run, params=part)
-    for part in _parts(_metrics(entry, model), 1000):
-        client.log_batch(run, metrics=part)
-    for path in entry.files:
-        client.log_artifact(run, str(path), "results" if path.parent.name == "results" else None)
+        client.log_inputs(found.run, _inputs(entry))
+    _batches(client, entry, found)
+    for name, path in entry.files.items():
+        _file(client, info, name, path, link)
     if model:
-        models.upload(client, entry, run, model)
-    client.set_terminated(run, entry.status, round(1000 * entry.end))
-    client.set_tag(run, COMPLETE, "true")
-    return run
+        models.fill(client, entry, model, template, link)
+    client.set_terminated(found.run, entry.status, round(1000 * entry.end))
+    client.set_tag(found.run, COMPLETE, "true")
+    return found
+
+
+def _batches(client: MlflowClient, entry: Entry, found: Logged) -> None:
+    """Parameters and values, in as few calls as MLflow's limits allow."""
+    for part in _parts([Param(k, v) for k, v in entry.params.items()], 100):
+        client.log_batch(found.run, params=part)
+    for part in _parts(_metrics(entry, found.model), 1000):
+        client.log_batch(found.run, metrics=part)
+
+
+def _file(client: MlflowClient, info: Any, name: str, path: Path, link: bool) -> None:
+    if link:
+        links.place(path, store.local(info.artifact_uri) / name)
+    else:
+        client.log_artifact(info.run_id, str(path), name.rpartition("/")[0] or None)
 
 
 def _metrics(entry: Entry, model: str) -> list[Metric]:

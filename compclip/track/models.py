@@ -1,28 +1,37 @@
-"""A checkpoint as a logged and registered model that loads back with `mlflow.pyfunc` and needs no checkout."""
+"""A checkpoint as a logged and registered model that loads back with `mlflow.pyfunc` and needs no checkout.
+
+What all models of a checkout share (code, environments, example) is made once and linked into each.
+"""
 
 from __future__ import annotations
 
+import copy
 import json
 import shutil
 import tempfile
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from importlib import metadata
 from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mlflow.entities import LoggedModelOutput, LoggedModelStatus
+from mlflow.entities import LoggedModel, LoggedModelOutput, LoggedModelStatus
 from mlflow.exceptions import MlflowException
 from mlflow.models import Model, ModelSignature
 from mlflow.types import ColSpec, Schema
 
-from compclip.base import code
-from compclip.track import notes
+from compclip.base import code, links
+from compclip.base.files import write_atomic
+from compclip.track import notes, store
 from compclip.track.entries import Entry
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
 
+    from compclip.track.log import Logged
+
+CHECKPOINT, MLMODEL = "checkpoint", "MLmodel"
 PACKAGES = ("mlflow", "numpy", "open_clip_torch", "pandas", "pillow", "safetensors", "torch", "torchvision")
 
 
@@ -31,29 +40,68 @@ def registered_name(experiment: str) -> str:
     return experiment.replace(": ", "-").replace(", ", "+").replace(" ", "-").replace("/", "_").replace(":", "_")
 
 
-def create(client: MlflowClient, entry: Entry, run: str, experiment: str) -> str:
-    """An empty logged model of the run; metrics can name it before its files are there. Gives its id."""
+class Template:
+    """A model without weights or ids, made in `folder` when it is first needed and gone when it is closed."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    @cached_property
+    def header(self) -> Model:
+        """What MLflow needs to know of the model; reading it makes the files."""
+        self.close()
+        header = Model()
+        save(_empty(self.folder / CHECKPOINT), self.files, header)
+        (self.files / MLMODEL).unlink()
+        return header
+
+    @property
+    def files(self) -> Path:
+        """The files that all models share."""
+        return self.folder / "model"
+
+    def close(self) -> None:
+        """Remove the files; links to them stay."""
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def make(self, checkpoint: Path, target: Path, ids: Mapping[str, str]) -> None:
+        """A whole model at `target`, of links to the template and to a checkpoint."""
+        header = copy.deepcopy(self.header)
+        links.place(self.files, target)
+        links.place(checkpoint, target / "data" / CHECKPOINT)
+        header.model_size_bytes = sum(p.stat().st_size for p in target.rglob("*") if p.is_file())
+        for name, value in ids.items():
+            setattr(header, name, value)
+        write_atomic(target / MLMODEL, header.to_yaml())
+
+
+def create(client: MlflowClient, entry: Entry, run: str, experiment: str) -> LoggedModel:
+    """An empty logged model of the run; metrics can name it before its files are there."""
     name = "".join(c if c.isalnum() or c in "-_" else "_" for c in entry.name)
     tags = {k: entry.tags[k] for k in ("method", "backbone", "data", "seed", "run_key")}
     params = {k: v for k, v in entry.params.items() if k.startswith(("method", "train.lr"))}
-    model = client.create_logged_model(experiment, name, run, tags, params, "checkpoint").model_id
-    client.log_outputs(run, [LoggedModelOutput(model, step=0)])
+    model = client.create_logged_model(experiment, name, run, tags, params, "checkpoint")
+    client.log_outputs(run, [LoggedModelOutput(model.model_id, step=0)])
     return model
 
 
-def upload(client: MlflowClient, entry: Entry, run: str, model: str) -> None:
-    """Fill the logged model with checkpoint, code, signature and example."""
-    with tempfile.TemporaryDirectory() as folder:
-        save(entry.checkpoint, Path(folder) / "model", Model(run_id=run, model_id=model, model_uuid=model))
-        client.log_model_artifacts(model, str(Path(folder) / "model"))
-    client.finalize_logged_model(model, LoggedModelStatus.READY)
+def fill(client: MlflowClient, entry: Entry, model: LoggedModel, template: Template, link: bool) -> None:
+    """Give the logged model its files: checkpoint, code, signature and example."""
+    ids = {"run_id": model.source_run_id, "model_id": model.model_id, "model_uuid": model.model_id}
+    if link:
+        template.make(entry.checkpoint, store.local(model.artifact_location), ids)
+    else:
+        whole = template.folder / "upload"
+        template.make(entry.checkpoint, whole, ids)
+        client.log_model_artifacts(model.model_id, str(whole))
+    client.finalize_logged_model(model.model_id, LoggedModelStatus.READY)
 
 
-def save(checkpoint: Path, target: Path, header: Model | None = None) -> None:
+def save(checkpoint: Path, target: Path, header: Model) -> None:
     """Write a checkpoint as an MLflow model to the folder `target`."""
     import mlflow.pyfunc
 
-    from compclip.track import scorer  # what track depends on, and torch, which nothing else here needs
+    from compclip.track import scorer  # what track depends on, and what a model does
 
     with tempfile.TemporaryDirectory() as folder:
         _copy_code(scorer.__name__, Path(folder))
@@ -73,6 +121,11 @@ def _copy_code(module: str, folder: Path) -> None:
         shutil.copyfile(file, target)
 
 
+def _empty(folder: Path) -> Path:
+    folder.mkdir(parents=True)
+    return folder
+
+
 def signature() -> ModelSignature:
     """A picture (path or bytes; base64 over HTTP) and a text give one number."""
     return ModelSignature(Schema([ColSpec("binary", "image"), ColSpec("string", "text")]), Schema([ColSpec("double")]))
@@ -87,16 +140,11 @@ def _example() -> Any:
     return pd.DataFrame({"image": [file.getvalue()] * 2, "text": ["a red square", "a blue square"]})
 
 
-def register(client: MlflowClient, name: str, experiment: str, runs: Mapping[str, Any]) -> dict[str, str]:
-    """A version of the registered model for each MLflow run with a model; gives the versions by key of `runs`."""
+def register(client: MlflowClient, name: str, experiment: str, kept: Sequence[tuple[Entry, Logged]]) -> dict[str, str]:
+    """A version of the registered model for each entry that is logged with a model; gives them by the entries' keys."""
     _registered(client, name, experiment)
     known = {v.run_id: str(v.version) for v in client.search_model_versions(f"name = '{name}'", max_results=10_000)}
-    found = {}
-    for key, run in runs.items():
-        if (model := _model_of(run)) is None:
-            continue
-        found[key] = known.get(run.info.run_id) or _version(client, name, run, model)
-    return found
+    return {e.key: known.get(found.run) or _version(client, name, e, found) for e, found in kept if found.model}
 
 
 def _registered(client: MlflowClient, name: str, experiment: str) -> None:
@@ -108,20 +156,15 @@ def _registered(client: MlflowClient, name: str, experiment: str) -> None:
         client.create_registered_model(name, {"experiment": experiment}, notes.of_model(experiment))
 
 
-def _version(client: MlflowClient, name: str, run: Any, model: str) -> str:
-    tags = {k: run.data.tags[k] for k in ("method", "backbone", "data", "seed") if k in run.data.tags}
-    shown = (f"{m.partition('/')[2]} {v:.4f}" for m, v in sorted(run.data.metrics.items()) if m.startswith("score/"))
-    note = f"{run.info.run_name}: {', '.join(shown)}"
-    source = client.get_logged_model(model).artifact_location
-    version = client.create_model_version(name, source, run.info.run_id, tags, None, note, 0, model).version
+def _version(client: MlflowClient, name: str, entry: Entry, found: Logged) -> str:
+    tags = {k: entry.tags[k] for k in ("method", "backbone", "data", "seed")}
+    scores = sorted((v.name, v.value) for v in entry.numbers if v.name.startswith("score/"))
+    note = f"{entry.name}: " + ", ".join(f"{name.partition('/')[2]} {value:.4f}" for name, value in scores)
+    source = client.get_logged_model(found.model).artifact_location
+    version = client.create_model_version(name, source, found.run, tags, None, note, 0, found.model).version
     listed = json.dumps([{"name": name, "version": str(version)}])  # what the UI's list of models reads
-    client.set_logged_model_tags(model, {"mlflow.modelVersions": listed})
+    client.set_logged_model_tags(found.model, {"mlflow.modelVersions": listed})
     return str(version)
-
-
-def _model_of(run: Any) -> str | None:
-    outputs = run.outputs.model_outputs if run.outputs else []
-    return outputs[0].model_id if outputs else None
 
 
 def set_aliases(client: MlflowClient, name: str, versions: Mapping[str, str]) -> None:
@@ -151,6 +194,6 @@ def _models(client: MlflowClient, run: Any) -> Sequence[Any]:
 
 def remove_files(uri: str, artifacts: Path | None) -> None:
     """Delete the folder above `artifacts` of a run or model where it lies below our own artifact folder."""
-    folder = Path(uri.removeprefix("file://")).parent
+    folder = store.local(uri).parent
     if artifacts and folder.is_relative_to(artifacts) and folder != artifacts:
         shutil.rmtree(folder, ignore_errors=True)

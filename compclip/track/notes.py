@@ -11,8 +11,9 @@ from compclip.report import tables
 from compclip.report.details import duration
 from compclip.report.tables import Column
 from compclip.runs.results import FinishedRun
-from compclip.track.records import Study, Trial, best
+from compclip.track.studies import StudyFile, StudyTrial, best
 
+TAG = "mlflow.note.content"
 LIMIT = 8000  # characters of a tag in MLflow
 ROWS = 40
 
@@ -48,19 +49,38 @@ def _line(column: Column, run: FinishedRun, base: Sequence[FinishedRun]) -> str:
     return f"| {name} | {shown} | {(value - reference) * column.scale:+.{digits}f} |"
 
 
-def of_grid(methods: Sequence[str], winners: Mapping[str, tuple[FinishedRun, float]], model: str) -> str:
-    """How to read an experiment, and its best checkpoints."""
+def of_grid(
+    methods: Sequence[str], runs: Sequence[FinishedRun], winners: Mapping[str, tuple[FinishedRun, float]], model: str
+) -> str:
+    """How to read an experiment, what it cost, and its best checkpoints."""
     lines = [
         f"Methods: {', '.join(methods)}. One run a cell (method, backbone, data, seed); sweeps are runs of their own "
         "with their trials below them. Made from the run directories by `python -m compclip.track`.",
         "",
         "Metrics: `score/…` one number a benchmark, `comp`, `zs`, `i2t` and `t2i` as in the report; "
         "`benchmark/metric` everything that was measured; `train/…` loss curves; `system/…` time and memory.",
+        *_cost(runs),
     ]
     if winners:
         lines += ["", "| benchmark | best checkpoint | value | load it with `mlflow.pyfunc.load_model` |",
                   "| --- | --- | ---: | --- |", *_best(winners, model)]  # fmt: skip
     return "\n".join(lines)[:LIMIT]
+
+
+def _cost(runs: Sequence[FinishedRun]) -> list[str]:
+    """The device-hours of different runs: cells that share a run paid for it once."""
+    hours = {run.environment.get("run_key") or run.cell.name: device_hours(run) for run in runs}
+    known = [h for h in hours.values() if h is not None]
+    if not known:
+        return []
+    of = "" if len(known) == len(hours) else f" that {len(known)} of {len(hours)} runs know of"
+    return ["", f"Training took {sum(known):.2f} device-hours{of}, interrupted lives counted."]
+
+
+def device_hours(run: FinishedRun) -> float | None:
+    """Hours of GPUs, or of a CPU process, over all lives of a run; None for runs that did not count them."""
+    seconds = run.environment.get("device_seconds")
+    return None if seconds is None else seconds / 3600
 
 
 def _best(winners: Mapping[str, tuple[FinishedRun, float]], model: str) -> list[str]:
@@ -83,7 +103,7 @@ def of_model(experiment: str) -> str:
     )
 
 
-def of_study(study: Study) -> str:
+def of_study(study: StudyFile) -> str:
     """A study's objectives, best trials, and all trials."""
     head = f"Sweep **{study.name}** of **{study.method}**: {len(study.trials)} trials for {_listed(study)}."
     found = [f"Best by {name}: trial {t.number} with {_pairs(t.params)}." for name, t in best(study).items()]
@@ -93,11 +113,11 @@ def of_study(study: Study) -> str:
     return "\n".join([head, *found, "", *table])[:LIMIT]
 
 
-def _listed(study: Study) -> str:
+def _listed(study: StudyFile) -> str:
     return " and ".join(f"{'highest' if more else 'lowest'} `{n}`" for n, more in study.objectives.items())
 
 
-def _trial_line(trial: Trial) -> str:
+def _trial_line(trial: StudyTrial) -> str:
     values = ", ".join(f"{v:.4f}" for v in trial.values) or "–"
     return f"| {trial.number} | {trial.state} | {_pairs(trial.params)} | {values} |"
 
@@ -107,7 +127,7 @@ def _pairs(params: Mapping[str, object]) -> str:
     return ", ".join(f"{k} = {v}" for k, v in shown.items()) or "defaults"
 
 
-def of_trial(study: Study, trial: Trial) -> str:
+def of_trial(study: StudyFile, trial: StudyTrial) -> str:
     """One trial in a sentence or two."""
     values = ", ".join(f"`{n}` {v:.4f}" for n, v in zip(study.objectives, trial.values, strict=False))
     why = f" {trial.facts['reason']}" if trial.facts.get("reason") else ""

@@ -1,4 +1,7 @@
-"""A checkpoint as MLflow loads it: image-text pairs in, cosines out. MLflow knows it as its `loader_module`."""
+"""A checkpoint as MLflow loads it: image-text pairs in, cosines out. MLflow knows it as its `loader_module`.
+
+What scores is imported when it is needed: whoever only logs models does not wait for it.
+"""
 
 from __future__ import annotations
 
@@ -6,14 +9,14 @@ import hashlib
 import os
 import tempfile
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from compclip.base.errors import UserError
-from compclip.evaluate import embed
-from compclip.model import backbone
-from compclip.model.backbone import Model
+
+if TYPE_CHECKING:
+    from compclip.model.backbone import Model
 
 
 class Scorer:
@@ -27,6 +30,8 @@ class Scorer:
 
         Raises UserError naming the first picture that cannot be read.
         """
+        from compclip.evaluate import embed
+
         texts = [str(text) for text in pairs["text"]]
         with tempfile.TemporaryDirectory() as folder:
             refs = [_path(image, Path(folder)) for image in pairs["image"]]
@@ -50,4 +55,6 @@ def _path(image: Any, folder: Path) -> str:
 
 def _load_pyfunc(path: str) -> Scorer:
     """What MLflow calls with the checkpoint's folder."""
+    from compclip.model import backbone
+
     return Scorer(backbone.load(path))

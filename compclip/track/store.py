@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 from compclip.base.errors import UserError, one_line
 
@@ -46,6 +46,11 @@ def database(uri: str) -> Path | None:
 def is_server(uri: str) -> bool:
     """Whether an MLflow server stands between us and the database; it keeps the artifacts, too."""
     return uri.startswith(("http://", "https://"))
+
+
+def local(artifacts: str) -> Path:
+    """The folder of a `file://` address, in which MLflow quotes some characters."""
+    return Path(unquote(urlsplit(artifacts).path))
 
 
 def beside(uri: str, name: str) -> Path:

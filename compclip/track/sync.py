@@ -5,22 +5,24 @@ from __future__ import annotations
 import os
 import shutil
 from collections import Counter
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from compclip.base.errors import UserError
-from compclip.base.files import fingerprint, write_json
+from compclip.base.files import write_json
 from compclip.config import grid as config_grid
 from compclip.config import read
-from compclip.runs.results import FinishedRun, files
 from compclip.track import entries as track_entries
-from compclip.track import notes, overall, records, store, view
-from compclip.track.entries import Entry, Shown
-from compclip.track.records import Study
+from compclip.track import overall, reading, store, studies
+from compclip.track.entries import Entry, Presentation
+from compclip.track.reading import Brief, Memory
+from compclip.track.writer import Writer
 
 if TYPE_CHECKING:
-    from compclip.track.store import MlflowClient
+    from compclip.runs.results import FinishedRun
 
 CHECKPOINT_MIB = 64.0
 
@@ -35,47 +37,56 @@ class Source:
     """Everything that the store is made from; `whole`: the stamp of what it holds may be written."""
 
     entries: tuple[Entry, ...]
-    cells: tuple[FinishedRun, ...]
-    shown: Shown
+    cells: tuple[Brief, ...]
+    how: Presentation
     methods: tuple[str, ...] = ()
     whole: bool = True
-    grid_runs: dict[str, FinishedRun] = field(default_factory=dict)
+    grid: tuple[FinishedRun, ...] = ()
 
 
 def source(
-    params_path: str | Path = read.DEFAULT, root: Path = Path(), studies: Path = Path("studies"),
-    project: str = "", checkpoint_mib: float = CHECKPOINT_MIB,
+    params_path: str | Path = read.DEFAULT, root: Path = Path(), where: Path = Path("studies"),
+    project: str = "", checkpoint_mib: float = CHECKPOINT_MIB, memory: Path | None = None,
 ) -> Source:  # fmt: skip
-    """Read run directories and studies. Raises UserError where there is neither."""
-    params = read.load(params_path)
-    cells, sweeps = records.read(root), records.studies(studies)
+    """Read runs and studies; `memory`: what earlier calls read. Raises UserError where there is neither."""
+    params, known = read.load(params_path), Memory(memory)
+    cells = [known.brief(*place) for place in reading.published(root)]
+    sweeps = studies.read_all(where, known)
+    known.keep()
     if not cells and not sweeps:
         raise UserError(f"{root}: holds no run; train one with `dvc repro` or give --root")
-    grid = {c.name for c in config_grid.cells(params)}
-    inside = {r.cell.name: r for r in cells if r.cell.name in grid}
-    every = list(cells) + [t.run for s in sweeps for t in s.trials if t.run]
-    columns = overall.columns(list(inside.values()) or every, params.report.columns)
+    names = frozenset(c.name for c in config_grid.cells(params))
+    inside = [b.run for b in cells if b.run.cell.name in names]
+    every = [b.run for b in (*cells, *(t.run for s in sweeps for t in s.trials if t.run))]
     project = project or own_project()
-    name = track_entries.experiment(project, (), params.grid.backbones, params.grid.data)
-    shown = Shown(name, frozenset(grid), project, columns, checkpoint_mib)
-    made = (*track_entries.of_cells(cells, shown), *(e for s in sweeps for e in track_entries.of_study(s, shown)))
-    return Source(made, tuple(cells), shown, tuple(params.grid.methods), True, inside)
+    experiment = track_entries.experiment(project, (), params.grid.backbones, params.grid.data)
+    columns = overall.columns(inside or every, params.report.columns)
+    how = Presentation(experiment, names, project, columns, checkpoint_mib)
+    made = (*track_entries.of_cells(cells, how), *(e for s in sweeps for e in track_entries.of_study(s, how)))
+    return Source(made, tuple(cells), how, tuple(params.grid.methods), True, tuple(inside))
 
 
 def study(folder: Path, uri: str | None = None, params_path: str | Path = read.DEFAULT) -> Counter[str]:
     """Bring one study and its trials up to date, as the driver of a sweep does after its trials' files are written."""
-    params = read.load(params_path)
-    found: Study = records.study(folder)
-    runs = [t.run for t in found.trials if t.run]
-    shown = Shown("", frozenset(), own_project(), overall.columns(runs, params.report.columns))
-    return update(Source(tuple(track_entries.of_study(found, shown)), (), shown, whole=False), store.store_uri(uri))
+    params, address = read.load(params_path), store.store_uri(uri)
+    known = Memory(memory(address))
+    found = studies.read(folder, known)
+    known.keep()
+    columns = overall.columns([t.run.run for t in found.trials if t.run], params.report.columns)
+    how = Presentation("", frozenset(), own_project(), columns)
+    return update(Source(tuple(track_entries.of_study(found, how)), (), how, whole=False), address)
+
+
+def memory(uri: str) -> Path:
+    """The file that keeps what was read of the runs."""
+    return store.beside(uri, "read.jsonl")
 
 
 def update(made: Source, uri: str) -> Counter[str]:
     """Add the runs that the store lacks and replace those whose files changed; counts what was done."""
-    with store.client(uri) as client:
-        done = _update(client, made, _artifacts(uri))
-        _stamp(client, made, uri)
+    with _writer(uri, made, _artifacts(uri)) as writer:
+        done = _update(writer, made)
+        _stamp(writer, made, uri)
     return done
 
 
@@ -88,12 +99,10 @@ def rebuild(made: Source, uri: str) -> Counter[str]:
     if file is not None:
         with store.lock(file.with_suffix(".lock")):
             return _rebuild_file(made, file)
-    with store.client(uri) as client:
-        for runs in _tracked(client, made.shown.project).values():
-            for run in runs:
-                _remove(client, run, None)
-        done = _update(client, made, None)
-        _stamp(client, made, uri)
+    with _writer(uri, made, _artifacts(uri)) as writer:
+        writer.clear()
+        done = _update(writer, made)
+        _stamp(writer, made, uri)
     return done
 
 
@@ -102,15 +111,27 @@ def _rebuild_file(made: Source, file: Path) -> Counter[str]:
     fresh = file.with_name(f"{file.stem}.{artifacts.name}.db")
     for stale in file.parent.glob(f"{file.stem}.[0-9]*.db"):  # of a rebuild that was killed
         stale.unlink()
-    with store.client(f"sqlite:///{fresh}") as client:
-        done = _update(client, made, artifacts)
-        _stamp(client, made, f"sqlite:///{file}")
+    with _writer(f"sqlite:///{fresh}", made, artifacts) as writer:
+        done = _update(writer, made)
+        _stamp(writer, made, f"sqlite:///{file}")
     os.replace(fresh, file)
     fresh.with_suffix(".lock").unlink()
     for old in artifacts.parent.iterdir():
         if old != artifacts:
             shutil.rmtree(old)
     return done
+
+
+@contextmanager
+def _writer(uri: str, made: Source, artifacts: Path | None) -> Iterator[Writer]:
+    with store.client(uri) as client:
+        from compclip.track.models import Template
+
+        template = Template(store.beside(uri, "template").absolute())
+        try:
+            yield Writer(client, made.how.project, artifacts, template)
+        finally:
+            template.close()
 
 
 def _artifacts(uri: str, fresh: bool = False) -> Path | None:
@@ -128,125 +149,17 @@ def stamp(uri: str) -> Path:
     return store.beside(uri, "synced.json")
 
 
-def _stamp(client: MlflowClient, made: Source, uri: str) -> None:
+def _stamp(writer: Writer, made: Source, uri: str) -> None:
     if made.whole:
-        found = client.get_experiment_by_name(made.shown.experiment)
-        write_json(store.beside(uri, "view.json"), {"experiment": found.experiment_id if found else ""})
-        write_json(stamp(uri), {r.cell.name: fingerprint(*files(r.trained, r.results_folder)) for r in made.cells})
+        write_json(store.beside(uri, "view.json"), {"experiment": writer.experiment(made.how.experiment)})
+        write_json(stamp(uri), {brief.name: brief.content for brief in made.cells})
 
 
-def _update(client: MlflowClient, made: Source, artifacts: Path | None) -> Counter[str]:
-    known, done, now = _tracked(client, made.shown.project), Counter(), {}
+def _update(writer: Writer, made: Source) -> Counter[str]:
     for entry in made.entries:
-        now[entry.key] = _one(client, entry, known.pop(entry.key, []), now.get(entry.parent, ""), artifacts, done)
-    if made.grid_runs:
-        _finish_grid(client, made, now)
+        writer.bring(entry)
+    if made.grid:
+        writer.finish(made)
     if made.whole:
-        _drop_empty(client, made.shown.project)
-    return done
-
-
-def _one(
-    client: MlflowClient, entry: Entry, old: list[Any], parent: str, artifacts: Path | None, done: Counter[str]
-) -> str:
-    """Bring one entry up to date; gives its MLflow run's id. What replaces is complete before the old run goes."""
-    from compclip.track import log
-
-    same = [run for run in old if _current(client, run, entry)]
-    done["skipped"] += 0 if same else len(entry.values) - len(entry.finite)
-    done["unchanged" if same else "replaced" if old else "added"] += 1
-    run_id = same[0].info.run_id if same else log.write(client, entry, _experiment(client, entry, artifacts), parent)
-    if same:
-        _refresh(client, same[0], {log.NOTE: entry.note} | ({log.PARENT: parent} if parent else {}))
-    for run in old:
-        if run.info.run_id != run_id:
-            _remove(client, run, artifacts)
-    return run_id
-
-
-def _current(client: MlflowClient, run: Any, entry: Entry) -> bool:
-    """Whether a run was logged whole, from these files, and where it belongs."""
-    tags = run.data.tags
-    whole = tags.get(track_entries.COMPLETE) == "true" and tags.get(track_entries.CONTENT) == entry.content
-    return whole and (not entry.at_home or client.get_experiment(run.info.experiment_id).name == entry.experiment)
-
-
-def _refresh(client: MlflowClient, run: Any, tags: dict[str, str]) -> None:
-    for key, value in tags.items():
-        if run.data.tags.get(key) != value:
-            client.set_tag(run.info.run_id, key, value)
-
-
-def _remove(client: MlflowClient, run: Any, artifacts: Path | None) -> None:
-    from compclip.track import log
-
-    log.remove(client, run, artifacts.parent if artifacts else None)
-
-
-def _tracked(client: MlflowClient, project: str) -> dict[str, list[Any]]:
-    """Our runs in the store by key; more than one of a key only where writers did not share a lock."""
-    ids = [e.experiment_id for e in _experiments(client, project)]
-    runs, token = [], None
-    while ids:
-        page = client.search_runs(ids, max_results=1000, page_token=token)
-        runs, token = runs + [run for run in page if _key(run)], page.token
-        if not token:
-            break
-    found: dict[str, list[Any]] = {}
-    for run in runs:
-        found.setdefault(_key(run), []).append(run)
-    return found
-
-
-def _key(run: Any) -> str:
-    """The entry that a run was made from; none for a run that others logged. Stores of old have the name alone."""
-    tags = run.data.tags
-    return tags.get(track_entries.KEY) or (f"cell/{run.info.run_name}" if "content" in tags else "")
-
-
-def _experiments(client: MlflowClient, project: str) -> list[Any]:
-    return list(client.search_experiments(filter_string=f"name LIKE '{project}: %'", max_results=1000))
-
-
-def _experiment(client: MlflowClient, entry: Entry, artifacts: Path | None) -> str:
-    found = client.get_experiment_by_name(entry.experiment)
-    if found is not None:
-        if found.lifecycle_stage == "deleted":
-            client.restore_experiment(found.experiment_id)
-        return found.experiment_id
-    folder = entry.experiment.partition(": ")[2].replace(", ", "+").replace(" ", "-").replace("/", "_")
-    tags = {"mlflow.experimentKind": "custom_model_development"}
-    return client.create_experiment(entry.experiment, (artifacts / folder).as_uri() if artifacts else None, tags)
-
-
-def _finish_grid(client: MlflowClient, made: Source, now: dict[str, str]) -> None:
-    """Versions and aliases of the grid's checkpoints, the experiment's description and its ready-made view."""
-    from compclip.track import models
-
-    name = models.registered_name(made.shown.experiment)
-    runs = {e.key: client.get_run(now[e.key]) for e in made.entries if e.at_home and e.checkpoint}
-    best = overall.winners(list(made.grid_runs.values()), made.shown.columns)
-    if runs:
-        versions = models.register(client, name, made.shown.experiment, runs)
-        keys = {notes.alias(b): f"cell/{run.cell.name}" for b, (run, _) in best.items()}
-        models.set_aliases(client, name, {a: versions[k] for a, k in keys.items() if k in versions})
-        best = {b: found for b, found in best.items() if keys[notes.alias(b)] in versions}
-    experiment = client.get_experiment_by_name(made.shown.experiment)
-    note = notes.of_grid(made.methods, best if runs else {}, name)
-    tags = {"mlflow.note.content": note, **view.tags(_scores(made))}
-    for key, value in tags.items():
-        if experiment.tags.get(key) != value:
-            client.set_experiment_tag(experiment.experiment_id, key, value)
-
-
-def _scores(made: Source) -> list[str]:
-    """The names of the grid's whole-benchmark numbers, the summary's first."""
-    numbers = (overall.numbers(r, made.shown.columns) for r in made.grid_runs.values())
-    return list(dict.fromkeys(name for found in numbers for name in found))
-
-
-def _drop_empty(client: MlflowClient, project: str) -> None:
-    """Hide experiments of ours whose runs have all moved elsewhere."""
-    for experiment in _experiments(client, project):
-        if not client.search_runs([experiment.experiment_id], max_results=1):
-            client.delete_experiment(experiment.experiment_id)
+        writer.drop_empty()
+    return writer.done

@@ -1,4 +1,4 @@
-"""Finished runs and studies as they lie on the disk, parsed; nothing here knows MLflow."""
+"""Studies as their sweeps left them in studies/<name>/trials.json, parsed; nothing here knows MLflow."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from typing import Any
 
 from compclip.base.errors import UserError
 from compclip.base.files import read_json
-from compclip.runs import folder, results
-from compclip.runs.folder import Trained
-from compclip.runs.results import FinishedRun
+from compclip.runs.folder import Folder
+from compclip.track import reading
+from compclip.track.reading import Brief, Memory
 
 
 @dataclass(frozen=True)
-class Trial:
+class StudyTrial:
     """One trial of a study: what was tried, what came of it, and its run where that was finished."""
 
     number: int
     state: str
     params: dict[str, Any]
     values: tuple[float, ...]
-    run: FinishedRun | None
+    run: Brief | None
     facts: dict[str, Any]
     intermediate: dict[int, float] = field(default_factory=dict)  # of the first objective, by step
     started: float | None = None  # seconds since the epoch
@@ -31,38 +31,28 @@ class Trial:
 
 
 @dataclass(frozen=True)
-class Study:
+class StudyFile:
     """studies/<name>/ of a sweep; `objectives` maps each metric to whether more of it is better."""
 
     path: Path
     name: str
     method: str
     objectives: dict[str, bool]
-    trials: tuple[Trial, ...]
+    trials: tuple[StudyTrial, ...]
 
 
-def read(root: Path) -> list[FinishedRun]:
-    """Every published run, sorted by name."""
-    return [results.read(Trained(path), of_run(root, path)) for path in folder.published(root / folder.RUNS)]
-
-
-def of_run(root: Path, path: Path) -> Path:
-    """The results of the run that is published at `path`."""
-    return root / folder.RESULTS / path.parent.name / path.name
-
-
-def studies(where: Path) -> list[Study]:
+def read_all(where: Path, memory: Memory) -> list[StudyFile]:
     """Every study below `where`, sorted by name."""
-    return [study(p.parent) for p in sorted(where.glob("*/trials.json"))]
+    return [read(p.parent, memory) for p in sorted(where.glob("*/trials.json"))]
 
 
-def study(path: Path) -> Study:
+def read(path: Path, memory: Memory) -> StudyFile:
     """A study from its trials.json. Raises UserError where a field is missing or a trial stands twice."""
     file = path / "trials.json"
     raw = read_json(file)
     try:
-        trials = tuple(_trial(t, path.parent.parent) for t in raw["trials"])
-        found = Study(path, str(raw["study"]), str(raw["method"]), _objectives(raw["objectives"]), trials)
+        trials = tuple(_trial(t, path.parent.parent, memory) for t in raw["trials"])
+        found = StudyFile(path, str(raw["study"]), str(raw["method"]), _objectives(raw["objectives"]), trials)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise UserError(f"{file}: not a study's trials ({error!r}); run the sweep again") from error
     numbers = [t.number for t in trials]
@@ -77,30 +67,28 @@ def _objectives(raw: Sequence[Any]) -> dict[str, bool]:
     return {o["metric"]: o.get("direction", "maximize") != "minimize" for o in given}
 
 
-def _trial(raw: dict[str, Any], root: Path) -> Trial:
+def _trial(raw: dict[str, Any], root: Path, memory: Memory) -> StudyTrial:
     values = tuple(float(v) for v in raw.get("values") or ())
     facts = {k: raw[k] for k in ("run_key", "folder", "reason") if raw.get(k)}
     facts |= {"paper": "true"} if raw.get("paper") else {}
     steps = {int(step): float(v) for step, v in (raw.get("intermediate") or {}).items()}
     times = _seconds(raw.get("started")), _seconds(raw.get("ended"))
-    return Trial(int(raw["number"]), str(raw["state"]).lower(), dict(raw["params"]), values, _run_of(raw, root), facts,
-                 steps, *times)  # fmt: skip
+    run = _run_of(raw, root, memory)
+    return StudyTrial(int(raw["number"]), str(raw["state"]).lower(), dict(raw["params"]), values, run, facts, steps,
+                      *times)  # fmt: skip
 
 
 def _seconds(moment: str | None) -> float | None:
     return datetime.fromisoformat(moment).timestamp() if moment else None
 
 
-def _run_of(raw: dict[str, Any], root: Path) -> FinishedRun | None:
-    """The trial's run: its folder, or `final` in it; None before that is complete."""
-    folder = root / (raw.get("folder") or "no folder")
-    for path in (folder, folder / "final"):
-        if (path / "config.yaml").is_file():
-            return results.read(Trained(path), path / "results")
-    return None
+def _run_of(raw: dict[str, Any], root: Path, memory: Memory) -> Brief | None:
+    """The trial's run in the store; None before it is finished."""
+    found = reading.in_store(Folder(root / raw["folder"])) if raw.get("folder") else None
+    return memory.brief(*found) if found else None
 
 
-def best(study: Study) -> dict[str, Trial]:
+def best(study: StudyFile) -> dict[str, StudyTrial]:
     """The best complete trial for each objective, the earlier one of equals."""
     done = [t for t in study.trials if t.state == "complete" and len(t.values) == len(study.objectives)]
     found = {}

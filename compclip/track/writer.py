@@ -1,0 +1,163 @@
+"""Brings one store up to date: its experiments and our runs are asked for once, whatever the number of entries."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from compclip.track import entries as track_entries
+from compclip.track import notes, overall, view
+from compclip.track.entries import Entry
+
+if TYPE_CHECKING:
+    from mlflow import MlflowClient
+
+    from compclip.track.log import Logged
+    from compclip.track.models import Template
+    from compclip.track.sync import Source
+
+
+class Writer:
+    """Adds, replaces and removes the MLflow runs of one project; `known`: those there were, by their entries' keys.
+
+    `artifacts` is where their files are; None: a server keeps them.
+    """
+
+    def __init__(self, client: MlflowClient, project: str, artifacts: Path | None, template: Template) -> None:
+        self._client, self._artifacts, self._template = client, artifacts, template
+        self._ids = {e.name: e.experiment_id for e in _experiments(client, project)}
+        self.known = self._tracked()
+        self._logged: dict[str, Logged] = {}
+        self.done: Counter[str] = Counter()
+
+    def clear(self) -> None:
+        """Remove every run of ours."""
+        for runs in self.known.values():
+            for run in runs:
+                self._remove(run)
+        self.known = {}
+
+    def bring(self, entry: Entry) -> None:
+        """Bring one entry up to date. What replaces is complete before the old run goes."""
+        from compclip.track import log
+
+        old = self.known.pop(entry.key, [])
+        same = [run for run in old if self._current(run, entry)]
+        self.done["unchanged" if same else "replaced" if old else "added"] += 1
+        found = log.logged(same[0]) if same else self._write(entry)
+        if same:
+            self._refresh(same[0], entry)
+        for run in old:
+            if run.info.run_id != found.run:
+                self._remove(run)
+        self._logged[entry.key] = found
+
+    def finish(self, made: Source) -> None:
+        """Versions and aliases of the grid's checkpoints, the experiment's description and its ready-made view."""
+        from compclip.track import models
+
+        name = models.registered_name(made.how.experiment)
+        kept = [(entry, self._logged[entry.key]) for entry in made.entries if entry.at_home and entry.checkpoint]
+        best = overall.winners(made.grid, made.how.columns)
+        if kept:
+            versions = models.register(self._client, name, made.how.experiment, kept)
+            keys = {b: f"cell/{run.cell.name}" for b, (run, _) in best.items()}
+            best = {b: found for b, found in best.items() if keys[b] in versions}
+            models.set_aliases(self._client, name, {notes.alias(b): versions[keys[b]] for b in best})
+        note = notes.of_grid(made.methods, made.grid, best if kept else {}, name)
+        self._describe(made.how.experiment, {notes.TAG: note, **view.tags(_scores(made))})
+
+    def drop_empty(self) -> None:
+        """Hide experiments of ours whose runs have all moved elsewhere."""
+        for experiment in self._ids.values():
+            if not self._client.search_runs([experiment], max_results=1):
+                self._client.delete_experiment(experiment)
+
+    def experiment(self, name: str) -> str:
+        """The id of an experiment of ours; empty where there is none."""
+        return self._ids.get(name, "")
+
+    def _write(self, entry: Entry) -> Logged:
+        from compclip.track import log
+
+        parent = self._logged[entry.parent].run if entry.parent in self._logged else ""
+        self.done["skipped"] += len(entry.values) - len(entry.finite)
+        return log.write(self._client, entry, self._home(entry), parent, self._template, self._artifacts is not None)
+
+    def _current(self, run: Any, entry: Entry) -> bool:
+        """Whether a run was logged whole, from these files, and where it belongs."""
+        tags = run.data.tags
+        whole = tags.get(track_entries.COMPLETE) == "true" and tags.get(track_entries.CONTENT) == entry.content
+        return whole and (not entry.at_home or run.info.experiment_id == self._ids.get(entry.experiment))
+
+    def _refresh(self, run: Any, entry: Entry) -> None:
+        """What can be changed in a run that is logged: its description, and the run above it."""
+        from compclip.track import log
+
+        tags = {notes.TAG: entry.note}
+        if entry.parent in self._logged:
+            tags[log.PARENT] = self._logged[entry.parent].run
+        for key, value in tags.items():
+            if run.data.tags.get(key) != value:
+                self._client.set_tag(run.info.run_id, key, value)
+
+    def _remove(self, run: Any) -> None:
+        from compclip.track import log
+
+        log.remove(self._client, run, self._artifacts.parent if self._artifacts else None)
+
+    def _tracked(self) -> dict[str, list[Any]]:
+        """Our runs in the store by key; more than one of a key only where writers did not share a lock."""
+        found: dict[str, list[Any]] = {}
+        token, ids = None, list(self._ids.values())
+        while ids:
+            page = self._client.search_runs(ids, max_results=1000, page_token=token)
+            for run in page:
+                found.setdefault(_key(run), []).append(run)
+            token = page.token
+            if not token:
+                break
+        found.pop("", None)
+        return found
+
+    def _home(self, entry: Entry) -> str:
+        """The entry's experiment, made or brought back where need be."""
+        name = entry.experiment
+        if name not in self._ids:
+            self._ids[name] = self._hidden(name) or self._created(name)
+        return self._ids[name]
+
+    def _hidden(self, name: str) -> str:
+        found = self._client.get_experiment_by_name(name)
+        if found is not None and found.lifecycle_stage == "deleted":
+            self._client.restore_experiment(found.experiment_id)
+        return found.experiment_id if found is not None else ""
+
+    def _created(self, name: str) -> str:
+        folder = name.partition(": ")[2].replace(", ", "+").replace(" ", "-").replace("/", "_")
+        tags = {"mlflow.experimentKind": "custom_model_development"}
+        place = (self._artifacts / folder).as_uri() if self._artifacts else None
+        return self._client.create_experiment(name, place, tags)
+
+    def _describe(self, name: str, tags: dict[str, str]) -> None:
+        experiment = self._client.get_experiment_by_name(name)
+        for key, value in tags.items():
+            if experiment.tags.get(key) != value:
+                self._client.set_experiment_tag(experiment.experiment_id, key, value)
+
+
+def _key(run: Any) -> str:
+    """The entry that a run was made from; none for a run that others logged. Stores of old have the name alone."""
+    tags = run.data.tags
+    return tags.get(track_entries.KEY) or (f"cell/{run.info.run_name}" if "content" in tags else "")
+
+
+def _experiments(client: MlflowClient, project: str) -> list[Any]:
+    return list(client.search_experiments(filter_string=f"name LIKE '{project}: %'", max_results=1000))
+
+
+def _scores(made: Source) -> list[str]:
+    """The names of the grid's whole-benchmark numbers, the summary's first."""
+    numbers = (overall.numbers(run, made.how.columns) for run in made.grid)
+    return list(dict.fromkeys(name for found in numbers for name in found))
