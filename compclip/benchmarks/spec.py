@@ -15,7 +15,7 @@ from compclip.base.errors import UserError
 from compclip.benchmarks import _choice
 from compclip.benchmarks._files import chosen, present, rows, value
 from compclip.evaluate.benchmark import Benchmark, Items, Record
-from compclip.evaluate.embed import Embeddings
+from compclip.evaluate.embeddings import Embeddings
 
 SUBSETS = ("absolute_size", "absolute_spatial", "count", "existence", "relative_size", "relative_spatial")
 FILES = {"i2t": "image2text.json", "t2i": "text2image.json"}

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from compclip.base.files import fingerprint
-from compclip.evaluate.embed import Embeddings
+from compclip.evaluate.embeddings import Embeddings
 
 Groups = Mapping[str, Mapping[str, frozenset[str]]]  # subset -> group -> record ids
 

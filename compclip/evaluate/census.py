@@ -15,7 +15,7 @@ from compclip.base.files import write_json
 from compclip.config import read
 from compclip.evaluate import score
 from compclip.evaluate.benchmark import Benchmark
-from compclip.evaluate.embed import BOX
+from compclip.evaluate.embeddings import BOX
 
 
 def census(benchmark: Benchmark) -> dict:
