@@ -11,7 +11,7 @@ import torch
 from PIL import Image
 
 from compclip.base.errors import UserError
-from compclip.evaluate import embed
+from compclip.evaluate import embed, embeddings
 from compclip.model import backbone
 
 CONFIG = {
@@ -165,7 +165,7 @@ def test_a_box_is_cut_out(model, tmp_path):
     canvas.paste(Image.new("RGB", (16, 16), "red"), (16, 0))
     canvas.save(whole)
     Image.new("RGB", (16, 16), "red").save(part)
-    box = embed.boxed(str(whole), (16, 0, 16, 16))
+    box = embeddings.boxed(str(whole), (16, 0, 16, 16))
     found = embed.encode(model, [str(whole), str(part), box], [])
     assert found.images([box]) == pytest.approx(found.images([str(part)]), abs=1e-6)
     assert not np.allclose(found.images([box]), found.images([str(whole)]), atol=1e-3)
@@ -177,7 +177,7 @@ def test_a_box_is_in_pixels_of_the_file_even_where_a_large_jpeg_is_read_smaller(
     canvas.paste(Image.new("RGB", (600, 600), "red"), (1800, 1200))
     canvas.save(large, quality=95)
     Image.new("RGB", (600, 600), "red").save(part)
-    box = embed.boxed(str(large), (1810, 1210, 580, 580))
+    box = embeddings.boxed(str(large), (1810, 1210, 580, 580))
     found = embed.encode(model, [str(part), box], [])
     assert found.images([box]) == pytest.approx(found.images([str(part)]), abs=0.02)
 

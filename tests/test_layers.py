@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from compclip.base import code, plugins
+
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "compclip"
 
@@ -115,3 +117,29 @@ def test_no_file_is_long():
     """At most 400 lines a file."""
     long = {n: count for n, p in modules().items() if (count := len(p.read_text().splitlines())) > 400}
     assert not long
+
+
+LIGHT = """
+import sys
+from compclip.base import plugins
+for package in (plugins.METHODS, plugins.BENCHMARKS):
+    [plugins.find(package, name) for name in plugins.names(package)]
+import compclip.config.read, compclip.evaluate.benchmark, compclip.train.features
+import compclip.text.concepts, compclip.text.positives, compclip.text.replace, compclip.text.shuffle, compclip.text.swap
+print(sorted({"torch", "open_clip", "torchvision", "matplotlib", "PIL"} & set(sys.modules)))
+"""
+
+
+def test_what_only_looks_at_parameters_and_files_needs_no_torch():
+    """Methods, benchmarks, rules and config: a check of params.yaml takes no seconds."""
+    out = subprocess.run([sys.executable, "-c", LIGHT], capture_output=True, text=True, check=True, cwd=ROOT)
+    assert out.stdout.strip() == "[]"
+
+
+def test_the_training_core_knows_no_parameter_file():
+    """An edit of how params.yaml is read makes no run stale: the resolved run is all that training sees."""
+    used = code.closure(
+        "compclip.train.loop", *(f"{plugins.METHODS}.{name}" for name in plugins.names(plugins.METHODS))
+    )
+    assert not [name for name in used if name.startswith("compclip.config")]
+    assert {"compclip.model.backbone", "compclip.train.views", "compclip.text.swap"} <= set(used)

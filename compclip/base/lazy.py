@@ -5,6 +5,7 @@ Most commands look at files and wait; what trains or scores pays for its imports
 
 from __future__ import annotations
 
+import functools
 import importlib
 import importlib.util
 from types import ModuleType
@@ -15,7 +16,11 @@ class Lazy(ModuleType):
     """Stands for a package and is not it: whoever walks over `sys.modules` wakes nothing up."""
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(importlib.import_module(self.__name__), name)
+        return getattr(self._module, name)
+
+    @functools.cached_property
+    def _module(self) -> ModuleType:
+        return importlib.import_module(self.__name__)
 
 
 def package(name: str) -> ModuleType:
@@ -28,4 +33,5 @@ def package(name: str) -> ModuleType:
     return Lazy(name)
 
 
-open_clip = package("open_clip")
+open_clip, torch = package("open_clip"), package("torch")
+functional = Lazy("torch.nn.functional")  # to look whether a part is there would import the whole

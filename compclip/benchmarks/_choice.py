@@ -13,7 +13,7 @@ from dataclasses import replace
 import numpy as np
 
 from compclip.evaluate.benchmark import Items, Record, by_subset, ids, readable
-from compclip.evaluate.embed import Embeddings
+from compclip.evaluate.embeddings import Embeddings
 
 Scores = Callable[[Embeddings, list[Record]], list[np.ndarray]]
 

@@ -19,7 +19,7 @@ from compclip.base.errors import UserError, unknown
 from compclip.benchmarks import winoground
 from compclip.benchmarks._files import chosen, images_folder, one_file, rows, spread, value
 from compclip.evaluate.benchmark import Benchmark, Items, Record, by_subset, ids, pooled, readable
-from compclip.evaluate.embed import Embeddings
+from compclip.evaluate.embeddings import Embeddings
 from compclip.runs.items import COMPOSITION
 
 KUBRIC = ("eqbenkubric_attr", "eqbenkubric_cnt", "eqbenkubric_loc")

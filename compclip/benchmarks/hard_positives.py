@@ -18,7 +18,7 @@ from compclip.base.errors import UserError, unknown
 from compclip.benchmarks._files import groups, images_folder, rows, value
 from compclip.evaluate import metrics
 from compclip.evaluate.benchmark import Benchmark, Items, Record, by_subset, column, ids, pooled, readable
-from compclip.evaluate.embed import Embeddings, boxed
+from compclip.evaluate.embeddings import Embeddings, boxed
 from compclip.runs.items import COMPOSITION
 
 KINDS = {  # the file name in the authors' repository

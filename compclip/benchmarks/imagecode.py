@@ -15,7 +15,7 @@ from compclip.base.errors import UserError, unknown
 from compclip.benchmarks import _choice
 from compclip.benchmarks._files import images_folder, rows, value
 from compclip.evaluate.benchmark import Benchmark, Items, Record, pooled
-from compclip.evaluate.embed import Embeddings
+from compclip.evaluate.embeddings import Embeddings
 from compclip.runs.items import COMPOSITION
 
 SPLITS = ("train", "valid", "test")

@@ -21,7 +21,7 @@ from compclip.base.files import read_text
 from compclip.benchmarks._files import groups, images_folder, one_file, rows, unique, value
 from compclip.evaluate import metrics
 from compclip.evaluate.benchmark import Benchmark, Items, Record, ids, readable
-from compclip.evaluate.embed import Embeddings
+from compclip.evaluate.embeddings import Embeddings
 from compclip.runs.items import RETRIEVAL
 
 KS = (1, 5, 10)

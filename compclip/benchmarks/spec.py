@@ -15,7 +15,7 @@ from compclip.base.errors import UserError
 from compclip.benchmarks import _choice
 from compclip.benchmarks._files import chosen, present, rows, value
 from compclip.evaluate.benchmark import Benchmark, Items, Record
-from compclip.evaluate.embed import Embeddings
+from compclip.evaluate.embeddings import Embeddings
 from compclip.runs.items import COMPOSITION
 
 SUBSETS = ("absolute_size", "absolute_spatial", "count", "existence", "relative_size", "relative_spatial")

@@ -16,7 +16,7 @@ from compclip.base.errors import UserError
 from compclip.benchmarks._files import groups, images_folder, lines, unique, value
 from compclip.evaluate import metrics
 from compclip.evaluate.benchmark import Benchmark, Items, Record, column, ids, readable
-from compclip.evaluate.embed import Embeddings
+from compclip.evaluate.embeddings import Embeddings
 from compclip.runs.items import COMPOSITION
 
 FILE = "examples.jsonl"

@@ -18,7 +18,7 @@ from compclip.base.files import read_text
 from compclip.benchmarks._files import groups
 from compclip.evaluate import metrics
 from compclip.evaluate.benchmark import Benchmark, Items, Record, ids, readable
-from compclip.evaluate.embed import Embeddings
+from compclip.evaluate.embeddings import Embeddings
 from compclip.runs.items import CLASSIFICATION
 
 CLASSES, TEMPLATES = "classnames.txt", "zeroshot_classification_templates.txt"

@@ -15,7 +15,7 @@ import numpy as np
 
 from compclip.base.errors import unknown
 from compclip.base.files import fingerprint
-from compclip.evaluate.embed import Embeddings
+from compclip.evaluate.embeddings import Embeddings
 from compclip.runs.items import KINDS, Items
 
 Groups = Mapping[str, Mapping[str, frozenset[str]]]  # subset -> group -> record ids

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from compclip.base import plugins
 from compclip.base.files import read_json, write_json
+from compclip.evaluate.embeddings import BOX
 
 if TYPE_CHECKING:
     from compclip.config.sections import Benchmark as Section
@@ -29,8 +30,6 @@ def load(name: str, section: Section) -> Benchmark:
 
 def census(benchmark: Benchmark) -> dict[str, Any]:
     """Counts and fingerprint."""
-    from compclip.evaluate.embed import BOX
-
     paths = [Path(ref.partition(BOX)[0]) for ref in benchmark.images]
     missing = sum(not path.is_file() for path in paths)
     return {

@@ -1,6 +1,6 @@
-"""Every unique image and text encoded once per checkpoint, then looked up by path and by text.
+"""Every unique image and text encoded once per checkpoint.
 
-M models, N records, I images, T texts, D joint dim, L text length.
+M models, N vectors, I images, T texts, D joint dim, L text length.
 
 Models that are fed alike are encoded together: a picture is read and prepared once, a text tokenised once for them all.
 
@@ -25,62 +25,11 @@ from torch import Tensor, nn
 
 from compclip.base.errors import UserError
 from compclip.data import images as data_images
+from compclip.evaluate.embeddings import BOX, Embeddings
 from compclip.model import towers
 
 if TYPE_CHECKING:
     from compclip.model.backbone import Model
-
-BOX = "#box="  # an image reference is a path, or path#box=x,y,width,height in pixels
-
-
-@dataclass(frozen=True)
-class Embeddings:
-    """Unit vectors of images and texts; `failed` gives the reason for each image that has none."""
-
-    image_ID: np.ndarray
-    text_TD: np.ndarray
-    image_row: dict[str, int]
-    text_row: dict[str, int]
-    failed: dict[str, str]
-
-    def has(self, refs: Iterable[str]) -> bool:
-        """Whether every one of the images was read."""
-        return all(ref in self.image_row for ref in refs)
-
-    def images(self, refs: Sequence[str]) -> np.ndarray:
-        """Rows [N, D] of images, float64; KeyError for one that could not be read."""
-        return self.image_ID[_rows(refs, self.image_row)].astype(np.float64)
-
-    def texts(self, texts: Sequence[str]) -> np.ndarray:
-        """Rows [N, D] of texts, float64."""
-        return self.text_TD[_rows(texts, self.text_row)].astype(np.float64)
-
-    def matches(self, refs: Sequence[str], texts: Sequence[str]) -> np.ndarray:
-        """Cosine of image n with text n, shape N."""
-        return np.einsum("nd,nd->n", self.images(refs), self.texts(texts))
-
-    def similarities(self, texts: Sequence[str], others: Sequence[str]) -> np.ndarray:
-        """Cosine of text n with other text n, shape N."""
-        return np.einsum("nd,nd->n", self.texts(texts), self.texts(others))
-
-    def table(self, refs: Sequence[str], texts: Sequence[str]) -> np.ndarray:
-        """Cosines of every image with every text, float32 [len(refs), len(texts)].
-
-        Computed once per different image and text: a matrix product may round equal columns differently, which would
-        turn a tie into a win.
-        """
-        image_U, image_I = np.unique(_rows(refs, self.image_row), return_inverse=True)
-        text_U, text_T = np.unique(_rows(texts, self.text_row), return_inverse=True)
-        return (self.image_ID[image_U] @ self.text_TD[text_U].T)[image_I][:, text_T]
-
-
-def _rows(keys: Sequence[str], row: dict[str, int]) -> np.ndarray:
-    return np.array([row[key] for key in keys], dtype=np.int64)
-
-
-def boxed(path: str, box: Sequence[float] | None) -> str:
-    """The reference of an image, or of a part of it: (x, y, width, height) in pixels."""
-    return path if box is None else f"{path}{BOX}{','.join(f'{number:g}' for number in box)}"
 
 
 def encode(

@@ -11,15 +11,18 @@ one sentence gives it as p3 and on too; `data.<name>.min_sentences` leaves such 
 from __future__ import annotations
 
 from dataclasses import dataclass
-
-import torch
-from torch import Tensor
+from typing import TYPE_CHECKING
 
 from compclip.base.errors import UserError
+from compclip.base.lazy import torch
 from compclip.methods import _check
 from compclip.train import losses
 from compclip.train.batch import Views
-from compclip.train.features import Features
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from compclip.train.features import Features
 
 TRAINS = True
 

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-
-from torch import Tensor
+from typing import TYPE_CHECKING
 
 from compclip.methods import _check
 from compclip.train import losses
 from compclip.train.batch import Views
-from compclip.train.features import Features
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from compclip.train.features import Features
 
 TRAINS = True
 

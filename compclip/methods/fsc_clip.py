@@ -10,15 +10,18 @@ with gamma, 5 with epsilon, 6 with both; 7 and 8 are 1 and 2 with both.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-import torch
-from torch import Tensor
-
+from compclip.base.lazy import torch
 from compclip.methods import _check
 from compclip.text import replace, shuffle, swap
 from compclip.train import losses
 from compclip.train.batch import Views
-from compclip.train.features import Features
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from compclip.train.features import Features
 
 TRAINS = True
 

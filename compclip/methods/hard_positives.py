@@ -11,15 +11,18 @@ Variants: hard_positives none (HN only), both (HP + HN), swap, replace.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-import torch
-from torch import Tensor
-
+from compclip.base.lazy import torch
 from compclip.methods import _check
 from compclip.text import positives, replace, swap
 from compclip.train import losses
 from compclip.train.batch import Views
-from compclip.train.features import Features
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from compclip.train.features import Features
 
 TRAINS = True
 KINDS = {"both": ("swap", "replace"), "swap": ("swap",), "replace": ("replace",), "none": ()}

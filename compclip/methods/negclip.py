@@ -7,14 +7,17 @@ FSC-CLIP and CLIC); a caption without a negative gives none, and its place in th
 from __future__ import annotations
 
 from dataclasses import dataclass
-
-from torch import Tensor
+from typing import TYPE_CHECKING
 
 from compclip.methods import _check
 from compclip.text import swap as text_swap
 from compclip.train import losses
 from compclip.train.batch import Views
-from compclip.train.features import Features
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from compclip.train.features import Features
 
 TRAINS = True
 RULES = {"negclip": text_swap.negclip, "clic": text_swap.single}

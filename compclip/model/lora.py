@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from safetensors.torch import load_file, save
@@ -24,7 +24,9 @@ from torch.nn import functional as F
 
 from compclip.base.errors import UserError
 from compclip.base.files import read_json, write_atomic, write_json
-from compclip.config.sections import Lora
+
+if TYPE_CHECKING:
+    from compclip.config.sections import Lora
 
 FOLDER = "adapter"  # in a run's checkpoint, with the names that PEFT gives its files
 WEIGHTS, CONFIG = "adapter_model.safetensors", "adapter_config.json"
@@ -79,7 +81,7 @@ def inject(clip: nn.Module, cfg: Lora, towers: tuple[str, ...], seed: int = 0) -
 
     Raises UserError where a target fits nothing in a tower, or an attention that cannot be adapted.
     """
-    _adapt(clip, cfg, "|".join(map(re.escape, _targets(clip, cfg.targets, towers))))
+    _adapt(clip, cfg.rank, cfg.alpha, "|".join(map(re.escape, _targets(clip, cfg.targets, towers))))
     generator = torch.Generator().manual_seed(seed)
     for name, factor in adapter(clip).items():
         if ".lora_A." in name:  # as nn.Linear's own start: uniform within 1 / sqrt(fan in)
@@ -87,11 +89,11 @@ def inject(clip: nn.Module, cfg: Lora, towers: tuple[str, ...], seed: int = 0) -
             factor.data.copy_(drawn / factor[0].numel() ** 0.5)
 
 
-def _adapt(clip: nn.Module, cfg: Lora, pattern: str) -> None:
+def _adapt(clip: nn.Module, rank: int, alpha: float, pattern: str) -> None:
     import peft
 
     _replace_all(clip, lambda name, m: _adaptable(name, m, pattern), Attention)
-    made = peft.LoraConfig(r=cfg.rank, lora_alpha=cfg.alpha, target_modules=pattern)
+    made = peft.LoraConfig(r=rank, lora_alpha=alpha, target_modules=pattern)
     with torch.random.fork_rng():  # PEFT draws from the global generator
         peft.inject_adapter_in_model(made, clip, NAME)
 
@@ -180,7 +182,7 @@ def load(clip: nn.Module, folder: str | Path) -> None:
     folder = Path(folder)
     config = read_json(folder / CONFIG)
     try:
-        _adapt(clip, Lora(config["r"], config["lora_alpha"]), config["target_modules"])
+        _adapt(clip, config["r"], config["lora_alpha"], config["target_modules"])
         saved, own = load_file(folder / WEIGHTS), adapter(clip)
         with torch.no_grad():
             for name, factor in own.items():

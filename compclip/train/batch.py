@@ -7,14 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields
+from typing import TYPE_CHECKING
 
-import numpy as np
-import torch
-from torch import Tensor
+from compclip.base.lazy import torch
 
-from compclip.text.annotation import Annotation
+if TYPE_CHECKING:
+    import numpy as np
+    from torch import Tensor
 
-Rule = Callable[[Annotation, np.random.Generator], "str | None"]
+    from compclip.text.annotation import Annotation
+
+Rule = Callable[["Annotation", "np.random.Generator"], "str | None"]
 
 
 @dataclass(frozen=True)
@@ -98,4 +101,4 @@ class Batch:
 
     def _each(self, change: Callable[[Tensor], Tensor]) -> Batch:
         values = {f.name: getattr(self, f.name) for f in fields(self)}
-        return Batch(**{k: change(v) if isinstance(v, Tensor) else v for k, v in values.items()})
+        return Batch(**{k: change(v) if isinstance(v, torch.Tensor) else v for k, v in values.items()})

@@ -7,13 +7,13 @@ import functools
 import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
 from compclip.base import plugins
 from compclip.base.errors import UserError
-from compclip.config.sections import Run
 from compclip.model.backbone import Model
 from compclip.train import (
     accumulate,
@@ -27,6 +27,9 @@ from compclip.train import (
     log as train_log,
 )
 from compclip.train.views import Rows
+
+if TYPE_CHECKING:
+    from compclip.config.sections import Run
 
 OnStep = Callable[[int, int, Model], None]  # optimiser steps done, of how many, and the model
 # The system's and a person's way to say stop, and those of clusters before a time limit or a preemption.

@@ -12,10 +12,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import wraps
+from typing import TYPE_CHECKING
 
-import torch
-from torch import Tensor
-from torch.nn import functional as F
+from compclip.base.lazy import functional as F
+from compclip.base.lazy import torch
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 ATTENTION = ("minmax", "minmax_sparse", "softmax")
 
@@ -30,7 +33,7 @@ def _in_full_precision(function: Callable[..., Tensor]) -> Callable[..., Tensor]
 
 
 def _widen(value):
-    half = isinstance(value, Tensor) and value.dtype in (torch.bfloat16, torch.float16)
+    half = isinstance(value, torch.Tensor) and value.dtype in (torch.bfloat16, torch.float16)
     return value.float() if half else value
 
 
@@ -171,32 +174,15 @@ def cross_attended(patch_BPD: Tensor, concept_ND: Tensor, owner_N: Tensor, scale
     pooled vectors [B, N, D] are never made: with attention a and map m = V'c, v̂·c = aᵀm / √(aᵀ V'V'ᵀ a), so that
     memory grows with B·N·P instead.
     """
+    from compclip.train.squared_length import SquaredLength  # a class of torch's: importing it imports torch
+
     patch_BPD = F.normalize(patch_BPD, dim=-1)
     map_BPN = patch_BPD @ concept_ND.T
     attention_BPN = map_BPN.softmax(dim=1)
     dot_BN = (attention_BPN * map_BPN).sum(dim=1)
-    square_BN = _SquaredLength.apply(patch_BPD, attention_BPN)
+    square_BN = SquaredLength.apply(patch_BPD, attention_BPN)
     cosine_BN = dot_BN * square_BN.clamp_min(torch.finfo(dot_BN.dtype).eps).rsqrt()
     return _sigmoid_sum(scale * cosine_BN + bias, owner_N)
-
-
-class _SquaredLength(torch.autograd.Function):
-    """‖Vᵀa‖² = aᵀ(VVᵀ)a for each image and column a. V Vᵀ is symmetric, which halves the products of its slope."""
-
-    @staticmethod
-    def forward(ctx, patch_BPD: Tensor, attention_BPN: Tensor) -> Tensor:
-        pulled_BPN = patch_BPD @ patch_BPD.mT @ attention_BPN
-        ctx.save_for_backward(patch_BPD, attention_BPN, pulled_BPN)
-        return (attention_BPN * pulled_BPN).sum(dim=1)
-
-    @staticmethod
-    @torch.autograd.function.once_differentiable
-    def backward(ctx, slope_BN: Tensor) -> tuple[Tensor | None, Tensor]:
-        patch_BPD, attention_BPN, pulled_BPN = ctx.saved_tensors
-        slope_B1N = 2 * slope_BN[:, None]
-        if not ctx.needs_input_grad[0]:
-            return None, pulled_BPN * slope_B1N
-        return (attention_BPN * slope_B1N) @ attention_BPN.mT @ patch_BPD, pulled_BPN * slope_B1N
 
 
 def _sigmoid_sum(logits_BN: Tensor, owner_N: Tensor) -> Tensor:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import math
+from typing import TYPE_CHECKING
 
 import torch
 from torch import nn
 
-from compclip.config.sections import Train
 from compclip.model import lora
+
+if TYPE_CHECKING:
+    from compclip.config.sections import Train
 
 TOWERS = {"all": ("image", "text"), "image": ("image",), "text": ("text",), "none": ()}
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from compclip.evaluate.embed import Embeddings
+from compclip.evaluate.embeddings import Embeddings
 
 
 @pytest.fixture
