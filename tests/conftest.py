@@ -11,6 +11,8 @@ import pytest
 import torch
 from hypothesis import settings
 
+from compclip.runs import store
+
 ROOT = Path(__file__).resolve().parent.parent
 # Machines differ and are shared: a slow example is no failure, and the same examples are drawn everywhere.
 settings.register_profile("compclip", deadline=None, derandomize=True)
@@ -21,6 +23,12 @@ settings.load_profile("compclip")
 def one_thread() -> None:
     """Tests compare bits; more threads add in another order."""
     torch.set_num_threads(1)
+
+
+@pytest.fixture(autouse=True, scope="session")
+def own_store() -> None:
+    """A team's store is no place for what tests train."""
+    os.environ.pop(store.VARIABLE, None)
 
 
 @pytest.fixture(scope="session")
@@ -40,13 +48,31 @@ def project(tmp_path_factory) -> Path:
     return tiny_project.make(tmp_path_factory.mktemp("project") / "project")
 
 
+@pytest.fixture(scope="session")
+def finished(project, tmp_path_factory) -> Path:
+    """The tiny project with every cell trained and scored, one after the other in this process."""
+    from tests import tiny_project
+
+    return tiny_project.finish(shutil.copytree(project, tmp_path_factory.mktemp("finished") / "project"))
+
+
 @pytest.fixture
 def here(project, tmp_path, monkeypatch) -> Path:
     """A fresh copy of the project, and the current folder in it."""
-    shutil.copytree(project, tmp_path / "p")
-    monkeypatch.chdir(tmp_path / "p")
+    return _enter(project, tmp_path / "p", monkeypatch)
+
+
+@pytest.fixture
+def here_finished(finished, tmp_path, monkeypatch) -> Path:
+    """A fresh copy of the finished project, and the current folder in it."""
+    return _enter(finished, tmp_path / "f", monkeypatch)
+
+
+def _enter(source: Path, copy: Path, monkeypatch) -> Path:
+    shutil.copytree(source, copy)
+    monkeypatch.chdir(copy)
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
-    return tmp_path / "p"
+    return copy
 
 
 @pytest.fixture

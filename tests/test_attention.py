@@ -71,22 +71,9 @@ def test_equal_models_show_no_change(project):
 
 def test_command_takes_a_cell_and_finds_its_backbone(project, capsys):
     """One row a text; the printed change is that of the maps; the picture is whole."""
-    assert (
-        attention.main(
-            [
-                "--image",
-                "p.png",
-                "--text",
-                "a red star",
-                "a moon",
-                "--checkpoint",
-                "finetune-tiny-d-0",
-                "--out",
-                "out/f.png",
-            ]
-        )
-        == 0
-    )
+    texts = ["--text", "a red star", "a moon"]
+    cell = ["--checkpoint", "finetune-tiny-d-0", "--out", "out/f.png"]
+    assert attention.main(["--image", "p.png", *texts, *cell]) == 0
     models = [backbone.load(f) for f in ("models/tiny", "runs/finetune/tiny-d-0/checkpoint")]
     row = attention.rows(*models, "p.png", ["a red star"], "", "attention")[0]
     line = f"a red star: attention changes by {row.difference_PP.min():+.4f} to {row.difference_PP.max():+.4f}"

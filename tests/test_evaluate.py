@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections import Counter
 from pathlib import Path
 from types import SimpleNamespace
@@ -11,15 +12,15 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from compclip.base import files
+from compclip.base import files, links
 from compclip.base.errors import UserError
 from compclip.benchmarks import sugarcrepe, sugarcrepe_pp
-from compclip.config import sections
+from compclip.config import grid, read, sections
 from compclip.evaluate import __main__ as evaluate_command
-from compclip.evaluate import score
+from compclip.evaluate import kept, score
 from compclip.model import backbone, sharing
-from compclip.runs import results
-from tests.tiny_project import trained
+from compclip.runs import results, store
+from compclip.runs.folder import Published
 
 CONFIG = {
     "embed_dim": 16,
@@ -69,9 +70,25 @@ def params(root, monkeypatch):
         found.overrides = overrides
         return found
 
-    monkeypatch.setattr(evaluate_command.read, "load", load)
-    monkeypatch.setattr(evaluate_command.grid, "resolve", lambda params, name: SimpleNamespace(cell=cells[name]))
+    monkeypatch.setattr(read, "load", load)
+    monkeypatch.setattr(grid, "resolve", lambda params, name: SimpleNamespace(cell=cells[name]))
     return found
+
+
+def _loaded(params, *names: str) -> score.Loaded:
+    """The benchmarks of the parameters, all of them or those of these names."""
+    return score.load(params.benchmarks, names or list(params.benchmarks), batch_size=3, threads=1)
+
+
+@pytest.fixture
+def published(checkpoint, root) -> Published:
+    """A cell with its training published, and results of an earlier evaluation."""
+    cell = Published(root, sections.Cell("clip", "tiny", "d", 0))
+    shutil.copytree(checkpoint, cell.trained.checkpoint)
+    for path in (cell.trained.config, cell.trained.metrics, cell.results / "stale.json"):
+        files.write_atomic(path, "old")
+    files.write_json(cell.trained.environment, {"run_key": "clip-key"})
+    return cell
 
 
 def test_each_image_and_text_is_encoded_once_for_all_benchmarks(checkpoint, params, monkeypatch):
@@ -79,7 +96,7 @@ def test_each_image_and_text_is_encoded_once_for_all_benchmarks(checkpoint, para
     for kind in seen:
         tower = getattr(score.embed.towers, kind)
         monkeypatch.setattr(score.embed.towers, kind, _counting(seen, kind, tower))
-    benchmarks, _ = score.load_benchmarks(params, ["sugarcrepe", "plus"])
+    benchmarks = _loaded(params).benchmarks
     scored = score.outcomes(backbone.load(checkpoint), benchmarks, batch_size=3, threads=1)
     assert sum(len(b) for b in benchmarks.values()) == 4 * (7 + 5)
     assert seen == {"image": 4, "text": 8}
@@ -99,11 +116,6 @@ def checkpoints(checkpoint, tmp_path):
     return [str(path) for path in found]
 
 
-def _jobs(checkpoints, params):
-    benchmarks, module_of = score.load_benchmarks(params, ["sugarcrepe", "plus"])
-    return [score.Job(c, benchmarks, module_of, batch_size=3, threads=1) for c in checkpoints]
-
-
 def _opened(monkeypatch):
     """How often each picture is opened from now on."""
     counts, load = Counter(), score.embed.data_images.load
@@ -113,13 +125,13 @@ def _opened(monkeypatch):
 
 def test_checkpoints_that_are_fed_alike_share_a_pass(checkpoints, params, monkeypatch):
     """Two passes over the pictures for four checkpoints, of two kinds; each has the results it has alone."""
-    jobs = _jobs(checkpoints, params)
-    alone = [score.run(job) for job in jobs]
+    given, loaded = [score.by_path(ref) for ref in checkpoints], _loaded(params)
+    alone = [score.documents(one, loaded) for one in given]
     opened = _opened(monkeypatch)
-    together = {job.checkpoint: documents for job, documents in score.run_all(jobs)}
+    together = {one.ref: documents for one, documents in score.documents_of_all(given, loaded)}
     assert set(opened.values()) == {2} and len(opened) == 4
-    for job, documents in zip(jobs, alone, strict=True):
-        untimed = [{n: d | {"seconds": 0} for n, d in found.items()} for found in (documents, together[job.checkpoint])]
+    for one, documents in zip(given, alone, strict=True):
+        untimed = [{n: d | {"seconds": 0} for n, d in found.items()} for found in (documents, together[one.ref])]
         assert untimed[0] == untimed[1]
     assert len({json.dumps(d["plus"]["metrics"]) for d in together.values()}) > 1
 
@@ -150,7 +162,8 @@ def test_one_checkpoint_that_fails_does_not_stop_the_others(checkpoints, params)
     broken.clip.visual.proj.data.fill_(float("nan"))
     broken.save(checkpoints[1])
     (Path(checkpoints[2]) / backbone.WEIGHTS).write_bytes(b"no")
-    found = {job.checkpoint: made for job, made in score.run_all(_jobs(checkpoints, params))}
+    given = [score.Checkpoint(ref) for ref in checkpoints]
+    found = {one.ref: made for one, made in score.documents_of_all(given, _loaded(params))}
     assert "diverged" in str(found[checkpoints[1]]) and "not a readable weights file" in str(found[checkpoints[2]])
     assert all(set(found[c]) == {"sugarcrepe", "plus"} for c in (checkpoints[0], checkpoints[3]))
 
@@ -164,7 +177,7 @@ def _counting(seen, kind, tower):
 
 
 def test_scores_are_those_of_the_model(checkpoint, params):
-    benchmarks, _ = score.load_benchmarks(params, ["sugarcrepe"])
+    benchmarks = _loaded(params, "sugarcrepe").benchmarks
     model = backbone.load(checkpoint)
     outcome = score.outcomes(model, benchmarks, batch_size=2)["sugarcrepe"].items["add_att"]
     for i, value in zip(outcome.ids, outcome.values, strict=True):
@@ -198,33 +211,56 @@ def test_result_files_satisfy_the_report(checkpoint, params, tmp_path):
     assert len(flat) == 7 + 4 + 10 + 4
 
 
-def test_a_cell_gets_its_results_folder_whole(checkpoint, params, root):
-    cell = root / "runs" / "clip-tiny-d-0"
-    (cell / "results").mkdir(parents=True)
-    (cell / "results" / "stale.json").write_text("{}")
-    (cell / "checkpoint").symlink_to(checkpoint)
-    evaluate_command.main(["--cell", "clip-tiny-d-0", "--device", "cpu"], root)
-    assert sorted(p.name for p in (cell / "results").iterdir()) == ["plus.json", "sugarcrepe.json", "summary.json"]
-    assert [p.name for p in cell.iterdir() if p.name.startswith(".")] == []
+def test_a_cell_gets_its_results_folder_whole(published, params, root):
+    """All of the new ones and none of the old, nothing half-written beside them; the same files as in the store."""
+    evaluate_command.main(["--cell", "clip-tiny-d-0"], root)
+    names = ["plus.json", "sugarcrepe.json", "summary.json"]
+    assert sorted(p.name for p in published.results.iterdir()) == names
+    assert [p.name for p in published.results.parent.iterdir()] == [published.results.name]
+    [kept_ones] = root.glob("store/clip-key/scores/*")
+    assert all((kept_ones / name).samefile(published.results / name) for name in names)
+    document = files.read_json(published.results / "plus.json")
+    weights = backbone.weights_fingerprint(published.trained.checkpoint)
+    assert document["checkpoint"] == {"run_key": "clip-key", "fingerprint": weights}
+
+
+def test_what_was_scored_is_not_scored_again(published, params, root, monkeypatch, capsys):
+    """Neither for the cell nor for another one with the same run."""
+    evaluate_command.main(["--cell", "clip-tiny-d-0"], root)
+    first = files.read_json(published.results / "plus.json")
+    shown = capsys.readouterr().out
+    monkeypatch.setattr(score, "outcomes_of_all", None)
+    links.remove(published.results)
+    evaluate_command.main(["--cell", "clip-tiny-d-0"], root)
+    assert files.read_json(published.results / "plus.json") == first
+    assert capsys.readouterr().out == shown
 
 
 def test_the_pretrained_cell_reads_the_backbone(checkpoint, params, root):
     (root / "models").mkdir()
     (root / "models" / "tiny").symlink_to(checkpoint)
-    evaluate_command.main(["--cell", "pretrained-tiny-d-0", "--device", "cpu"], root)
-    document = files.read_json(root / "runs/pretrained-tiny-d-0/results/plus.json")
+    evaluate_command.main(["--cell", "pretrained-tiny-d-0"], root)
+    document = files.read_json(root / "results/pretrained/tiny-d-0/plus.json")
     assert document["checkpoint"]["path"] == str(root / "models/tiny")
 
 
 @pytest.mark.parametrize("option", [["--benchmarks", "plus"], ["--out", "elsewhere"]])
-def test_a_cell_is_scored_on_all_benchmarks_or_not_at_all(params, root, option):
+def test_a_cell_is_scored_on_all_benchmarks_or_not_at_all(published, params, root, option):
     """One benchmark of it would delete the others' results; the old ones stay."""
-    old = trained(root, "clip-tiny-d-0") / "results" / "sugarcrepe.json"
-    files.write_json(old, {"old": 1})
-    told = f"--cell clip-tiny-d-0: .*leave out {option[0]}, or give --checkpoint runs/clip-tiny-d-0/checkpoint"
+    told = f"--cell clip-tiny-d-0: .*leave out {option[0]}, or give --checkpoint FOLDER instead"
     with pytest.raises(UserError, match=told):
-        evaluate_command.main(["--cell", "clip-tiny-d-0", "--device", "cpu", "evaluate.threads=1", *option], root)
-    assert files.read_json(old) == {"old": 1}
+        evaluate_command.main(["--cell", "clip-tiny-d-0", "evaluate.threads=1", *option], root)
+    assert [p.read_text() for p in published.results.iterdir()] == ["old"]
+
+
+@pytest.mark.parametrize("option", [["--benchmarks", "plus"], ["--out", "elsewhere"], ["evaluate.threads=1"]])
+def test_a_method_is_scored_as_the_plan_has_it(root, option):
+    """What stands on the command line would be no part of the plan; without a plan the stage is named."""
+    told = f"--method clip: is scored as plan/ has it; leave out {option[-1]}"
+    with pytest.raises(UserError, match=told):
+        evaluate_command.main(["--method", "clip", *option], root)
+    with pytest.raises(UserError, match="plan/evaluate/clip.json: not there; run `dvc repro plan` first"):
+        evaluate_command.main(["--method", "clip"], root)
 
 
 @pytest.mark.parametrize(
@@ -243,24 +279,21 @@ def test_a_device_and_an_activation_that_are_none(checkpoint, params, option, to
     assert "does not describe" not in str(error.value) and "\n" not in str(error.value)
 
 
-@pytest.mark.parametrize("method", ["clip", "pretrained"])
-def test_a_cell_without_checkpoint_names_the_stage(params, root, method):
-    cell = f"{method}-tiny-d-0"
-    stage = "backbone" if method == "pretrained" else f"train@{cell}"
+@pytest.mark.parametrize("method,stage", [("clip", "train@clip"), ("pretrained", "backbone@tiny")])
+def test_a_cell_without_checkpoint_names_the_stage(params, root, method, stage):
     with pytest.raises(UserError, match=f"run `dvc repro {stage}` first"):
-        evaluate_command.main(["--cell", cell], root)
+        evaluate_command.main(["--cell", f"{method}-tiny-d-0"], root)
     assert not (root / "runs").exists()
 
 
-def test_a_failure_leaves_the_old_results(checkpoint, params, root, monkeypatch):
-    cell = root / "runs" / "clip-tiny-d-0"
-    (cell / "results").mkdir(parents=True)
-    (cell / "results" / "plus.json").write_text("old")
-    (cell / "checkpoint").symlink_to(checkpoint)
-    monkeypatch.setattr(score, "write_json", lambda *args: (_ for _ in ()).throw(UserError("disk full")))
+def test_a_failure_leaves_the_old_results(published, params, root, monkeypatch):
+    """The store keeps nothing that is incomplete either."""
+    monkeypatch.setattr(kept, "summary", lambda documents: (_ for _ in ()).throw(UserError("disk full")))
     with pytest.raises(UserError, match="disk full"):
-        evaluate_command.main(["--cell", "clip-tiny-d-0", "--device", "cpu"], root)
-    assert (cell / "results" / "plus.json").read_text() == "old"
+        evaluate_command.main(["--cell", "clip-tiny-d-0"], root)
+    assert [p.read_text() for p in published.results.iterdir()] == ["old"]
+    assert not list(root.glob("store/clip-key/scores/*"))
+    assert kept.find(kept.task(params, root), store.folder("clip-key", root)) is None
 
 
 def test_missing_images_are_warned_of_and_give_no_metrics(checkpoint, params, root, capsys):
@@ -285,8 +318,7 @@ def test_unknown_names(checkpoint, params):
 
 
 def test_outcomes_are_plain_numbers(checkpoint, params):
-    benchmarks, module_of = score.load_benchmarks(params, ["plus"])
-    document = score.run(score.Job(str(checkpoint), benchmarks, module_of))["plus"]
+    document = score.documents(score.by_path(str(checkpoint)), _loaded(params, "plus"))["plus"]
     outcomes = document["items"]["swap_att_tot"]["outcomes"]
     assert all(type(value) is int for value in outcomes)
     assert np.mean(outcomes) == document["metrics"]["swap_att_tot"]

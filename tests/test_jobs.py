@@ -10,44 +10,41 @@ import socket
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from compclip.base.errors import UserError
-from compclip.base.files import write_json
+from compclip.base.files import read_json, write_json
 from compclip.config import read
 from compclip.evaluate import __main__ as evaluate_command
-from compclip.evaluate import score
-from compclip.runs import cluster, jobs, lock
+from compclip.evaluate import kept, score
+from compclip.launch import job as launch_job
+from compclip.runs import cluster, jobs, lock, progress, store
+from compclip.runs import folder as results
+from compclip.runs.folder import Folder
 from compclip.runs.store import StoredRun
 from compclip.train import __main__ as train_command
+from compclip.train import job as train_job
 from compclip.train import loop
-from tests import tiny_project
-from tests.tiny_project import at, cell, outcome, trained, wait_for
+from tests.tiny_project import METHODS, at, cell, outcome, trained, wait_for
 
 
-@pytest.fixture(scope="module")
-def serial(project, tmp_path_factory):
+@pytest.fixture(scope="session")
+def serial(finished):
     """The outcome of each cell, trained and evaluated in this process."""
-    root = tmp_path_factory.mktemp("serial") / "p"
-    shutil.copytree(project, root)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(root)
-        for name in map(cell, ("finetune", "fsc_clip")):
-            assert train_command.main(["--cell", name]) == 0
-            assert evaluate_command.main(["--cell", name]) == 0
-    return {name: outcome(root, name) for name in map(cell, ("finetune", "fsc_clip"))}
+    return {name: outcome(finished, name) for name in map(cell, METHODS)}
 
 
-def publisher(method: str, *overrides: str) -> StoredRun:
-    """The folders of a cell of the project in the current folder."""
+def stored(method: str, *overrides: str) -> StoredRun:
+    """The run of a cell of the project in the current folder."""
     return at(cell(method), *overrides)
 
 
 def submit(made: StoredRun, module: str = jobs.SCORES) -> jobs.LocalJob:
     """Start a job for a cell."""
-    return jobs.Local(module=module).submit(made, "params.yaml")
+    return jobs.Local(module).submit(made, "params.yaml")
 
 
 def collect(name: str) -> None:
@@ -58,64 +55,56 @@ def collect(name: str) -> None:
 
 def test_a_job_makes_what_the_stages_make(here, serial, monkeypatch):
     """Trained and scored by a job; the stages publish its files without a step or a picture encoded, bit for bit."""
-    job = submit(publisher("fsc_clip"))
+    job = submit(stored("fsc_clip"))
     assert jobs.wait(job, lambda: None) == jobs.DONE, job.reason()
     monkeypatch.setattr(loop, "train", None)
-    monkeypatch.setattr(score, "run", None)
+    monkeypatch.setattr(score, "load", None)
     collect(cell("fsc_clip"))
     assert outcome(here, cell("fsc_clip")) == serial[cell("fsc_clip")]
 
 
-def test_results_of_another_evaluation_are_not_taken_over(here):
-    """A job's results stand for its benchmarks, batch size and code alone."""
-    job = submit(publisher("finetune"))
-    assert jobs.wait(job, lambda: None) == jobs.DONE, job.reason()
-    final = publisher("finetune").work / "final"
-    benchmarks, module_of = score.load_benchmarks(read.load("params.yaml"), ["sugarcrepe"])
-    task = score.Job(str(final / "checkpoint"), benchmarks, module_of, threads=1)
-    assert score.kept(task, final)["sugarcrepe"]["n"] == len(benchmarks["sugarcrepe"])
-    assert score.kept(score.Job(str(final / "checkpoint"), benchmarks, module_of, 17, 1), final) is None
-    assert score.kept(score.Job("models/tiny", benchmarks, module_of, threads=1), final) is None
+def test_results_of_another_evaluation_are_not_taken_over(here_finished):
+    """What was scored stands for its benchmarks, batch size, code and weights alone; threads are no part of it."""
+    made, asked = stored("finetune"), kept.task(read.load("params.yaml"))
+    found = kept.find(asked, made.folder)
+    assert read_json(results.result(found, "sugarcrepe"))["n"] == 14
+    assert kept.find(replace(asked, threads=7), made.folder) == found
+    again = {"again": replace(asked.sections["sugarcrepe"], benchmark="sugarcrepe")}
+    for other in ({"batch_size": 17}, {"code": "other"}, {"sections": {**asked.sections, **again}}):
+        assert kept.find(replace(asked, **other), made.folder) is None
+    assert kept.find(asked, stored("fsc_clip").folder) not in (None, found)
+    assert kept.find(asked, stored("finetune", "train.lr=2e-3").folder) is None
 
 
-def test_the_train_stage_attaches_to_a_live_job(here, serial, monkeypatch, capfd):
+def test_the_train_stage_attaches_to_a_live_job(here, serial, monkeypatch, capsys):
     """While a job trains, the stage waits for it, and publishes what it made; the driver that sent it is long gone."""
-    made = publisher("fsc_clip")
+    made = stored("fsc_clip")
     submit(made, "tests.held_job")
     wait_for(lambda: Path("held").exists())
     assert jobs.attach(made.folder).state() == jobs.RUNNING
     assert lock.holder(made.folder) == jobs.find(made.folder).record["pid"]
-    stage = subprocess.Popen(
-        [sys.executable, "-m", "compclip.train", "--cell", cell("fsc_clip")],
-        text=True,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        env=tiny_project.environment(),
-    )
-    assert "trains this run (running); waiting for it" in stage.stdout.readline()
-    assert not Path("runs").exists()
-    Path("go").touch()
-    out, err = stage.communicate(timeout=120)
-    assert stage.returncode == 0, err
-    assert lock.holder(made.folder) is None
     monkeypatch.setattr(loop, "train", None)
+    published = []
+    monkeypatch.setattr(progress.Follower, "__call__", lambda _: published.append(Path("runs").exists()) or go())
+    assert train_command.main(["--cell", cell("fsc_clip")]) == 0
+    assert "trains this run (running); waiting for it" in capsys.readouterr().out
+    assert published and not any(published)
+    assert lock.holder(made.folder) is None
     collect(cell("fsc_clip"))
     assert outcome(here, cell("fsc_clip")) == serial[cell("fsc_clip")]
 
 
-@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2])
-def test_killed_and_sent_again_ends_with_the_same_bits(here, serial, how):
-    """A job that was killed says how it ended, and a second one goes on from its last checkpoint."""
-    made = publisher("fsc_clip")
-    job = submit(made, "tests.held_job")
-    wait_for(lambda: Path("held").exists())
-    os.kill(job.record["pid"], how)
+def go() -> None:
+    """Let held jobs go on."""
     Path("go").touch()
-    assert jobs.wait(job, lambda: None) == jobs.FAILED
-    wanted = "killed by SIGKILL" if how == signal.SIGKILL else "stopped by a signal after step 4 of 10"
-    assert wanted in job.reason()
-    saved = sorted(p.name for p in made.folder.path.glob("step_*"))
-    assert saved[-1] == ("step_00000002.safetensors" if how == signal.SIGKILL else "step_00000004.safetensors")
+
+
+def test_killed_and_sent_again_ends_with_the_same_bits(here, serial):
+    """A job that a cluster's signal stopped says so, and a second one goes on from the step that it saved."""
+    made = stored("fsc_clip")
+    job = killed(made, signal.SIGUSR1)
+    assert "stopped by a signal after step 4 of 10" in job.reason()
+    assert [p.name for p in made.folder.checkpoints()][-1] == "step_00000004.safetensors"
     assert jobs.attach(made.folder) is None
     again = submit(made)
     assert jobs.wait(again, lambda: None) == jobs.DONE, again.reason()
@@ -124,19 +113,28 @@ def test_killed_and_sent_again_ends_with_the_same_bits(here, serial, how):
 
 
 def test_a_dead_process_of_this_machine_is_no_obstacle(here, serial):
-    """A local job that died is forgotten: the stage trains here, from its checkpoint."""
-    made = publisher("fsc_clip")
-    job = submit(made, "tests.held_job")
-    wait_for(lambda: Path("held").exists())
-    os.kill(job.record["pid"], signal.SIGKILL)
-    assert jobs.wait(job, lambda: None) == jobs.FAILED
+    """A local job that was killed is forgotten: the stage trains here, from its last checkpoint."""
+    made = stored("fsc_clip")
+    job = killed(made, signal.SIGKILL)
+    assert "killed by SIGKILL" in job.reason()
+    assert [p.name for p in made.folder.checkpoints()] == ["step_00000002.safetensors"]
     collect(cell("fsc_clip"))
     assert outcome(here, cell("fsc_clip")) == serial[cell("fsc_clip")]
 
 
+def killed(made: StoredRun, how: signal.Signals) -> jobs.LocalJob:
+    """The job of a run that a signal reached in its fourth step."""
+    job = submit(made, "tests.held_job")
+    wait_for(lambda: Path("held").exists())
+    os.kill(job.record["pid"], how)
+    go()
+    assert jobs.wait(job, lambda: None) == jobs.FAILED
+    return job
+
+
 def test_a_job_that_fails_says_why(here):
     """The line the job ended with, and where the rest is; the stage repeats it while it waits."""
-    made = publisher("finetune", "train.lr=1e30", "train.grad_clip_norm=0", "train.warmup_steps=0")
+    made = stored("finetune", "train.lr=1e30", "train.grad_clip_norm=0", "train.warmup_steps=0")
     job = submit(made)
     assert jobs.wait(job, lambda: None) == jobs.FAILED
     assert "exit code 2: error: train: the loss is nan at step" in job.reason()
@@ -145,9 +143,9 @@ def test_a_job_that_fails_says_why(here):
 
 def test_a_cluster_job_that_is_gone_leaves_the_cell_stale(here, monkeypatch, capsys):
     """Its end is told and nothing is trained here, until it is sent again or given up."""
-    made = publisher("finetune")
+    made = stored("finetune")
     write_json(made.folder.job, {"kind": "slurm", "id": "7_1", "log": ""})
-    (made.folder.log).write_text("step 3/10\nRuntimeError: CUDA error\n")
+    made.folder.log.write_text("step 3/10\nRuntimeError: CUDA error\n")
     monkeypatch.setattr(cluster, "_queued", dict)
     monkeypatch.setattr(cluster, "why", lambda job_id, log: "time limit reached")
     cluster.queue.cache_clear()
@@ -161,13 +159,13 @@ def test_a_cluster_job_that_is_gone_leaves_the_cell_stale(here, monkeypatch, cap
 
 def test_a_job_whose_inputs_changed_refuses(here):
     """The key is of the data and code at submission."""
-    made = publisher("finetune")
-    jobs.write_inputs("0123456789abcdef", "params.yaml", made.run)
-    done = subprocess.run(
-        [sys.executable, "-m", "compclip.launch.job", "0123456789abcdef"], capture_output=True, text=True
-    )
-    assert done.returncode == 2
-    assert f"code or data changed since it was submitted (its key is now {made.key})" in done.stderr
+    made = stored("finetune")
+    jobs.write_inputs(replace(made, folder=store.folder("0123456789abcdef")), "params.yaml")
+    for module in (launch_job, train_job):
+        with pytest.raises(UserError, match=rf"code or data changed .* \(its key is now {made.key}\)"):
+            module.main(["0123456789abcdef"])
+        with pytest.raises(UserError, match="store/gone/run.yaml: no such run"):
+            module.main(["gone"])
 
 
 def test_a_job_just_sent_is_not_taken_for_dead(monkeypatch):
@@ -176,18 +174,18 @@ def test_a_job_just_sent_is_not_taken_for_dead(monkeypatch):
     monkeypatch.setattr(cluster, "run", lambda *c: subprocess.CompletedProcess(c, *answers.pop(0)))
     monkeypatch.setattr(cluster, "queue", lambda: asked)
     assert asked.state("4") is None
-    job = jobs.SlurmJob("k", {"kind": "slurm", "id": "5", "sent": time.time()})
+    job = jobs.SlurmJob(Folder(Path("k")), {"kind": "slurm", "id": "5", "sent": time.time()})
     assert job.state() == jobs.PENDING
     assert not answers
 
 
 def test_the_end_of_a_log(tmp_path):
     """Ten lines at most, none of them blank."""
-    (tmp_path / ".work" / "k").mkdir(parents=True)
-    assert jobs.last_lines("k", tmp_path) == []
-    (tmp_path / ".work" / "k" / "job.log").write_text("".join(f"line {n}\n\n" for n in range(30)))
-    assert jobs.last_lines("k", tmp_path) == [f"line {n}" for n in range(20, 30)]
-    assert jobs.last_line("k", tmp_path).startswith("line 29 (")
+    folder = Folder(tmp_path)
+    assert jobs.last_lines(folder) == []
+    folder.log.write_text("".join(f"line {n}\n\n" for n in range(30)))
+    assert jobs.last_lines(folder) == [f"line {n}" for n in range(20, 30)]
+    assert jobs.last_line(folder).startswith("line 29 (")
 
 
 def test_liveness_needs_more_than_a_process_id(tmp_path):
@@ -200,8 +198,8 @@ def test_liveness_needs_more_than_a_process_id(tmp_path):
         ({"pid": pid, "started": ours.partition("@")[0] + "@other", "host": host}, False),
         ({"pid": pid, "started": ours, "host": "elsewhere"}, False),
     ):
-        write_json(tmp_path / ".work" / "k" / "job.json", {"kind": "local", **record})
-        assert (jobs.attach("k", tmp_path) is not None) == live
+        write_json(Folder(tmp_path).job, {"kind": "local", **record})
+        assert (jobs.attach(Folder(tmp_path)) is not None) == live
 
 
 def test_a_zombie_is_not_alive():
@@ -259,7 +257,7 @@ def test_slurm_that_does_not_answer_leaves_the_state_as_it_was(monkeypatch, caps
     monkeypatch.setattr(cluster, "run", lambda *c: subprocess.CompletedProcess(c, *answers.pop(0)))
     asked = cluster.Queue(max_age_s=-1)
     monkeypatch.setattr(cluster, "queue", lambda: asked)
-    job = jobs.SlurmJob("k", {"kind": "slurm", "id": "5"})
+    job = jobs.SlurmJob(Folder(Path("k")), {"kind": "slurm", "id": "5"})
     assert [job.state() for _ in range(4)] == [jobs.RUNNING] * 3 + [jobs.FAILED]
     said = capsys.readouterr().err.splitlines()
     assert said == [
@@ -272,10 +270,15 @@ def test_a_job_that_left_its_results_needs_no_slurm(tmp_path, monkeypatch):
     """A cluster that is gone for good keeps nobody from publishing what it made."""
     monkeypatch.setattr(cluster, "run", lambda *c: subprocess.CompletedProcess(c, 1, "", "away"))
     monkeypatch.setattr(cluster, "queue", cluster.Queue)
-    job = jobs.SlurmJob("k", {"kind": "slurm", "id": "5"}, tmp_path)
-    assert job.state() == jobs.PENDING
-    write_json(tmp_path / ".work" / "k" / "final" / "evaluated.json", {})
-    assert job.state() == jobs.DONE
+    folder = Folder(tmp_path)
+    scores, trains = (
+        jobs.SlurmJob(folder, {"kind": "slurm", "module": module, "id": "5"}) for module in (jobs.SCORES, jobs.TRAINS)
+    )
+    assert (scores.state(), trains.state()) == (jobs.PENDING, jobs.PENDING)
+    write_json(folder.final.environment, {})
+    assert (scores.state(), trains.state()) == (jobs.PENDING, jobs.DONE)
+    write_json(folder.scored, {})
+    assert scores.state() == jobs.DONE
 
 
 def test_a_slurm_that_is_away_is_asked_once_for_all_jobs(monkeypatch):
@@ -284,18 +287,21 @@ def test_a_slurm_that_is_away_is_asked_once_for_all_jobs(monkeypatch):
     monkeypatch.setattr(cluster, "run", lambda *c: asked.append(c) or subprocess.CompletedProcess(c, 1, "", "away"))
     queue = cluster.Queue(max_age_s=1e9)
     monkeypatch.setattr(cluster, "queue", lambda: queue)
-    every = [jobs.SlurmJob("k", {"kind": "slurm", "id": str(i)}) for i in range(3)]
+    every = [jobs.SlurmJob(Folder(Path("k")), {"kind": "slurm", "id": str(i)}) for i in range(3)]
     assert [job.state() for job in every] == [jobs.PENDING] * 3
     assert len(asked) == 1
 
 
-def test_a_read_only_run_directory_is_one_line(here, monkeypatch):
-    """Named with the fix; other runs are unaffected, and with the cause gone it goes on."""
+def test_a_run_folder_that_cannot_be_written_is_one_line(here_finished, monkeypatch):
+    """Named with the fix; nothing else is touched, and with the cause gone it is published without training."""
+    shutil.rmtree("runs")
     Path("runs").write_text("a file where the folder should be")
-    with pytest.raises(UserError, match="runs/finetune-tiny-scenes-0: cannot write: Not a directory; free space"):
+    with pytest.raises(
+        UserError, match="runs/finetune/tiny-scenes-0/config.yaml: cannot write: Not a dir.*; free space"
+    ):
         train_command.main(["--cell", cell("finetune")])
     Path("runs").unlink()
     monkeypatch.setattr(loop, "train", None)
     assert train_command.main(["--cell", cell("finetune")]) == 0
     facts = json.loads((trained(Path("."), cell("finetune")) / "environment.json").read_text())
-    assert facts["run_key"] == publisher("finetune").key
+    assert facts["run_key"] == stored("finetune").key

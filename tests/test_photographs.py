@@ -11,7 +11,7 @@ from compclip.data import prepare
 from compclip.evaluate import __main__ as evaluate_command
 from compclip.model.__main__ import main as pretrain
 from compclip.train import __main__ as train_command
-from tests.tiny_project import TINY
+from tests.tiny_project import TINY, trained
 
 PARAMS = """
 grid: {{methods: [finetune, clic, fsc_clip, c2lip], backbones: [tiny], data: [coco, flickr8k], seeds: [0]}}
@@ -58,7 +58,7 @@ def test_methods_train_on_photographs(project, monkeypatch, cell):
     """Two steps of each method on photographs of all shapes; nothing had to be replaced."""
     monkeypatch.chdir(project)
     assert train_command.main(["--cell", cell]) == 0
-    assert json.loads((project / "runs" / cell / "environment.json").read_text())["dropped"] == {}
+    assert json.loads((trained(project, cell) / "environment.json").read_text())["dropped"] == {}
 
 
 def test_evaluation_counts_the_photographs_that_are_not_there(project, monkeypatch, capsys):

@@ -2,28 +2,29 @@
 
 from __future__ import annotations
 
-import json
+import itertools
+import os
 import shutil
 import signal
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
+from types import ModuleType
 
 import numpy as np
 import pytest
 
-from compclip.base import plugins
+from compclip.base import files, plugins
 from compclip.base.errors import UserError
-from compclip.base.files import fingerprint
+from compclip.base.files import fingerprint, read_json
 from compclip.config import grid, read
+from compclip.config.sections import Cell
 from compclip.evaluate import __main__ as evaluate_command
 from compclip.model.backbone import WEIGHTS
-from compclip.runs.progress import CLOCK
+from compclip.runs.folder import Inputs
 from compclip.train import __main__ as train_command
-from compclip.train import loop, views
+from compclip.train import finish, loop, optimiser, views
 from tests import tiny_project
-from tests.conftest import ROOT
+from tests.tiny_project import at, results, trained
 
 PARAMS = """
 grid: {methods: [pretrained, finetune, negclip, clic, fsc_clip, c2lip, hard_positives], backbones: [tiny], data: [scenes], seeds: [0]}
@@ -37,10 +38,11 @@ scenes: {train: 40, retrieval: 2, records: 2, per_class: 1, processes: 1}
 """
 
 
-@pytest.fixture(scope="module")
-def project(tmp_path_factory):
-    """All that train needs, for a grid of every method."""
-    return tiny_project.make(tmp_path_factory.mktemp("every") / "project", params=PARAMS)
+@pytest.fixture
+def every(here) -> Path:
+    """The project with a grid of every method, and the current folder in it."""
+    (here / "params.yaml").write_text(PARAMS)
+    return here
 
 
 def weights(root: Path, cell: str) -> str:
@@ -50,97 +52,92 @@ def weights(root: Path, cell: str) -> str:
 
 def log(root: Path, cell: str) -> list[dict]:
     """The logged steps without what the clock says."""
-    rows = map(json.loads, (trained(root, cell) / "metrics.jsonl").read_text().splitlines())
-    return [{k: v for k, v in row.items() if k not in CLOCK} for row in rows]
+    return tiny_project.steps(trained(root, cell) / "metrics.jsonl")
 
 
-def outcomes(root: Path, cell: str, monkeypatch) -> dict[str, dict]:
-    """The per-item outcomes of a trained cell on SugarCrepe, by metric."""
-    monkeypatch.chdir(root)
-    assert evaluate_command.main(["--cell", cell]) == 0
-    return json.loads((results(root, cell) / "sugarcrepe.json").read_text())["items"]
+def environment(root: Path, cell: str) -> dict:
+    """What a published run says of itself."""
+    return read_json(trained(root, cell) / "environment.json")
 
 
 @pytest.mark.parametrize("method", ["finetune", "negclip", "clic", "fsc_clip", "c2lip", "hard_positives"])
-def test_every_method_trains_and_logs_its_terms(here, method):
+def test_every_method_trains_and_logs_its_terms(every, method):
     """Weights change, all steps are logged once, and the total is the sum of the named terms."""
     cell = f"{method}-tiny-scenes-0"
     assert train_command.main(["--cell", cell]) == 0
-    rows = log(here, cell)
+    rows = log(every, cell)
     assert [r["step"] for r in rows] == list(range(1, 11))
     standard = {"step", "epoch", "samples", "loss", "lr", "logit_scale", "grad_norm"}
     for row in rows:
         assert row["loss"] == pytest.approx(sum(v for k, v in row.items() if k not in standard), rel=1e-6)
-    assert fingerprint(here / "models" / "tiny" / WEIGHTS) != weights(here, cell)
-    assert (trained(here, cell) / "config.yaml").is_file()
+    assert fingerprint(every / "models" / "tiny" / WEIGHTS) != weights(every, cell)
+    assert (trained(every, cell) / "config.yaml").is_file()
 
 
-def test_pretrained_is_published_untouched(here):
+def test_pretrained_is_published_untouched(finished):
     """The grid's first row has the backbone's own bits."""
-    assert train_command.main(["--cell", "pretrained-tiny-scenes-0"]) == 0
-    assert weights(here, "pretrained-tiny-scenes-0") == fingerprint(here / "models" / "tiny" / WEIGHTS)
+    assert weights(finished, "pretrained-tiny-scenes-0") == fingerprint(finished / "models" / "tiny" / WEIGHTS)
 
 
-KILL = """
-import os, signal, sys
-from compclip import checkpoint, files, optimiser, train
-from tests.tiny_project import at, trained, results
-count = 0
-def deadly(original):
-    def call(*args):
-        global count
-        count += 1
-        if count == {at}:
+FSC_CLIP = tiny_project.cell("fsc_clip")
+# A function, what its first argument must hold, and which such call kills: between steps, before a checkpoint's rename,
+# between steps again, and when of the finished files the last one, which marks them complete, is lacking.
+KILLS = ((optimiser, "learning_rate", "", 4), (files, "_sync", ".step_", 1), (optimiser, "clamp_scale", "", 3),
+         (finish, "write_json", "environment", 1))  # fmt: skip
+
+
+def killed(monkeypatch, module: ModuleType, name: str, word: str, at: int) -> int:
+    """Train in a process that kills itself at call number `at` of a function; the signal that it died of."""
+    original, calls = getattr(module, name), itertools.count(1)
+
+    def deadly(*args):
+        if word in str(args[0]) and next(calls) == at:
             os.kill(os.getpid(), signal.SIGKILL)
         return original(*args)
-    return call
-{target} = deadly({target})
-train.main(["--cell", "fsc_clip-tiny-scenes-0"])
-"""
+
+    with monkeypatch.context() as patch:
+        patch.setattr(module, name, deadly)
+        return tiny_project.forked(lambda: train_command.main(["--cell", FSC_CLIP]))
 
 
-def killed(target: str, at: int) -> int:
-    """Train in a process that kills itself at call number `at` of `target`; gives its exit status."""
-    code = KILL.format(target=target, at=at)
-    env = {"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin", "HOME": str(Path.home())}
-    return subprocess.run([sys.executable, "-c", code], env=env, capture_output=True).returncode
-
-
-def test_killed_three_times_ends_with_the_same_bits(here, project, tmp_path, monkeypatch):
-    """SIGKILL between steps, inside a checkpoint write (before its rename), and again between steps."""
-    cell = "fsc_clip-tiny-scenes-0"
-    whole = tmp_path / "whole"
-    shutil.copytree(project, whole)
-    monkeypatch.chdir(whole)
-    train_command.main(["--cell", cell])
-    monkeypatch.chdir(here)
-    for target, at in (("optimiser.learning_rate", 4), ("os.fsync", 4), ("optimiser.clamp_scale", 3)):
-        assert killed(target, at) == -signal.SIGKILL
+def test_killed_again_and_again_ends_with_the_same_bits(here, finished, monkeypatch):
+    """SIGKILL wherever it hurts: weights, log and outcomes are the undisturbed run's; all its lives are counted."""
+    for number, kill in enumerate(KILLS, 1):
+        assert killed(monkeypatch, *kill) == -signal.SIGKILL
         assert not (here / "runs").exists()
+        assert len(list(here.glob("store/*/lives/*.json"))) == number
     assert list(here.glob("store/*/step_*.safetensors")), "nothing was saved: the kills came too early to test a resume"
-    train_command.main(["--cell", cell])
-    assert weights(here, cell) == weights(whole, cell)
-    assert log(here, cell) == log(whole, cell)
-    mine, undisturbed = outcomes(here, cell, monkeypatch), outcomes(whole, cell, monkeypatch)
-    assert mine == undisturbed
-    assert any(items["outcomes"] for items in mine.values())
+    train_command.main(["--cell", FSC_CLIP])
+    evaluate_command.main(["--cell", FSC_CLIP])
+    assert tiny_project.outcome(here, FSC_CLIP) == tiny_project.outcome(finished, FSC_CLIP)
+    facts = environment(here, FSC_CLIP)
+    assert facts["device_seconds"] > facts["seconds"]
+    items = read_json(results(here, FSC_CLIP) / "sugarcrepe.json")["items"]
+    assert any(i["outcomes"] for i in items.values())
 
 
-def test_a_signal_saves_and_stops(here):
-    """SIGTERM is answered between two steps: a checkpoint is written, the process says so, and resuming finishes."""
-    code = KILL.replace("SIGKILL", "SIGTERM").format(target="optimiser.learning_rate", at=3)
-    env = {"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin", "HOME": str(Path.home())}
-    done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True)
-    assert "stopped by a signal after step 3 of 10" in done.stderr
-    assert [p.name for p in here.glob("store/*/step_*3.safetensors")] == ["step_00000003.safetensors"]
-    assert train_command.main(["--cell", "fsc_clip-tiny-scenes-0"]) == 0
-    assert len(log(here, "fsc_clip-tiny-scenes-0")) == 10
+def test_a_signal_saves_and_stops(here, finished, monkeypatch):
+    """Each is answered between two steps: a checkpoint is written, the process says so, and the next one goes on."""
+    original = optimiser.learning_rate
+    for step, number in enumerate(loop.STOP_SIGNALS, 2):
+
+        def rate(at: int, *args, step=step, number=number) -> float:
+            if at + 1 == step:
+                os.kill(os.getpid(), number)
+            return original(at, *args)
+
+        with monkeypatch.context() as patch, pytest.raises(SystemExit, match=f"signal after step {step} of 10"):
+            patch.setattr(optimiser, "learning_rate", rate)
+            train_command.main(["--cell", FSC_CLIP])
+        assert len(list(here.glob(f"store/*/step_*{step}.safetensors"))) == 1
+    train_command.main(["--cell", FSC_CLIP])
+    assert log(here, FSC_CLIP) == log(finished, FSC_CLIP)
+    assert weights(here, FSC_CLIP) == weights(finished, FSC_CLIP)
 
 
-def test_a_finished_run_key_is_not_trained_again(here, monkeypatch):
+def test_a_finished_run_key_is_not_trained_again(here_finished, monkeypatch):
     """The second time the files are published without a step."""
-    cell = "finetune-tiny-scenes-0"
-    train_command.main(["--cell", cell])
+    cell, here = "finetune-tiny-scenes-0", here_finished
     first = weights(here, cell)
     shutil.rmtree(here / "runs")
     monkeypatch.setattr(loop, "train", None)
@@ -167,8 +164,7 @@ def test_unreadable_pictures_are_counted_and_replaced(here):
     """A truncated picture gives way to the next sample, and environment.json says how often."""
     (here / "world" / "train" / "000003.png").write_bytes(b"\x89PNG broken")
     train_command.main(["--cell", "finetune-tiny-scenes-0"])
-    environment = json.loads((trained(here, "finetune-tiny-scenes-0") / "environment.json").read_text())
-    assert environment["dropped"] == {"unreadable": 2}
+    assert environment(here, "finetune-tiny-scenes-0")["dropped"] == {"unreadable": 2}
 
 
 def test_unknown_cell_and_missing_inputs(here):
@@ -196,13 +192,17 @@ def two_captions(data: views.TrainSet) -> views.TrainSet:
     return replace(data, annotations=tuple(a + b for a, b in zip(data.annotations, following, strict=True)))
 
 
+def train_set(cell: Cell) -> views.TrainSet:
+    """The data of a cell of the project in the current folder."""
+    return finish.train_set(Inputs(Path("."), cell))
+
+
 @pytest.mark.parametrize("method", ["finetune", "negclip", "clic", "fsc_clip", "c2lip", "hard_positives"])
-def test_a_view_depends_on_seed_epoch_and_sample_alone(here, method):
+def test_a_view_depends_on_seed_epoch_and_sample_alone(every, method):
     """The same view in another batch, in another order of calls, from a fresh process state; another in another epoch."""
-    publisher = at(f"{method}-tiny-scenes-0")
-    module = plugins.find("compclip.methods", method)
-    wanted = module.views(publisher.run.method, 0)
-    data = two_captions(finish.train_set(Inputs(publisher.root, publisher.cell)))
+    run = at(f"{method}-tiny-scenes-0").run
+    wanted = plugins.find("compclip.methods", method).views(run.method, 0)
+    data = two_captions(train_set(run.cell))
     first, second = (views.Maker(data, 0, 64) for _ in range(2))
     forward = [first.view(i, 1, wanted) for i in range(12)]
     backward = [second.view(i, 1, wanted) for i in reversed(range(12))][::-1]
@@ -216,17 +216,16 @@ def test_a_view_depends_on_seed_epoch_and_sample_alone(here, method):
         assert all(same(v, first.view(int(i), 0, wanted)) for v, i in zip(seen, order, strict=False))
 
 
-def test_a_composite_never_pairs_a_sample_with_itself(here):
+def test_a_composite_never_pairs_a_sample_with_itself(every):
     """Over many draws every other sample is met, the sample itself never."""
-    maker = views.Maker(at("clic-tiny-scenes-0").train_set(), 0, 64)
+    maker = views.Maker(train_set(at("clic-tiny-scenes-0").cell), 0, 64)
     met = {maker._partner(3, np.random.default_rng(i)) for i in range(1000)}
     assert met == set(range(40)) - {3}
 
 
-def test_the_caption_is_the_same_for_all_methods(here):
+def test_the_caption_is_the_same_for_all_methods(every):
     """What a sample says in an epoch does not depend on the negatives that a method asks for."""
-    publisher = at("finetune-tiny-scenes-0")
-    maker = views.Maker(two_captions(finish.train_set(Inputs(publisher.root, publisher.cell))), 0, 64)
+    maker = views.Maker(two_captions(train_set(at("finetune-tiny-scenes-0").cell)), 0, 64)
     asked = [
         plugins.find("compclip.methods", m).views(
             grid.resolve(read.load("params.yaml"), f"{m}-tiny-scenes-0").method, 0
@@ -235,25 +234,6 @@ def test_the_caption_is_the_same_for_all_methods(here):
     ]
     for index in range(10):
         assert len({maker.view(index, 0, v).caption for v in asked}) == 1
-
-
-def test_run_key_follows_what_matters(here):
-    """Another number, seed or data gives another key; where it runs and how often it saves do not."""
-
-    def key(*overrides, cell="fsc_clip-tiny-scenes-0"):
-        return at(cell, *overrides).key
-
-    base = key()
-    assert key("train.checkpoint_every_steps=5") == base
-    assert key("methods.negclip={}") == base
-    changed = {
-        key("train.lr=2e-3"),
-        key("methods.fsc_clip.gamma=1"),
-        key("train.threads=2"),
-        key("grid.seeds=[1]", cell="fsc_clip-tiny-scenes-1"),
-    }
-    assert len(changed) == 4
-    assert base not in changed
 
 
 def test_loss_that_is_not_finite_stops(here):

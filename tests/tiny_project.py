@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -11,15 +12,18 @@ from pathlib import Path
 import pytest
 
 from compclip.base.files import fingerprint, write_json
+from compclip.config import __main__ as config_command
 from compclip.config import grid, read
 from compclip.config.sections import World
 from compclip.data import prepare
 from compclip.data.scenes import generate
+from compclip.evaluate import __main__ as evaluate_command
 from compclip.model.__main__ import main as pretrain
 from compclip.model.backbone import WEIGHTS
-from compclip.runs import store
+from compclip.runs import keys, store
 from compclip.runs.progress import CLOCK
 from compclip.runs.store import StoredRun
+from compclip.train import __main__ as train_command
 
 TINY = {
     "embed_dim": 16,
@@ -38,6 +42,9 @@ scenes: {train: 40, retrieval: 2, records: 2, per_class: 1, processes: 1}
 """
 
 
+METHODS = ("pretrained", "finetune", "fsc_clip")
+
+
 def make(root: Path, steps: int = 10, params: str = PARAMS) -> Path:
     """Everything before the train stage."""
     root.mkdir(parents=True, exist_ok=True)
@@ -49,6 +56,29 @@ def make(root: Path, steps: int = 10, params: str = PARAMS) -> Path:
         assert prepare.main(["--data", "scenes"]) == 0
         assert prepare.main(["--data", "scenes", "--annotate"]) == 0
         assert pretrain(["--backbone", "tiny"]) == 0
+    return root
+
+
+def other(project: Path, root: Path, steps: int = 10, params: str = PARAMS) -> Path:
+    """A project with other parameters and the data and the backbone of one that was made."""
+    shutil.copytree(project, root)
+    (root / "params.yaml").write_text(params.replace("STEPS", str(steps)))
+    return root
+
+
+def plan() -> None:
+    """What the stages `plan` and `keys` do, in the current folder."""
+    assert config_command.main(["plan"]) == 0
+    assert keys.main([]) == 0
+
+
+def finish(root: Path) -> Path:
+    """Every cell trained and scored, one after the other in this process."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(root)
+        for name in map(cell, METHODS):
+            assert train_command.main(["--cell", name]) == 0
+            assert evaluate_command.main(["--cell", name]) == 0
     return root
 
 
@@ -97,6 +127,25 @@ def wait_for(true: Callable[[], object], seconds: float = 120) -> None:
     while not true():
         assert time.monotonic() < deadline, "it did not come true in time"
         time.sleep(0.02)
+
+
+def forked(call: Callable[[], object], seconds: float = 120) -> int:
+    """Do something in a copy of this process; what it ended with, as a child of `subprocess` would."""
+    pid = os.fork()
+    if not pid:
+        try:
+            call()
+        except BaseException:
+            os._exit(1)
+        os._exit(0)
+    ended: list[int] = []
+
+    def over() -> bool:
+        ended[:] = os.waitpid(pid, os.WNOHANG)
+        return bool(ended[0])
+
+    wait_for(over, seconds)
+    return os.waitstatus_to_exitcode(ended[1])
 
 
 def environment() -> dict[str, str]:

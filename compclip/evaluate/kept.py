@@ -5,6 +5,7 @@ Imports no torch: publishing results that are there costs nothing of it.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import hashlib
 import json
@@ -86,10 +87,11 @@ def keep(asked: Task, folder: Folder, documents: Mapping[str, dict]) -> Path:
     """Leave results with a finished run: the folder is complete or not there."""
     made = folder.scores(asked.identity(weights_of(folder.final)))
     fresh = made.with_name(f".{made.name}.{uuid.uuid4().hex[:8]}")
-    write(documents, fresh)
     try:
-        os.replace(fresh, made)
-    except OSError:  # somebody else's, made at the same time
+        write(documents, fresh)
+        with contextlib.suppress(OSError):  # somebody else's, made at the same time
+            os.replace(fresh, made)
+    finally:
         links.remove(fresh)
     return made
 

@@ -1,6 +1,7 @@
 """How long a run was worked on: a file for each process that held it, whose age when it was last touched is its life.
 
-A killed process leaves its file as it was touched last: no more than one heartbeat is lost.
+A killed process leaves its file as it was touched last: no more than one heartbeat is lost. A process that comes to an
+end writes its seconds down, so that a copy of the folder knows them too.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import os
 import socket
 import uuid
 from pathlib import Path
+from typing import Any
 
 from compclip.base.files import write_json
 from compclip.runs.folder import Folder
@@ -22,8 +24,12 @@ def begin(folder: Folder, devices: int) -> Path:
     folder.lives.mkdir(parents=True, exist_ok=True)
     path.touch()
     started = path.stat().st_mtime  # the file system's clock, as the end will be
-    write_json(path, {"started": started, "devices": devices, "host": socket.gethostname(), "pid": os.getpid()})
+    write_json(path, {"started": started, "devices": devices, **_process()})
     return path
+
+
+def _process() -> dict[str, Any]:
+    return {"host": socket.gethostname(), "pid": os.getpid()}
 
 
 def touch(path: Path) -> None:
@@ -32,11 +38,37 @@ def touch(path: Path) -> None:
         os.utime(path)
 
 
+def end(path: Path) -> None:
+    """It came to its end."""
+    touch(path)
+    with contextlib.suppress(OSError, ValueError, KeyError):  # the work is done: this must not undo it
+        life = json.loads(path.read_text(encoding="utf-8"))
+        fresh = path.with_suffix(".new")
+        fresh.write_text(json.dumps({**life, "seconds": _seconds(path, life)}), encoding="utf-8")
+        os.replace(fresh, path)
+
+
 def device_seconds(folder: Folder) -> float:
-    """Seconds x devices over all lives of a run, requeued and killed ones counted."""
+    """Seconds x devices over all lives of a run, requeued and killed ones counted, and this process's up to now."""
     total = 0.0
     for path in folder.lives.glob("*.json"):
         with contextlib.suppress(OSError, ValueError, KeyError):  # one that is being written
             life = json.loads(path.read_text(encoding="utf-8"))
-            total += max(0.0, path.stat().st_mtime - life["started"]) * life["devices"]
+            if "seconds" not in life and _process().items() <= life.items():
+                touch(path)
+            total += _seconds(path, life) * life["devices"]
     return round(total, 3)
+
+
+def _seconds(path: Path, life: dict[str, Any]) -> float:
+    return life["seconds"] if "seconds" in life else max(0.0, path.stat().st_mtime - life["started"])
+
+
+def spent(folder: Folder) -> float:
+    """The same of a run that may have been taken over finished, from published files: these say it then."""
+    lived = device_seconds(folder)
+    if lived or not folder.finished:
+        return lived
+    with contextlib.suppress(OSError, ValueError):
+        return float(json.loads(folder.final.environment.read_text(encoding="utf-8")).get("device_seconds", 0.0))
+    return 0.0
