@@ -1,8 +1,10 @@
-"""Whether two folders of runs hold the same: weights, logged steps, metrics and per-item outcomes, bit for bit.
+"""Whether two folders of runs hold the same: weights, logged steps, per-item outcomes, WiSE-FT lines, bit for bit.
 
     python perf/same_runs.py runs /other/checkout/runs
 
-Only what the clock and the machine say may differ: times and speeds, and environment.json but for key and data.
+Of a run in runs/<method>/<backbone-data-seed>/ the results are found beside `runs`; a checkout from before that layout
+has runs/<cell>/ with results/ and wise_ft.json inside. Only what the clock, the machine and the place say may differ:
+times and speeds, where a checkpoint lies, the run key, and environment.json but for what it says of data and packages.
 """
 
 from __future__ import annotations
@@ -10,36 +12,72 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from compclip.base.files import read_json
+from compclip.runs.folder import LINES, RESULTS, Trained, results
 from compclip.runs.progress import CLOCK
 
-WHOLE = ("checkpoint/open_clip_model.safetensors", "checkpoint/open_clip_config.json", "config.yaml")
-SAME_FACTS = ("run_key", "data_fingerprint", "dropped", "packages")
+CONFIG = "open_clip_config.json"
+SAME_FACTS = ("data_fingerprint", "dropped", "packages")
+SAME_RESULTS = ("metrics", "counts", "items", "means", "n")
 
 
-def differences(a: Path, b: Path) -> list[str]:
-    """What differs between two folders of one run."""
-    found = [name for name in WHOLE if (a / name).read_bytes() != (b / name).read_bytes()]
-    if log(a) != log(b):
-        found.append("metrics.jsonl")
-    names = {p.name for folder in (a, b) for p in (folder / "results").glob("*.json")} - {"summary.json"}
-    found += [f"results/{name}" for name in sorted(names) if result(a, name) != result(b, name)]
-    facts = [read_json(folder / "environment.json") for folder in (a, b)]
-    return found + [f"environment.json: {key}" for key in SAME_FACTS if facts[0].get(key) != facts[1].get(key)]
+@dataclass(frozen=True)
+class Place:
+    """Where the files of one cell are."""
+
+    trained: Trained
+    results: Path
+    line: Path
+
+    def result(self, name: str) -> dict[str, Any] | None:
+        """What a benchmark's file says of the model; None where there is none."""
+        path = self.results / name
+        return {k: v for k, v in read_json(path).items() if k in SAME_RESULTS} if path.is_file() else None
+
+    def points(self) -> list | None:
+        """The scores of the models between the pretrained one and this; None where they were not asked for."""
+        return read_json(self.line)["points"] if self.line.is_file() else None
+
+    def steps(self) -> list[dict]:
+        """The logged steps without the clock's part."""
+        rows = map(json.loads, self.trained.metrics.read_text(encoding="utf-8").splitlines())
+        return [{k: v for k, v in row.items() if k not in CLOCK} for row in rows]
 
 
-def log(folder: Path) -> list[dict]:
-    """The logged steps without the clock's part."""
-    rows = map(json.loads, (folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines())
-    return [{k: v for k, v in row.items() if k not in CLOCK} for row in rows]
+def cells(runs: Path) -> dict[str, Place]:
+    """The finished cells below a folder of runs, by name, in either layout."""
+    made = {p.parent.name: p.parent for p in runs.glob("*/environment.json")}
+    found = {name: Place(Trained(path), path / "results", path / "wise_ft.json") for name, path in made.items()}
+    shown = runs.resolve().parent / RESULTS
+    for path in (p.parent for p in runs.glob("*/*/environment.json")):
+        place = path.relative_to(runs)
+        found["-".join(place.parts)] = Place(Trained(path), shown / place, shown / LINES / f"{place}.json")
+    return found
 
 
-def result(folder: Path, name: str) -> dict | None:
-    """A benchmark's metrics, counts and items, without how long it took."""
-    path = folder / "results" / name
-    return {k: v for k, v in read_json(path).items() if k != "seconds"} if path.is_file() else None
+def differences(a: Place, b: Place) -> Iterable[str]:
+    """What differs between the files of one cell."""
+    for first, second in zip(whole(a.trained), whole(b.trained), strict=True):
+        if first.read_bytes() != second.read_bytes():
+            yield first.name
+    if a.steps() != b.steps():
+        yield a.trained.metrics.name
+    names = {path.name for place in (a, b) for path in results(place.results)}
+    yield from (f"results/{name}" for name in sorted(names) if a.result(name) != b.result(name))
+    if a.points() != b.points():
+        yield "the line of WiSE-FT"
+    facts = [read_json(place.trained.environment) for place in (a, b)]
+    yield from (f"environment.json: {key}" for key in SAME_FACTS if facts[0].get(key) != facts[1].get(key))
+
+
+def whole(trained: Trained) -> tuple[Path, ...]:
+    """The files whose every byte must be the same."""
+    return trained.weights, trained.checkpoint / CONFIG, trained.config
 
 
 def main() -> int:
@@ -48,11 +86,11 @@ def main() -> int:
     parser.add_argument("first", type=Path)
     parser.add_argument("second", type=Path)
     args = parser.parse_args()
-    names = sorted({p.parent.name for root in (args.first, args.second) for p in root.glob("*/environment.json")})
-    wrong = 0
+    first, second = cells(args.first), cells(args.second)
+    names, wrong = sorted(first.keys() | second.keys()), 0
     for name in names:
-        missing = [str(root) for root in (args.first, args.second) if not (root / name / "environment.json").is_file()]
-        found = [f"not in {', '.join(missing)}"] if missing else differences(args.first / name, args.second / name)
+        missing = [str(root) for root, known in ((args.first, first), (args.second, second)) if name not in known]
+        found = [f"not in {', '.join(missing)}"] if missing else list(differences(first[name], second[name]))
         wrong += bool(found)
         print(f"{name}: {'; '.join(found) or 'the same'}")
     print(f"{len(names)} runs, {wrong} differ")

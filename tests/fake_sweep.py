@@ -11,10 +11,14 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from compclip.runs import store
+from compclip.config.sections import Params, Run
+from compclip.evaluate import kept
+from compclip.runs.folder import Folder
+from compclip.runs.store import StoredRun
 
 PARAMS = """
 grid: {methods: [pretrained, fsc_clip], backbones: [tiny], data: [scenes], seeds: [0]}
@@ -43,13 +47,13 @@ import json, os, sys
 folder, metrics = sys.argv[1], json.loads(sys.argv[2])
 with open("starts.txt", "a") as file:
     file.write(os.path.basename(folder) + "\\n")
-results = os.path.join(folder, "final", "results")
-os.makedirs(results, exist_ok=True)
+os.makedirs(os.path.join(folder, "scores", "formula"), exist_ok=True)
 for name, values in metrics.items():
-    path = os.path.join(results, name + ".json")
-    with open(path + ".tmp", "w") as file:
+    with open(os.path.join(folder, "scores", "formula", name + ".json"), "w") as file:
         json.dump({"metrics": values}, file)
-    os.replace(path + ".tmp", path)
+with open(os.path.join(folder, "scored.tmp"), "w") as file:
+    json.dump({"identity": "formula"}, file)
+os.replace(os.path.join(folder, "scored.tmp"), os.path.join(folder, "scored.json"))
 """
 
 
@@ -67,17 +71,19 @@ def make(root: Path) -> Path:
     return root
 
 
-def key_of(run) -> str:
-    """The run's key."""
-    return store.of(run).key
-
-
-def scored(params, publisher) -> bool:
+def scored(params: Params, stored: StoredRun) -> bool:
     """Whether a job's last file is there."""
-    return (publisher.folder.path / "final" / "results" / "retrieval.json").is_file()
+    return stored.folder.scored.is_file()
 
 
-def metrics(run) -> dict:
+def leave(folder: Folder, documents: Mapping[str, dict]) -> None:
+    """Leave results as a job does."""
+    made = folder.scores("formula")
+    kept.write(documents, made)
+    kept.mark(folder, made)
+
+
+def metrics(run: Run) -> dict[str, dict[str, float]]:
     """The formula."""
     cfg = run.method
     if run.method_name == "pretrained":
@@ -89,23 +95,18 @@ def metrics(run) -> dict:
     }
 
 
-def work(key: str) -> Path:
-    """A run's folder."""
-    return Path(".work") / key
-
-
 @dataclass
 class Job:
     """A process known by its id."""
 
-    key: str
+    folder: Folder
     pid: int
     cancelled: bool = False
 
     def state(self) -> str:
         """done when its last file is there; the process, which writes it before it ends, is asked first."""
         running = alive(self.pid)
-        if (work(self.key) / "final" / "results" / "retrieval.json").is_file():
+        if self.folder.scored.is_file():
             return "done"
         return "running" if running else "failed"
 
@@ -129,19 +130,20 @@ def alive(pid: int) -> bool:
 class Processes:
     """Every job a process that outlives this one."""
 
-    def submit(self, key: str, params: str, run) -> Job:
+    def submit(self, stored: StoredRun, params: str | Path) -> Job:
         """Start it."""
-        work(key).mkdir(parents=True, exist_ok=True)
-        command = [sys.executable, "-S", "-c", JOB, str(work(key)), json.dumps(metrics(run))]
+        folder = stored.folder
+        folder.path.mkdir(parents=True, exist_ok=True)
+        command = [sys.executable, "-S", "-c", JOB, str(folder.path), json.dumps(metrics(stored.run))]
         pid = subprocess.Popen(command, start_new_session=True).pid
-        (work(key) / "pid").write_text(str(pid))
-        return Job(key, pid)
+        (folder.path / "pid").write_text(str(pid))
+        return Job(folder, pid)
 
-    def attach(self, key: str) -> Job | None:
+    def attach(self, stored: StoredRun) -> Job | None:
         """A job whose process is there."""
-        path = work(key) / "pid"
+        path = stored.folder.path / "pid"
         pid = int(path.read_text() or 0) if path.is_file() else 0
-        return Job(key, pid) if pid and alive(pid) else None
+        return Job(stored.folder, pid) if pid and alive(pid) else None
 
 
 def main(argv: list[str]) -> int:

@@ -20,10 +20,12 @@ import pytest
 from omegaconf import OmegaConf
 
 from compclip.base.errors import UserError
-from compclip.base.files import write_json
+from compclip.base.files import write_atomic
 from compclip.config import read, switch
 from compclip.launch import slurm
 from compclip.launch.profiles import Profile
+from compclip.runs import store
+from compclip.runs.folder import Folder
 from compclip.sweep import __main__ as sweep_command
 from compclip.sweep import declared, results
 from compclip.sweep import driver as sweep_driver
@@ -41,23 +43,24 @@ class Here:
     def __init__(self, failures: int = 0, endless: bool = False) -> None:
         self.failures, self.endless, self.sent, self.jobs = failures, endless, [], []
 
-    def submit(self, key, params, run):
+    def submit(self, stored, params):
         """Write the results now."""
-        self.sent.append(key)
-        job = fake_sweep.Job(key, os.getpid() if self.endless else 0)
+        self.sent.append(stored.key)
+        job = fake_sweep.Job(stored.folder, os.getpid() if self.endless else 0)
         job.reason = lambda: "no space left"
-        trained = run.method_name != "pretrained"
+        trained = stored.run.method_name != "pretrained"
         broken = trained and self.failures > 0
         self.failures -= broken
         if not broken and not (self.endless and trained):
-            for name, metrics in fake_sweep.metrics(run).items():
-                write_json(fake_sweep.work(key) / "final" / "results" / f"{name}.json", {"metrics": metrics})
+            fake_sweep.leave(
+                stored.folder, {n: {"metrics": values} for n, values in fake_sweep.metrics(stored.run).items()}
+            )
         self.jobs.append(job)
         return job
 
-    def attach(self, key):
+    def attach(self, stored):
         """None lives on."""
-        return next((j for j in self.jobs if j.key == key and self.endless), None)
+        return next((j for j in self.jobs if j.folder == stored.folder and self.endless), None)
 
 
 @pytest.fixture
@@ -86,6 +89,12 @@ def trials() -> list[dict]:
     return json.loads(Path("studies/s/trials.json").read_text())["trials"]
 
 
+def forget() -> None:
+    """Remove the study and its runs."""
+    for name in (".work", "store"):
+        shutil.rmtree(name)
+
+
 def drawn(found: list[dict]) -> list[tuple]:
     """Numbers and values, in order."""
     return [(t["number"], sorted(t["params"].items()), t["values"]) for t in found]
@@ -96,7 +105,7 @@ def test_a_restart_gives_the_same_trials(folder, sampler):
     """10 trials in one go equal 10 trials of four drivers; the first are the paper's."""
     driver(sampler=sampler, startup_trials=4).drive(10)
     once = trials()
-    shutil.rmtree(".work")
+    forget()
     for target in (1, 2, 7, 10):
         driver(sampler=sampler, startup_trials=4).drive(target)
     assert drawn(trials()) == drawn(once) and len(once) == 10
@@ -111,7 +120,7 @@ def test_another_seed_gives_other_trials(folder):
     for seed in (0, 1):
         driver(seed=seed).drive(4)
         found.append([t["params"] for t in trials()])
-        shutil.rmtree(".work")
+        forget()
     assert found[0][0] == found[1][0] and not any(p in found[1] for p in found[0][1:])
 
 
@@ -120,7 +129,7 @@ def test_a_driver_that_dies_between_two_values(folder, sampler, monkeypatch):
     """The trial is finished with the values it would have had; nothing was submitted without its key in the storage."""
     driver(sampler=sampler, startup_trials=2).drive(6)
     once = trials()
-    shutil.rmtree(".work")
+    forget()
     driver(sampler=sampler, startup_trials=2).drive(5)
     dying = driver(sampler=sampler, startup_trials=2)
     asked = dying.opened.ask()
@@ -219,24 +228,20 @@ PRUNING = {"pruner": "median", "startup_trials": 1, "space": {"gamma": {"float":
            "paper": [{"gamma": 1.0}, {"gamma": 5.0}]}  # fmt: skip
 
 
-def rungs(gamma: float, *values: float) -> str:
-    """Write a trial's scores at the rungs, and half a line behind them; gives its key."""
+def rungs(gamma: float, *values: float) -> Folder:
+    """Write a trial's scores at the rungs, and half a line behind them; gives its folder."""
     made = study(**PRUNING)
-    key = fake_sweep.key_of(
-        declared.run(made, read.load("params.yaml", declared.overrides(made, {"gamma": gamma}, {})))
-    )
+    params = read.load("params.yaml", declared.overrides(made, {"gamma": gamma}, {}))
+    folder = store.of(declared.run(made, params)).folder
     lines = [json.dumps({"step": i + 1, "metrics": {"sugarcrepe/swap": v}}) + "\n" for i, v in enumerate(values)]
-    fake_sweep.work(key).mkdir(parents=True, exist_ok=True)
-    (fake_sweep.work(key) / "intermediate.jsonl").write_text("".join(lines) + '{"step": 9')
-    return key
+    write_atomic(folder.intermediate, "".join(lines) + '{"step": 9')
+    return folder
 
 
 @pytest.fixture
 def below(folder):
-    """A finished trial and the key of one that is below it at the second rung."""
-    first = rungs(1.0, 0.5, 0.6)
-    for name in ("sugarcrepe", "retrieval"):
-        write_json(fake_sweep.work(first) / f"final/results/{name}.json", {"metrics": {"swap": 0.7}})
+    """A finished trial, and the folder of one that is below it at the second rung."""
+    fake_sweep.leave(rungs(1.0, 0.5, 0.6), {"sugarcrepe": {"metrics": {"swap": 0.7}}})
     return rungs(5.0, 0.55, 0.4, 0.9)
 
 
@@ -246,8 +251,8 @@ def test_pruning_looks_rung_by_rung(below):
     driver(sender, **PRUNING).drive(2)
     assert states() == ["complete", "pruned"]
     assert trials()[1]["intermediate"] == {"1": 0.55, "2": 0.4}
-    assert [j.cancelled for j in sender.jobs if j.key == below] == [True]
-    asked = json.loads((fake_sweep.work(below) / "rungs.json").read_text())
+    assert [j.cancelled for j in sender.jobs if j.folder == below] == [True]
+    asked = json.loads(below.rungs.read_text())
     assert asked == {"shares": [0.25, 0.5], "benchmarks": ["sugarcrepe"]}
 
 
@@ -256,7 +261,7 @@ def test_a_pruned_run_of_another_command_runs_on(below):
     sender = Here(endless=True)
     sender.jobs.append(fake_sweep.Job(below, os.getpid()))
     driver(sender, **PRUNING).drive(2)
-    assert states() == ["complete", "pruned"] and below not in sender.sent
+    assert states() == ["complete", "pruned"] and below.key not in sender.sent
     assert not any(j.cancelled for j in sender.jobs)
 
 
@@ -280,7 +285,7 @@ def test_what_another_command_sends_is_not_taken_for_lost(tmp_path, monkeypatch)
         assert cluster.recover() == 0
         raise KeyboardInterrupt
     assert cluster.recover() == 2
-    assert json.loads((tmp_path / ".work/b/job.json").read_text())["id"] == "7_1"
+    assert json.loads((tmp_path / "store/b/job.json").read_text())["id"] == "7_1"
     assert cluster.recover() == 0
 
 
@@ -302,7 +307,7 @@ def wait_for(process: subprocess.Popen, enough) -> None:
 
 def finished(cwd: Path) -> int:
     """Results that are there, the pretrained model's too."""
-    return len(list(cwd.glob("store/*/final/results/sugarcrepe.json")))
+    return len(list(cwd.glob("store/*/scored.json")))
 
 
 def test_a_driver_killed_three_times(folder):
@@ -366,7 +371,7 @@ def test_postgresql(folder, postgres):
     """A killed driver goes on there as well, with the trials that SQLite has; the password is shown nowhere."""
     driver().drive(8)
     once = trials()
-    shutil.rmtree(".work")
+    forget()
     process = start("--trials", "8", "--storage", postgres, cwd=folder)
     wait_for(process, lambda: finished(folder) >= 4)
     process.kill()

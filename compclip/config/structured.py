@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
 from dataclasses import fields
@@ -76,9 +77,15 @@ def structured(kind: Any, raw: dict, where: str) -> Any:
 def _schema(kind: Any, where: str) -> Any:
     """Another package's Config may have fields of types that YAML has not."""
     try:
-        return OmegaConf.structured(kind)
+        return _made_schema(kind)
     except (OmegaConfBaseException, NameError) as error:
         raise UserError(f"{where}: {kind.__module__}.{kind.__name__}: {str(error).splitlines()[0]}; mend it") from error
+
+
+@functools.cache
+def _made_schema(kind: Any) -> Any:
+    """Made once: a grid of many cells asks for it again and again, and merging copies it."""
+    return OmegaConf.structured(kind)
 
 
 def _mistyped(kind: Any, raw: dict, where: str) -> UserError | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import sys
 import time
@@ -200,8 +201,7 @@ class Driver:
         """Draw what is not drawn yet, note the run key, then submit. A trial with impossible values fails here."""
         values = draw(trial, self.study)
         try:
-            methods = read.load(self.params).methods
-            loaded = read.load(self.params, studies.overrides(self.study, values, methods))
+            loaded = read.load(self.params, studies.overrides(self.study, values, self._methods))
             stored = store.of(studies.run(self.study, loaded), self.root)
         except UserError as error:
             self._fail(trial, str(error))
@@ -214,6 +214,11 @@ class Driver:
             self._ask_rungs(stored)
             trial.set_user_attr("sent", True)
         return Flight(trial, stored.key, live or self._send(stored))
+
+    @functools.cached_property
+    def _methods(self) -> dict[str, Any]:
+        """The methods' sections; the file does not change while a driver lives."""
+        return read.load(self.params).methods
 
     def _ask_rungs(self, stored: StoredRun) -> None:
         if self.study.pruner != "none":
