@@ -55,12 +55,19 @@ def _lineage(name: str) -> Iterator[str]:
 
 @functools.cache
 def _file(name: str) -> Path | None:
-    """The source of a module; None for what is no module, or has no source."""
-    try:
-        spec = importlib.util.find_spec(name)
-    except (ModuleNotFoundError, ValueError):
+    """The source of a module; None for what is no module, or has no source. Nothing is imported to find it."""
+    root, *parts = name.split(".")
+    spec = importlib.util.find_spec(root)
+    if spec is None:
         return None
-    return Path(spec.origin) if spec and spec.origin and spec.origin.endswith(".py") else None
+    if not parts:
+        return Path(spec.origin) if spec.origin and spec.origin.endswith(".py") else None
+    for folder in spec.submodule_search_locations or ():
+        place = Path(folder, *parts)
+        found = next((p for p in (place / "__init__.py", place.with_suffix(".py")) if p.is_file()), None)
+        if found:
+            return found
+    return None
 
 
 def _imported(name: str, file: Path, roots: frozenset[str]) -> set[str]:
