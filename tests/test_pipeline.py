@@ -30,15 +30,6 @@ scenes: {seed: 0, train: 24, retrieval: 8, records: 2, per_class: 1, processes: 
 """
 
 
-@pytest.fixture(scope="module")
-def checkout(tmp_path_factory):
-    """A repository with the project's files and a small grid on a tiny model."""
-    root = tmp_path_factory.mktemp("checkout")
-    copy(root, SMALL)
-    (root / "tiny.json").write_text(json.dumps(TINY))
-    return root
-
-
 def dvc(root: Path, *args: str) -> str:
     """The output of a dvc command; fails the test with it when the command fails."""
     env = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "PYTHONPATH": str(root)}
@@ -53,39 +44,81 @@ def stages_run(output: str) -> set[str]:
     return set(re.findall(r"Running stage '([^']+)'", output))
 
 
-def test_repro_twice_then_one_parameter(checkout):
-    """All stages run once; then the plan alone; then the touched method's, the report and MLflow."""
-    methods = ("pretrained", "finetune", "negclip.words")
-    first = stages_run(dvc(checkout, "repro"))
+METHODS = ("pretrained", "finetune", "negclip.words")
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """A repository with the project's files, a small grid on a tiny model brought up to date, and the stages that ran."""
+    root = tmp_path_factory.mktemp("checkout")
+    copy(root, SMALL)
+    (root / "tiny.json").write_text(json.dumps(TINY))
+    return root, stages_run(dvc(root, "repro"))
+
+
+def test_all_stages_run_once_then_the_plan_alone(made):
+    """The first time everything; the second time what looks at every edit."""
+    root, first = made
     assert first == {
         *("plan", "scenes", "recaption@scenes", "rewrite@scenes", "annotate@scenes", "backbone@tiny", "keys"),
         *("benchmark@sugarcrepe", "benchmark@retrieval", "wise_ft@finetune", "report", "track"),
-        *(f"{stage}@{method}" for stage in ("train", "evaluate") for method in methods),
+        *(f"{stage}@{method}" for stage in ("train", "evaluate") for method in METHODS),
     }
-    page = (checkout / "reports" / "index.html").read_text()
-    assert all(method in page for method in methods)
-    assert (checkout / "reports" / "plots" / "wise_ft.csv").read_text().count("finetune-tiny-scenes-0") == 3
-    assert json.loads((checkout / "mlflow" / "synced.json").read_text())
-    assert "sugarcrepe" in dvc(checkout, "metrics", "show")
+    page = (root / "reports" / "index.html").read_text()
+    assert all(method in page for method in METHODS)
+    assert (root / "reports" / "plots" / "wise_ft.csv").read_text().count("finetune-tiny-scenes-0") == 3
+    assert json.loads((root / "mlflow" / "synced.json").read_text())
+    assert "sugarcrepe" in dvc(root, "metrics", "show")
+    assert stages_run(dvc(root, "repro")) == {"plan"}
 
-    assert stages_run(dvc(checkout, "repro")) == {"plan"}
 
-    (checkout / "params.yaml").write_text(SMALL.replace("negclip: {caption: first,", "negclip: {caption: full,"))
+def inodes(root: Path, pattern: str) -> set[int]:
+    """The files of a pattern, links to one file counted once."""
+    return {p.stat().st_ino for p in root.glob(pattern)}
+
+
+def test_one_copy_of_each_checkpoint(made):
+    """The backbone, the store, runs/, DVC's cache and MLflow hold the same files."""
+    root, _ = made
+    kept = inodes(root, "store/*/final/checkpoint/*.safetensors")
+    assert len(kept) == len(METHODS)
+    assert inodes(root, "runs/*/*/checkpoint/*.safetensors") == kept
+    assert inodes(root, "models/*/*.safetensors") < kept
+    least = min(p.stat().st_size for p in root.glob("store/*/final/checkpoint/*.safetensors"))
+    large = [p for p in root.rglob("*") if p.is_file() and p.stat().st_size >= least]
+    own = {p.stat().st_ino for p in large if p.is_relative_to(root / "experiments") or ".git" in p.parts}
+    assert {p.stat().st_ino for p in large} - own == kept
+
+
+def test_a_clone_that_pulls_trains_nothing(made, tmp_path):
+    """Through a remote: what was pulled is up to date, and it is taken over where another seed is asked for."""
+    root, _ = made
+    git = ["git", "-c", "user.name=n", "-c", "user.email=e", "-c", "commit.gpgsign=false"]
+    subprocess.run([*git, "add", "--all"], cwd=root, check=True)
+    subprocess.run([*git, "commit", "--quiet", "--message", "grid"], cwd=root, check=True)
+    dvc(root, "remote", "add", "--local", "--default", "store", str(tmp_path / "remote"))
+    dvc(root, "push")
+    clone = tmp_path / "clone"
+    subprocess.run(["git", "clone", "--quiet", str(root), str(clone)], check=True)
+    dvc(clone, "remote", "add", "--local", "--default", "store", str(tmp_path / "remote"))
+    dvc(clone, "pull")
+    assert stages_run(dvc(clone, "repro")) == {"plan", "track"}  # MLflow's store is nobody's to share
+    assert not (clone / "store").exists()
+    published = clone / "runs" / "finetune" / "tiny-scenes-0" / "environment.json"
+    before = published.read_bytes()
+    (clone / "params.yaml").write_text(SMALL.replace("seeds: [0]}\ntrain", "seeds: [0, 1]}\ntrain"))
+    assert "finetune: 2 cells, 1 of 1 runs trained" in dvc(clone, "repro", "train@finetune")
+    assert published.read_bytes() == before
+
+
+def test_an_edit_makes_stale_what_it_can_change(made):
+    """A method's parameter: its own stages, the report and MLflow; the losses: the methods that are trained."""
+    root, _ = made
+    (root / "params.yaml").write_text(SMALL.replace("negclip: {caption: first,", "negclip: {caption: full,"))
     touched = {"plan", "keys", "train@negclip.words", "evaluate@negclip.words", "report", "track"}
-    assert stages_run(dvc(checkout, "repro")) == touched
-
-    shared = checkout / "compclip" / "train" / "losses.py"
+    assert stages_run(dvc(root, "repro")) == touched
+    shared = root / "compclip" / "train" / "losses.py"
     shared.write_text(shared.read_text() + "\n# edited\n")
-    dvc(checkout, "repro", "keys")
-    would = stages_run(dvc(checkout, "repro", "--dry", "train"))
-    assert {s for s in would if s.startswith("train@")} == {f"train@{m}" for m in methods[1:]}
-
-
-def test_one_copy_of_each_checkpoint(checkout):
-    """Store, runs/ and DVC's cache hold the same file; seeds of the untrained model share one."""
-    weights = [p for p in checkout.rglob("*") if p.is_file() and p.stat().st_size > 2**20 and ".git/" not in str(p)]
-    of_store = {p.stat().st_ino for p in checkout.glob("store/*/final/checkpoint/*.safetensors")}
-    shown = {p.stat().st_ino for p in checkout.glob("runs/*/*/checkpoint/*.safetensors")}
-    assert shown <= of_store and len(weights) > len(of_store)
-    cached = {p.stat().st_ino for p in weights if ".dvc/cache" in str(p)}
-    assert shown <= cached
+    dvc(root, "repro", "keys")
+    would = stages_run(dvc(root, "repro", "--dry", "train"))
+    assert {s for s in would if s.startswith("train@")} == {f"train@{m}" for m in METHODS[1:]}
