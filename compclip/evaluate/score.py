@@ -13,9 +13,10 @@ import torch
 
 from compclip.base.errors import UserError, unknown
 from compclip.evaluate import census, embed
-from compclip.evaluate.benchmark import Benchmark, Items, Outcomes
+from compclip.evaluate.benchmark import Benchmark, Outcomes
 from compclip.model import backbone, sharing
 from compclip.model.backbone import Model
+from compclip.runs.items import Items
 
 if TYPE_CHECKING:
     from compclip.config.sections import Benchmark as Section

@@ -81,8 +81,8 @@ def bring(cell: Cell, asked: Asked, root: Path, device: str) -> tuple[dict, bool
     if made_of.items() <= old.items():
         return old, False
     start, found = time.perf_counter(), []
-    models = [backbone.load(path, device=device) for path in ends]
-    for point in line.points(*models, asked.alphas, loaded.benchmarks, asked.batch_size, asked.threads):
+    pretrained, tuned = (backbone.load(path, device=device) for path in ends)
+    for point in line.points(pretrained, tuned, asked.alphas, loaded.benchmarks, asked.batch_size, asked.threads):
         found.append(point)
         print(f"{cell.name}: alpha {point['alpha']:g} ({len(found)} of {len(asked.alphas)})", flush=True)
     seconds = round(time.perf_counter() - start, 3)

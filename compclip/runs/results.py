@@ -104,7 +104,7 @@ def read_config(trained: Trained) -> dict[str, Any]:
     if not file.is_file():
         return {}
     try:
-        config = OmegaConf.to_container(OmegaConf.create(read_text(file)))
+        config: Any = OmegaConf.to_container(OmegaConf.create(read_text(file)))
     except (OmegaConfBaseException, ValueError) as error:
         raise UserError(f"{file}: not a configuration: {error}; remove the run and train it again") from error
     if not isinstance(config, dict):

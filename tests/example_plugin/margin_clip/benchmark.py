@@ -7,6 +7,7 @@ from pathlib import Path
 from compclip.benchmarks import _choice
 from compclip.benchmarks._files import images_folder, rows, value
 from compclip.evaluate.benchmark import Benchmark, Record
+from compclip.runs.items import COMPOSITION
 
 FIELDS = ("image", "right", "wrong")
 
@@ -19,4 +20,4 @@ def load(path: str | Path, images: str | Path | None = None, split: str = "") ->
     for i, row in enumerate(rows(file, list)):
         image, right, wrong = (value(file, str(i), row, name) for name in FIELDS)
         records.append(Record("pairs", str(i), (str(folder / image),), (right, wrong)))
-    return Benchmark(tuple(records), (file,), _choice.of_texts)
+    return Benchmark(tuple(records), (file,), _choice.of_texts, kind=COMPOSITION)
