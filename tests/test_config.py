@@ -126,8 +126,8 @@ TOGETHER = [
 
 @pytest.mark.parametrize("override,message", TOGETHER)
 def test_sections_that_do_not_fit_together(tmp_path, override, message):
-    """Said by `check` and by the stage before training, in one line; commands that look at one section go on."""
-    for command in (["check"], ["methods", "--out", str(tmp_path / "out")]):
+    """Said by `check` and by the first stage, in one line; commands that look at one section go on."""
+    for command in (["check"], ["plan", "--out", str(tmp_path / "out")]):
         with pytest.raises(UserError, match=message) as error:
             config_command.main([*command, "--params", str(PARAMS), override])
         assert str(error.value).startswith(f"{PARAMS}: ") and "\n" not in str(error.value)
@@ -137,12 +137,8 @@ def test_sections_that_do_not_fit_together(tmp_path, override, message):
 def test_columns_that_stand_for_means_pass(capsys):
     """The mean over benchmarks `zeroshot_...`, of both ways of retrieval."""
     columns = "report.columns=[zeroshot/top_1,retrieval/mean_recall_at_5,sugarcrepe/swap/unseen_pairs]"
-    assert (
-        config_command.main(
-            ["check", "--params", str(PARAMS), columns, "train.micro_batch=0", "backbones.scenes.activation=''"]
-        )
-        == 0
-    )
+    also = ["train.micro_batch=0", "backbones.scenes.activation=''"]
+    assert config_command.main(["check", "--params", str(PARAMS), columns, *also]) == 0
     assert read.load(PARAMS, ["report.columns=[sugarcrap/add]", "evaluate.benchmarks=[]"]).evaluate.benchmarks == []
 
 
@@ -250,14 +246,14 @@ def test_a_data_set_can_have_its_own_values():
     assert {r.train.lr for r in runs.values()} == {params.train.lr}
 
 
-def test_the_methods_stage_sees_what_holds_on_one_data_set(tmp_path):
+def test_the_plan_sees_what_holds_on_one_data_set(tmp_path):
     """An edit of per_data changes the file that the method's cells depend on; other methods' files stay."""
-    plan.write_methods(read.load(PARAMS, [*PER_DATA, "grid.methods=[clic,negclip]"]), tmp_path)
-    plan.write_methods(read.load(PARAMS, ["grid.methods=[clic,negclip]"]), tmp_path / "plain")
-    changed = [
-        (tmp_path / f).read_bytes() != (tmp_path / "plain" / f).read_bytes() for f in ("clic.json", "negclip.json")
-    ]
-    assert changed == [True, False]
+    plan.write(read.load(PARAMS, [*PER_DATA, "grid.methods=[clic,negclip]"]), tmp_path)
+    plain = [o for o in PER_DATA if "per_data" not in o]
+    plan.write(read.load(PARAMS, [*plain, "grid.methods=[clic,negclip]"]), tmp_path / "plain")
+    files = [f"{stage}/{method}.json" for stage in ("train", "evaluate") for method in ("clic", "negclip")]
+    changed = [(tmp_path / f).read_bytes() != (tmp_path / "plain" / f).read_bytes() for f in files]
+    assert changed == [True, False, False, False]
 
 
 @settings(max_examples=10)

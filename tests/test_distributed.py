@@ -76,9 +76,19 @@ def test_the_comparison_can_fail():
 
 
 @pytest.fixture(scope="module")
-def project(tmp_path_factory):
-    """All that train needs."""
-    return tiny_project.make(tmp_path_factory.mktemp("distributed") / "project", 24)
+def project(project, tmp_path_factory):
+    """All that a run of 24 steps needs."""
+    return tiny_project.other(project, tmp_path_factory.mktemp("distributed") / "project", 24)
+
+
+@pytest.fixture(scope="module")
+def one(project, tmp_path_factory):
+    """The project with a cell trained by one process."""
+    root = shutil.copytree(project, tmp_path_factory.mktemp("one") / "project")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(root)
+        assert train_command.main(["--cell", cell("fsc_clip")]) == 0
+    return root
 
 
 def close(mine: list[dict], others: list[dict]) -> None:
@@ -88,7 +98,7 @@ def close(mine: list[dict], others: list[dict]) -> None:
         assert row == pytest.approx(other, rel=2e-3, abs=1e-5)
 
 
-def test_a_cell_on_two_processes(here, tmp_path, monkeypatch):
+def test_a_cell_on_two_processes(here, one):
     """The command itself, stopped by a signal to the second process, and started again: one log, as of one process."""
     name = cell("fsc_clip")
     both = two("-m", "compclip.train", "--cell", name, cwd=here)
@@ -100,11 +110,10 @@ def test_a_cell_on_two_processes(here, tmp_path, monkeypatch):
     again = two("-m", "compclip.train", "--cell", name, cwd=here)
     assert [p.wait(timeout=120) for p in again] == [0, 0]
     [work] = here.glob("store/*/final")
-    assert json.loads((work / "environment.json").read_text())["processes"] == 2
-    shutil.copytree(here, tmp_path / "one", ignore=shutil.ignore_patterns(".work", "runs"))
-    monkeypatch.chdir(tmp_path / "one")
-    assert train_command.main(["--cell", name]) == 0
-    close(steps(trained(here, name) / "metrics.jsonl"), steps(trained(tmp_path / "one", name) / "metrics.jsonl"))
+    facts = json.loads((work / "environment.json").read_text())
+    assert facts["processes"] == 2
+    assert facts["device_seconds"] > 2 * facts["seconds"]  # both devices, and the life before the signal
+    close(steps(trained(here, name) / "metrics.jsonl"), steps(trained(one, name) / "metrics.jsonl"))
 
 
 def test_a_batch_that_cannot_be_shared(here, monkeypatch):
@@ -131,15 +140,12 @@ def test_worker_processes_change_no_bit(here, tmp_path, monkeypatch):
     assert counted(here) == counted(Path(".")) != {}
 
 
-def test_gradient_caching_in_a_cell(here, tmp_path, monkeypatch):
+def test_gradient_caching_in_a_cell(here, one):
     """`train.micro_batch` is another run, with the same losses but for rounding; the log has its shares."""
     name = cell("fsc_clip")
-    shutil.copytree(here, tmp_path / "plain")
     assert train_command.main(["--cell", name, "train.micro_batch=3"]) == 0
     cached = trained(here, name) / "metrics.jsonl"
-    monkeypatch.chdir(tmp_path / "plain")
-    assert train_command.main(["--cell", name]) == 0
-    close(steps(cached), steps(Path("runs") / name / "metrics.jsonl"))
+    close(steps(cached), steps(trained(one, name) / "metrics.jsonl"))
     for line in cached.read_text().splitlines():
         row = json.loads(line)
         assert 0 < row["matrix_share"] < 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import subprocess
 import sys
 from pathlib import Path
@@ -37,6 +38,7 @@ HEAVY = {
 }
 
 
+@functools.cache
 def modules() -> dict[str, Path]:
     """Dotted names below compclip and their files."""
     found = {}
@@ -47,6 +49,7 @@ def modules() -> dict[str, Path]:
     return found
 
 
+@functools.cache
 def imports(path: Path) -> set[str]:
     """Dotted names of everything a file imports, at the top or inside functions."""
     found = set()
@@ -102,15 +105,27 @@ def test_training_core_needs_no_heavy_package():
     assert out.stdout.strip() == "[]"
 
 
-def test_commands_that_only_look_do_not_import_open_clip():
-    """Collecting, sending and watching runs would pay seconds a command for it."""
+LOOK = (
+    "__main__",
+    "config.__main__",
+    "train.__main__",
+    "evaluate.__main__",
+    "launch.__main__",
+    "runs.keys",
+    "runs.status",
+)
+
+
+def test_commands_that_only_look_do_not_import_torch():
+    """Planning, collecting, sending and watching runs would pay seconds a command for it, and for open_clip."""
     code = (
-        "import sys; import compclip.train.__main__, compclip.evaluate.__main__, compclip.launch.__main__, compclip.runs.status;"
-        "print('open_clip.model' in sys.modules); compclip.model.backbone.open_clip.CLIP;"
-        "print('open_clip.model' in sys.modules)"
+        f"import sys; import {', '.join(f'compclip.{name}' for name in LOOK)};"
+        "print('torch' in sys.modules, 'open_clip.model' in sys.modules);"
+        "from compclip.base.lazy import open_clip; open_clip.CLIP;"
+        "print('torch' in sys.modules, 'open_clip.model' in sys.modules)"
     )
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
-    assert out.stdout.split() == ["False", "True"]
+    assert out.stdout.split() == ["False", "False", "True", "True"]
 
 
 def test_no_file_is_long():

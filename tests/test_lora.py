@@ -285,15 +285,24 @@ ARGS = ["--cell", CELL, "grid.methods=[fsc_clip.lora]", VARIANT]
 
 
 @pytest.fixture(scope="module")
-def project(tmp_path_factory):
-    """All that a run needs."""
-    return tiny_project.make(tmp_path_factory.mktemp("lora"), steps=6)
+def project(project, tmp_path_factory):
+    """All that a run of six steps needs."""
+    return tiny_project.other(project, tmp_path_factory.mktemp("lora") / "project", steps=6)
 
 
-def test_a_run_publishes_adapter_and_merged_weights(here):
+@pytest.fixture(scope="module")
+def whole(project, tmp_path_factory):
+    """The project with the run made, undisturbed."""
+    root = shutil.copytree(project, tmp_path_factory.mktemp("whole") / "project")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(root)
+        assert train_command.main(ARGS) == 0
+    return root
+
+
+def test_a_run_publishes_adapter_and_merged_weights(whole):
     """Adapter and merged checkpoint agree, what has no adapter keeps the backbone's bits, the count is reported."""
-    assert train_command.main(ARGS) == 0
-    folder, base = trained(here, CELL) / "checkpoint", backbone.load(here / "models" / "tiny")
+    folder, base = trained(whole, CELL) / "checkpoint", backbone.load(whole / "models" / "tiny")
     merged = backbone.load(folder)
     before, after = base.clip.state_dict(), merged.clip.state_dict()
     moved = {name for name in before if not torch.equal(before[name], after[name])}
@@ -303,21 +312,17 @@ def test_a_run_publishes_adapter_and_merged_weights(here):
     lora.load(base.clip, folder / lora.FOLDER)
     for a, b in zip(outputs(merged.clip, inputs), outputs(base.clip, inputs), strict=True):
         torch.testing.assert_close(a, b, rtol=0, atol=1e-5)
-    facts = json.loads((trained(here, CELL) / "environment.json").read_text())
+    facts = json.loads((trained(whole, CELL) / "environment.json").read_text())
     assert facts["trained_parameters"] == sum(p.numel() for p in lora.adapter(base.clip).values())
     assert facts["parameters"] == sum(v.numel() for v in before.values())
 
 
-def test_killed_and_resumed_ends_with_the_same_bits(here, tmp_path, monkeypatch, project):
+def test_killed_and_resumed_ends_with_the_same_bits(here, monkeypatch, whole):
     """What is saved on the way is the adapter and its moments alone, and it is enough."""
-    whole = shutil.copytree(project, tmp_path / "whole")
-    monkeypatch.chdir(whole)
-    assert train_command.main(ARGS) == 0
-    monkeypatch.chdir(here)
     with monkeypatch.context() as patch:
         patch.setattr(optimiser, "clamp_scale", _stopping(after=5))
         with pytest.raises(KeyboardInterrupt):
-            train_command.run_cell(*_publisher())
+            train_command.run_cell(tiny_project.at(CELL, *ARGS[2:]))
     saved = sorted(here.glob("store/*/step_*.safetensors"))
     assert [p.name for p in saved] == ["step_00000002.safetensors", "step_00000004.safetensors"]
     with safe_open(saved[-1], "pt") as file:
@@ -328,11 +333,6 @@ def test_killed_and_resumed_ends_with_the_same_bits(here, tmp_path, monkeypatch,
     for name in (WEIGHTS, f"{lora.FOLDER}/{lora.WEIGHTS}", f"{lora.FOLDER}/{lora.CONFIG}"):
         here_, whole_ = (fingerprint(trained(root, CELL) / "checkpoint" / name) for root in (here, whole))
         assert here_ == whole_
-
-
-def _publisher():
-    made = publish.StoredRun.of("params.yaml", ARGS[2:], CELL)
-    return made.run, made
 
 
 def _stopping(after: int):

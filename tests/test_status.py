@@ -3,32 +3,28 @@
 from __future__ import annotations
 
 import shutil
-import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from compclip.base.files import write_json
-from compclip.config import grid, read
-from compclip.runs import jobs, progress, status
+from compclip.launch import job as launch_job
+from compclip.runs import jobs, lives, lock, progress, status, store
 from compclip.train import __main__ as train_command
 from compclip.train import loop
-from tests import tiny_project
 from tests.tiny_project import at, cell, wait_for
 
 
 def rows() -> dict[str, status.Row]:
     """All rows by name."""
-    return {e.name: status.row(e) for e in status.entries("params.yaml")[0]}
+    return {found.name: status.row(found) for found in status.listed("params.yaml")[0]}
 
 
 def test_a_run_from_nothing_to_published(here):
     """stale, running with its progress and process, stopped or failed, done, published."""
     name, made = cell("fsc_clip"), at(cell("fsc_clip"))
     assert {r.state for r in rows().values()} == {"stale"}
-    job = jobs.Local(module="tests.held_job").submit(made, "params.yaml")
+    job = jobs.Local("tests.held_job").submit(made, "params.yaml")
     wait_for(lambda: Path("held").exists())
     seen = rows()[name]
     assert (seen.state, seen.progress.step, seen.progress.steps, seen.job) == ("running", 3, 10, job.label())
@@ -38,19 +34,19 @@ def test_a_run_from_nothing_to_published(here):
     assert "job.log" in rows()[name].error
     jobs.forget(made.folder)
     assert rows()[name].state == "stopped"
-    again = jobs.Local().submit(made, "params.yaml")
-    assert jobs.wait(again, lambda: None) == jobs.DONE
+    assert launch_job.main([made.key]) == 0
     assert rows()[name].state == "done"
     train_command.main(["--cell", name])
     assert rows()[name].state == "published"
     shown = status.page("params.yaml", 200)
     assert "10/10" in shown and "3 runs: 2 stale, 1 published" in shown
+    assert f"{lives.device_seconds(made.folder) / 3600:.2f} GPU-hours" in shown
 
 
 def test_a_run_that_dvc_trains_is_shown(here):
     """No job, but someone holds the run key."""
     made = at(cell("finetune"))
-    with made.lock():
+    with lock.hold(made.folder):
         seen = rows()[cell("finetune")]
     assert (seen.state, seen.job.startswith("process ")) == ("running", True)
     assert rows()[cell("finetune")].state == "stale"
@@ -66,16 +62,34 @@ def test_missing_inputs_are_an_error_of_the_row(here):
 def test_trials_of_sweeps_and_older_folders(here):
     """A trial is called by its study and number; a folder of earlier code is only counted."""
     made = at(cell("finetune"), *["train.lr=2e-3"])
-    with made.lock():
+    with lock.hold(made.folder):
         pass
-    jobs.write_inputs(made.key, "params.yaml", made.run)
-    found, older = status.entries("params.yaml")
+    jobs.write_inputs(made, "params.yaml")
+    found, older = status.listed("params.yaml")
     assert (len(found), older) == (3, 1)
     trial = {"number": 4, "run_key": made.key, "reason": "it failed", "state": "failed"}
     write_json("studies/gamma/trials.json", {"trials": [trial, {"number": 5, "run_key": None, "reason": ""}]})
-    found, older = status.entries("params.yaml")
+    found, older = status.listed("params.yaml")
     assert (len(found), older) == (4, 0)
-    assert status.row(found[-1]).cells() == ("gamma#4", "stale", "", "", "", "", "", "it failed")
+    shown = status.row(found[-1])
+    assert (shown.name, shown.state, shown.progress, shown.job, shown.error) == (
+        "gamma#4",
+        "stale",
+        None,
+        "",
+        "it failed",
+    )
+
+
+def test_a_live_run_of_neither_grid_nor_study_is_shown(here):
+    """By the name that it was sent with, or by its key where nobody sent it."""
+    sent, other = at(cell("finetune"), "train.lr=2e-3"), store.folder("0123456789abcdef")
+    jobs.write_inputs(sent, "params.yaml")
+    with lock.hold(sent.folder), lock.hold(other):
+        found, older = status.listed("params.yaml")
+        shown = [status.row(one) for one in found[3:]]
+    assert older == 0
+    assert {(row.name, row.state) for row in shown} == {(cell("finetune"), "running"), (other.key, "running")}
 
 
 @pytest.mark.parametrize(
@@ -91,13 +105,13 @@ def test_trials_of_sweeps_and_older_folders(here):
 def test_steps_are_those_of_the_trainer(here, tmp_path, settings, per_epoch):
     """The total is worked out from a logged line as train works it out from its data."""
     override = [settings] if "max_steps" in settings else [settings, "train.max_steps=0"]
-    cfg = grid.resolve(read.load("params.yaml", override), cell("finetune")).train
+    cfg = at(cell("finetune"), *override)
     log = tmp_path / "metrics.jsonl"
     log.write_text(
         '{"step": 3, "epoch": %r, "loss": 1.0, "samples_per_second": 10.0, "time": 0.0}\n{"step": 4' % (3 / per_epoch)
     )
-    seen = progress.progress(log, cfg)
-    assert (seen.step, seen.steps) == (3, loop.total_steps(cfg, per_epoch))
+    seen = progress.progress(log, cfg.resolved["train"])
+    assert (seen.step, seen.steps) == (3, loop.total_steps(cfg.run.train, per_epoch))
 
 
 def test_the_table():
@@ -114,12 +128,9 @@ def test_the_table():
     assert [status.duration(s) for s in (0.4, 59, 200, 18420)] == ["0s", "59s", "3m20s", "5h07m"]
 
 
-def test_a_trained_run_is_being_scored(here):
+def test_a_trained_run_is_being_scored(here_finished):
     """Someone holds the key of a run whose training is finished."""
-    made = at(cell("pretrained"))
-    train_command.main(["--cell", cell("pretrained")])
-    shutil.rmtree("runs")
-    with made.lock():
+    with lock.hold(at(cell("pretrained")).folder):
         assert rows()[cell("pretrained")].state == "scoring"
 
 
@@ -140,21 +151,16 @@ def test_a_params_file_that_is_being_edited(here, monkeypatch):
     assert status._screen("params.yaml").startswith("error: params.yaml")
 
 
-def test_watch_shows_it_again(here):
+def test_watch_shows_it_again(here, monkeypatch, capsys):
     """Until Ctrl-C, which is no error."""
-    # a shell's background job, which these tests may be, hands down that SIGINT is ignored
-    shown = subprocess.Popen(
-        [sys.executable, "-m", "compclip.runs.status", "--watch"],
-        stdout=subprocess.PIPE,
-        text=True,
-        env=tiny_project.environment(),
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
-    )
-    try:
-        for _ in range(2):
-            while "Ctrl-C ends" not in shown.stdout.readline():
-                pass
-        shown.send_signal(signal.SIGINT)
-        assert shown.wait(timeout=30) == 0
-    finally:
-        shown.kill()
+    seen = []
+
+    def wait(seconds: float) -> None:
+        seen.append(seconds)
+        if len(seen) == 2:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(status.time, "sleep", wait)
+    assert status.main(["--watch"]) == 0
+    assert seen == [status.REFRESH_S] * 2
+    assert capsys.readouterr().out.count("3 runs: 3 stale") == 2

@@ -16,9 +16,10 @@ from PIL import Image
 from compclip.base.errors import UserError
 from compclip.base.files import read_json
 from compclip.config.sections import Data
-from compclip.data import annotate, recaption, store
+from compclip.data import annotate, prepare, recaption, store
 from compclip.data.sample import Sample
 from compclip.text import annotation
+from tests.conftest import ROOT
 
 TEXT = st.text(st.characters(codec="utf-8"), max_size=20)
 SAMPLES = st.lists(
@@ -103,7 +104,7 @@ def test_the_command_names_its_data(tmp_path, monkeypatch):
     """An unknown data set gives close matches, and nothing is written."""
     monkeypatch.chdir(tmp_path)
     with pytest.raises(UserError, match="unknown data 'scene'; did you mean 'scenes'"):
-        prepare.main(["--data", "scene", "--params", str(prepare.Path(__file__).parents[2] / "params.yaml")])
+        prepare.main(["--data", "scene", "--params", str(ROOT / "params.yaml")])
     assert not (tmp_path / "data").exists()
 
 
