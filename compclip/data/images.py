@@ -12,6 +12,7 @@ from PIL import Image, ImageOps
 from compclip.base.errors import UserError
 
 MAX_PIXELS = 178_000_000  # beyond it a picture counts as unreadable; Pillow refuses a little more
+TURNED = frozenset(("exif", "Raw profile type exif", "XML:com.adobe.xmp", "xmp"))  # where Pillow looks in a PNG
 DRAFT_SIDE = 1024  # JPEGs much larger than this are decoded at a reduced scale
 
 
@@ -29,7 +30,7 @@ def load(path: str | Path) -> Image.Image:
         try:
             picture.draft("RGB", (DRAFT_SIDE, DRAFT_SIDE))
             picture.load()
-            return _rgb(ImageOps.exif_transpose(picture))
+            return _rgb(ImageOps.exif_transpose(picture) if _may_be_turned(picture) else picture)
         except (OSError, SyntaxError, ValueError, EOFError) as error:
             raise ImageError(path, "unreadable", f"cannot be decoded ({error})") from error
 
@@ -60,6 +61,11 @@ def _opened(path: str | Path) -> Image.Image:
         picture.close()
         raise ImageError(path, "unreadable", f"{picture.width} x {picture.height} is more than {MAX_PIXELS} pixels")
     return picture
+
+
+def _may_be_turned(picture: Image.Image) -> bool:
+    """Whether a picture may hold an orientation; to look for one that a PNG lacks takes longer than its pixels."""
+    return picture.format != "PNG" or not TURNED.isdisjoint(picture.info)
 
 
 def _rgb(picture: Image.Image) -> Image.Image:

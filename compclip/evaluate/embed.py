@@ -16,7 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -110,12 +110,12 @@ class _Batch:
 
 
 def _image_batch(models: Sequence[Model], refs: Sequence[str]) -> _Batch:
-    found = {ref: _read(ref, models[0].transform) for ref in refs}
-    failed = {ref: pixels for ref, pixels in found.items() if isinstance(pixels, str)}
-    good = {ref: pixels for ref, pixels in found.items() if not isinstance(pixels, str)}
+    found = {ref: _read(ref, models[0]) for ref in refs}
+    failed = {ref: reason for ref, reason in found.items() if isinstance(reason, str)}
+    good = {ref: picture for ref, picture in found.items() if not isinstance(picture, str)}
     if not good:
         return _Batch((), (), failed)
-    pixels_B3HW = torch.stack(list(good.values()))
+    pixels_B3HW = models[0].pixels(list(good.values()))
     with torch.inference_mode():
         vector_MBD = [_numpy(towers.image(m.clip, pixels_B3HW.to(_device(m)))[0]) for m in models]
     return _Batch(list(good), vector_MBD, failed)
@@ -135,11 +135,12 @@ def _joined(batches: Sequence[_Batch], number: int) -> tuple[dict[str, int], np.
     return {key: row for row, key in enumerate(keys)}, vector_ND
 
 
-def _read(ref: str, transform: Any) -> Tensor | str:
+def _read(ref: str, model: Model) -> Image | str:
+    """The picture as the model takes it, or why there is none."""
     path, _, box = ref.partition(BOX)
     try:
         picture = data_images.load(path)
-        return transform(_cut(picture, data_images.size(path)[0], box) if box else picture)
+        return model.fitted(_cut(picture, data_images.size(path)[0], box) if box else picture)
     except data_images.ImageError as error:
         return error.reason
 

@@ -6,10 +6,12 @@ B images or texts, N patches, T text positions, W width, D joint dim.
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 from safetensors.torch import load_file
 from torch import Tensor, nn
@@ -20,6 +22,9 @@ from compclip.base.lazy import open_clip
 from compclip.model import tokenizers
 from compclip.model import weights as weights_files
 from compclip.model.weights import CONFIG
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
 
 WEIGHTS = weights_files.NAMES[0]
 SCHEMES = ("hf-hub:", "local-dir:")
@@ -53,6 +58,23 @@ class Model:
     def starts(self) -> int:
         """How many tokens stand before a text's own: 1 for CLIP, 0 for SigLIP."""
         return self.tokenizer.layout.starts
+
+    def fitted(self, picture: Image) -> Image:
+        """The picture as `transform` cuts and scales it; one that fits already is left alone."""
+        size = self.preprocess_cfg["size"]
+        height, width = (size, size) if isinstance(size, int) else size
+        if picture.mode == "RGB" and picture.size == (width, height):
+            return picture
+        for step in self.transform.transforms[:-2]:
+            picture = step(picture)
+        return picture
+
+    def pixels(self, pictures: Sequence[Image]) -> Tensor:
+        """What `transform` makes of some pictures, to the bit, as one tensor [B, 3, H, W]."""
+        values_BHW3 = torch.from_numpy(np.stack([np.asarray(self.fitted(picture)) for picture in pictures]))
+        mean, std = (torch.tensor(self.preprocess_cfg[k])[:, None, None] for k in ("mean", "std"))
+        values_B3HW = values_BHW3.permute(0, 3, 1, 2).to(torch.float32, memory_format=torch.contiguous_format)
+        return values_B3HW.div_(255).sub_(mean).div_(std)
 
     def tokenize(self, texts: list[str]) -> Tensor:
         """Token ids [B, context_length]; longer texts are cut and keep their end token."""

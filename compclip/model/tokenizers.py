@@ -5,11 +5,13 @@ B texts, L positions.
 
 from __future__ import annotations
 
+import functools
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -19,6 +21,7 @@ from compclip.model import hub
 
 STAND_IN = "clip"
 FILES = ("tokenizer.json", "spiece.model", "vocab.txt", "vocab.json")
+WORDS = 1 << 16  # whose tokens are remembered
 BYTES = 512  # CLIP's code has every byte twice, inside and at the end of a word, before its merges
 
 
@@ -36,15 +39,27 @@ class Clip:
     layout, record = Layout(), ""
 
     def __init__(self, context_length: int) -> None:
+        self._length = context_length
         self._code = open_clip.SimpleTokenizer(context_length=context_length)
+        self._of_word = functools.lru_cache(WORDS)(self._code.encode)
 
     def __call__(self, texts: list[str]) -> Tensor:
-        """Ids [B, L]."""
-        return self._code(texts)
+        """Ids [B, L]: those of open_clip."""
+        ids_BL = np.zeros((len(texts), self._length), np.int64)
+        for row_L, text in zip(ids_BL, texts, strict=True):
+            ids = self._ids(text)[: self._length - 2]
+            row_L[: len(ids) + 2] = (self._code.sot_token_id, *ids, self._code.eot_token_id)
+        return torch.from_numpy(ids_BL)
 
     def count(self, text: str) -> int:
         """How many tokens a text has without start and end."""
-        return len(self._code.encode(text))
+        return len(self._ids(text))
+
+    def _ids(self, text: str) -> list[int]:
+        """A text's ids, word by word: in plain ASCII nothing is to be mended, and no token spans white space."""
+        if text.isascii() and text.isprintable() and "&" not in text:  # & may begin an HTML entity
+            return [i for word in text.split() for i in self._of_word(word)]
+        return self._code.encode(text)
 
     def save(self, folder: Path) -> None:
         """Nothing: open_clip has it."""

@@ -14,11 +14,12 @@ from compclip.train.batch import Batch, View, Views
 
 def collate(rows: list[View], views: Views, model: Model, dropped: dict[str, int] | None = None) -> Batch:
     """The batch of some views; texts that a rule could not make are masked."""
-    image_B3HW = torch.stack([model.transform(row.image) for row in rows])
+    image_B3HW = model.pixels([row.image for row in rows])
     text_BL = model.tokenize([row.caption for row in rows])
-    negative_BKL, mask_BK = _texts([row.negatives for row in rows], model)
-    positive_BPL, positive_mask_BP = _texts([row.positives for row in rows], model)
-    span_M2, concept_ML, owner_M = _concepts(rows, views, model)
+    length = text_BL.shape[1]
+    negative_BKL, mask_BK = _texts([row.negatives for row in rows], model, length)
+    positive_BPL, positive_mask_BP = _texts([row.positives for row in rows], model, length)
+    span_M2, concept_ML, owner_M = _concepts(rows, views, model, length)
     return Batch(
         image_B3HW,
         text_BL,
@@ -33,17 +34,16 @@ def collate(rows: list[View], views: Views, model: Model, dropped: dict[str, int
     )
 
 
-def _texts(texts_BK: list[tuple[str | None, ...]], model: Model) -> tuple[Tensor, Tensor]:
+def _texts(texts_BK: list[tuple[str | None, ...]], model: Model, length: int) -> tuple[Tensor, Tensor]:
     mask_BK = torch.tensor([[t is not None for t in texts] for texts in texts_BK], dtype=torch.bool)
     mask_BK = mask_BK.reshape(len(texts_BK), -1)
     flat = [t or "" for texts in texts_BK for t in texts]
-    ids = model.tokenize(flat) if flat else torch.zeros(0, model.tokenize([""]).shape[1], dtype=torch.long)
+    ids = model.tokenize(flat) if flat else torch.zeros(0, length, dtype=torch.long)
     return ids.reshape(*mask_BK.shape, ids.shape[-1]), mask_BK
 
 
-def _concepts(rows: list[View], views: Views, model: Model) -> tuple[Tensor, Tensor, Tensor]:
+def _concepts(rows: list[View], views: Views, model: Model, length: int) -> tuple[Tensor, Tensor, Tensor]:
     """Token spans, texts and owners of all concepts; those cut off by the context length are left out."""
-    length = model.tokenize([""]).shape[1]
     found = [
         (*_token_span(row.caption, span, model), row.caption[span[0] : span[1]], i)
         for i, row in enumerate(rows)

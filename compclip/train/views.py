@@ -6,6 +6,7 @@ the other methods of the grid.
 
 from __future__ import annotations
 
+import functools
 import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -107,6 +108,13 @@ class Maker:
         return chosen if len(chosen) > 1 else chosen + tuple(s for a in others for s in split(a))
 
 
+def first(annotation: Annotation) -> Annotation:
+    """The first of `split`, without making the others."""
+    count = len(annotation.sentences)
+    kept = (i for i, (begin, end) in enumerate(annotation.sentences) if sentences.keep(annotation.text[begin:end]))
+    return annotation.sentence(next(kept, 0)) if count else annotation
+
+
 def split(annotation: Annotation) -> tuple[Annotation, ...]:
     """The sentences of a caption as annotations of their own: those of 4 to 34 words (CLIC B.1), or all if none is."""
     parts = tuple(annotation.sentence(i) for i in range(len(annotation.sentences))) or (annotation,)
@@ -116,7 +124,7 @@ def split(annotation: Annotation) -> tuple[Annotation, ...]:
 def _caption(annotation: Annotation, views: Views) -> Annotation:
     if views.caption == "full" or len(annotation.sentences) <= 1:
         return annotation
-    return split(annotation)[0]
+    return first(annotation)
 
 
 def _case(text: str | None, lowercase: bool) -> str | None:
@@ -145,12 +153,13 @@ class Rows:
             )
         self.maker, self.batch_size = maker, batch_size
         self.per_epoch = len(maker.data) // batch_size
+        self._order = functools.lru_cache(2)(functools.partial(order, len(maker.data), maker.seed))
         self.first, self.own = rank * batch_size // world, batch_size // world
 
     def batch(self, step: int, views: Views) -> tuple[list[View], dict[str, int]]:
         """The views of optimiser step `step` (counted from 0) and what had to be replaced, by reason."""
         epoch, within = divmod(step, self.per_epoch)
-        permuted = order(len(self.maker.data), self.maker.seed, epoch)
+        permuted = self._order(epoch)
         start, dropped = within * self.batch_size + self.first, {}
         rows = [self._readable(permuted, place, epoch, views, dropped) for place in range(start, start + self.own)]
         return rows, dropped

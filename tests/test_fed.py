@@ -1,0 +1,87 @@
+"""What feeds a model: tokens and pixels made the short way are, to the bit, those of open_clip's own way."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import open_clip
+import pytest
+import torch
+from hypothesis import example, given
+from hypothesis import strategies as st
+from PIL import Image
+
+from compclip.model import backbone, tokenizers
+from compclip.text import annotation
+from compclip.train import views
+from tests.test_embed import CONFIG
+
+LENGTH = 12
+ours, theirs = tokenizers.Clip(LENGTH), open_clip.SimpleTokenizer(context_length=LENGTH)
+ascii_texts = st.text(st.characters(min_codepoint=32, max_codepoint=126), max_size=60)
+
+
+@given(st.lists(st.one_of(st.text(max_size=60), ascii_texts), min_size=1, max_size=4))
+@example(
+    [
+        "A crimson star's above, isn't it? 1,234.5 <start_of_text> x",
+        "",
+        "   ",
+        "T&amp;J &lt;b&gt;",
+        "caf\u00e9 \u201cq\u201d",
+    ]
+)
+@example(
+    [
+        "one\ttwo\nthree\r\nfour",
+        "a\x00b\x1b[31mred",
+        "<end_of_text>",
+        "word " * 30,
+        "'S 'LL'RE",
+        "\ufb01ne \u00c3\u00a9",
+    ]
+)
+def test_tokens_are_those_of_open_clip(texts):
+    assert torch.equal(ours(texts), theirs(texts))
+    assert [ours.count(text) for text in texts] == [len(theirs.encode(text)) for text in texts]
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    path = tmp_path_factory.mktemp("model") / "fedtiny.json"
+    path.write_text(json.dumps(CONFIG))
+    return backbone.create(str(path), seed=1)
+
+
+def picture(width: int, height: int, mode: str = "RGB") -> Image.Image:
+    """Noise of a size."""
+    values = np.random.default_rng(0).integers(0, 256, (height, width, 3), dtype=np.uint8)
+    return Image.fromarray(values).convert(mode)
+
+
+@pytest.mark.parametrize("mode", ["shortest", "longest", "squash"])
+def test_pixels_are_those_of_the_transform(model, mode):
+    """Pictures that fit, larger, smaller, of other shapes and modes; each way of fitting them."""
+    cfg = open_clip.transform.PreprocessCfg(**model.preprocess_cfg | {"resize_mode": mode})
+    made = replace(
+        model,
+        transform=open_clip.transform.image_transform_v2(cfg, is_train=False),
+        preprocess_cfg=model.preprocess_cfg,
+    )
+    pictures = [picture(16, 16), picture(16, 16, "L"), picture(40, 30), picture(9, 16), picture(16, 9), picture(16, 17)]
+    expected = torch.stack([made.transform(p) for p in pictures])
+    found = made.pixels(pictures)
+    assert torch.equal(found, expected) and found.stride() == expected.stride()
+    assert torch.equal(made.pixels([made.fitted(p) for p in pictures]), expected)
+
+
+@given(st.lists(st.integers(1, 40), min_size=0, max_size=5))
+def test_the_first_sentence_is_the_first_of_all(lengths):
+    """Whether or not any of them has 4 to 34 words."""
+    parts = [" ".join(["word"] * n) + "." for n in lengths]
+    starts = np.cumsum([0, *(len(p) + 1 for p in parts)]).tolist()
+    spans = tuple((start, start + len(part)) for start, part in zip(starts, parts, strict=False))
+    made = annotation.Annotation(" ".join(parts), sentences=spans)
+    assert views.first(made) == views.split(made)[0]
