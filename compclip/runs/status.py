@@ -72,7 +72,7 @@ def listed(params_path: str, root: Path = Path(".")) -> tuple[list[Listed], int]
     for folder in store.folders(root):
         if folder.key in found:
             continue
-        if lock.holder(folder) is None and not jobs.attach(folder):
+        if not lock.said(folder) and not jobs.attach(folder):
             older += 1
         else:
             found[folder.key] = Listed(folder.key, folder)
@@ -104,13 +104,11 @@ def row(found: Listed) -> Row:
     folder = found.folder
     if folder is None:
         return Row(found.name, STALE, error=found.error)
-    seen, job, spent = _progress(found, folder), jobs.find(folder), lives.device_seconds(folder)
+    seen, job, spent = _progress(found, folder), jobs.find(folder), lives.spent(folder)
     state = job.state() if job else ""
     if job and state in jobs.LIVE:
         return Row(_name(found, folder), _stage(state, folder), seen, job.label(), device_seconds=spent)
-    pid = lock.holder(folder)
-    if pid is not None:
-        who = f"process {pid or '?'}"
+    if who := lock.said(folder):
         return Row(_name(found, folder), _stage(jobs.RUNNING, folder), seen, who, device_seconds=spent)
     if made := _made(found, folder):
         return Row(found.name, made, seen, device_seconds=spent)
