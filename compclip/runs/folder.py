@@ -5,7 +5,7 @@ In the store, store/<run key>/:
     run.yaml params.yaml job.json job.log       what a job reads, where it runs, what it said
     rungs.json intermediate.jsonl               where a sweep's pruner looks, and what was found there
     lock lease.*.json lives/*.json              who holds the run, and how long anybody worked on it
-    kept                                        a mark: is not to be removed
+    kept users/*.json                           a mark: is not to be removed; the projects that published the run
     metrics.jsonl step_*.safetensors            the training so far
     final/                                      the training when it is finished; environment.json comes last
     scores/<identity>/*.json scored.json        results by what they depend on; which ones the last job left
@@ -130,6 +130,11 @@ class Folder:
     def lives(self) -> Path:
         """A file for each process that worked on the run."""
         return self.path / "lives"
+
+    @property
+    def users(self) -> Path:
+        """In a shared store, a file for each project that published the run."""
+        return self.path / "users"
 
     @property
     def rungs(self) -> Path:

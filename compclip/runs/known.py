@@ -30,11 +30,15 @@ REFERENCE = b"${"  # what OmegaConf looks up elsewhere, as in the environment
 
 @dataclass(frozen=True)
 class Known:
-    """A cell, its run key and its schedule; instead of the key why there is none: data or backbone are not here."""
+    """A cell, its run key and its schedule; instead of the key why there is none: data or backbone are not here.
+
+    `request`: what is known of the key all the same, see key.request.
+    """
 
     cell: Cell
     key: str
     train: Mapping[str, Any]
+    request: str
     error: str = ""
 
 
@@ -60,10 +64,16 @@ def _bytes(path: str | Path) -> bytes:
 
 def _known(run: Run, root: Path) -> Known:
     train = asdict(run.train)
+    request = key.request(asdict(run), trains(run.method_name))
     try:
-        return Known(run.cell, store.of(run, root).key, train)
+        return Known(run.cell, store.of(run, root).key, train, request)
     except UserError as error:
-        return Known(run.cell, "", train, one_line(str(error)))
+        return Known(run.cell, "", train, request, one_line(str(error)))
+
+
+def trains(method: str) -> bool:
+    """Whether a method trains anything."""
+    return getattr(plugins.find(plugins.METHODS, method.partition(".")[0]), "TRAINS", True)
 
 
 def _watched(params: Params) -> list[str]:
