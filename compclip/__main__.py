@@ -18,6 +18,7 @@ DAILY = {
     "track": ("compclip.track.__main__", "bring MLflow up to date with the run files"),
     "dashboard": ("compclip.track.dashboard", "open the MLflow UI over all runs"),
     "launch": ("compclip.launch.__main__", "send all stale runs to this machine's cores or to a SLURM cluster"),
+    "runs": ("compclip.runs.__main__", "the runs of the store: list, keep, remove, collect what nobody uses"),
     "status": ("compclip.runs.status", "one row a run: state, step, loss, time left, job, last error"),
     "sweep": ("compclip.sweep.__main__", "search a method's parameters with a declared study"),
     "pretrain": ("compclip.train.pretrain", "make the scenes world's pretrained model again"),

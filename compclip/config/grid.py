@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Any
 
@@ -34,6 +35,16 @@ def resolve(params: Params, cell: Cell | str) -> Run:
     cell = known[name]
     method, train = method_config(params, cell.method, cell.data)
     return Run(cell, method, train, params.backbones[cell.backbone], params.data[cell.data])
+
+
+def resolved(params: Params) -> Iterator[Run]:
+    """The run of every cell; what several cells have in common is worked out once."""
+    made: dict[tuple[str, str], tuple[Any, Train]] = {}
+    for cell in cells(params):
+        shared = cell.method, cell.data
+        if shared not in made:
+            made[shared] = method_config(params, *shared)
+        yield Run(cell, *made[shared], params.backbones[cell.backbone], params.data[cell.data])
 
 
 def method_config(params: Params, name: str, data: str = "") -> tuple[Any, Train]:

@@ -4,7 +4,8 @@ In the store, store/<run key>/:
 
     run.yaml params.yaml job.json job.log       what a job reads, where it runs, what it said
     rungs.json intermediate.jsonl               where a sweep's pruner looks, and what was found there
-    lock lease.json lives/*.json                who holds the run, and how long anybody worked on it
+    lock lease.*.json lives/*.json              who holds the run, and how long anybody worked on it
+    kept users/*.json                           a mark: is not to be removed; the projects that published the run
     metrics.jsonl step_*.safetensors            the training so far
     final/                                      the training when it is finished; environment.json comes last
     scores/<identity>/*.json scored.json        results by what they depend on; which ones the last job left
@@ -15,6 +16,8 @@ links to the store, and results/_wise_ft/<method>/<backbone-data-seed>.json.
 
 from __future__ import annotations
 
+import os
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,6 +32,7 @@ RUNS, RESULTS = "runs", "results"
 LINES = "_wise_ft"  # below results; no method has a name that begins with _
 SUMMARY = "summary.json"
 WEIGHTS = "open_clip_model.safetensors"  # the name that open_clip gives them
+LEASE = re.compile(r"lease\.(\d+)\.json")
 
 
 @dataclass(frozen=True)
@@ -108,15 +112,29 @@ class Folder:
         """Held by whoever works on the run."""
         return self.path / "lock"
 
+    def lease(self, number: int) -> Path:
+        """The sign of life of one holder; the highest number is the last one's."""
+        return self.path / f"lease.{number}.json"
+
+    def leases(self) -> list[int]:
+        """The numbers of the leases, sorted. Raises OSError where the folder cannot be read."""
+        found = (LEASE.fullmatch(name) for name in os.listdir(self.path))
+        return sorted(int(match[1]) for match in found if match)
+
     @property
-    def lease(self) -> Path:
-        """The holder's sign of life."""
-        return self.path / "lease.json"
+    def kept(self) -> Path:
+        """A mark: the run is not to be removed, whoever uses it."""
+        return self.path / "kept"
 
     @property
     def lives(self) -> Path:
         """A file for each process that worked on the run."""
         return self.path / "lives"
+
+    @property
+    def users(self) -> Path:
+        """In a shared store, a file for each project that published the run."""
+        return self.path / "users"
 
     @property
     def rungs(self) -> Path:

@@ -24,7 +24,8 @@ def begin(folder: Folder, devices: int) -> Path:
     folder.lives.mkdir(parents=True, exist_ok=True)
     path.touch()
     started = path.stat().st_mtime  # the file system's clock, as the end will be
-    write_json(path, {"started": started, "devices": devices, **_process()})
+    project = str(Path.cwd())  # jobs, too, work in their project's root
+    write_json(path, {"started": started, "devices": devices, "project": project, **_process()})
     return path
 
 

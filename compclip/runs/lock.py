@@ -1,109 +1,32 @@
 """Who works on a run: one process, on one machine, at a time.
 
 `flock` holds between the processes of a machine, and between machines on file systems that carry it (NFS version 4,
-Lustre mounted with `flock`, GPFS). Where it does not reach, a lease does: the holder touches it every BEAT_S seconds,
-and one of another machine that was not touched for DEAD_S is a dead one's. Ages are taken by the file system's clock.
+Lustre mounted with `flock`, GPFS). Where it does not reach (Lustre mounted with `localflock`, NFS version 3 without a
+lock daemon), or where there is none at all, a lease does: see compclip/runs/lease.py.
 """
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
-import json
+import functools
 import os
-import signal
-import socket
 import sys
 import threading
 import time
-import uuid
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
 
 from compclip.base.errors import UserError
-from compclip.runs import lives
+from compclip.runs import lease, lives
 from compclip.runs.folder import Folder
+from compclip.runs.lease import BEAT_S, Lease
 
-BEAT_S, DEAD_S = 15.0, 60.0
 POLL_S = 0.2
-
-
-@dataclass
-class Lease:
-    """A holder's sign of life beside the lock."""
-
-    path: Path
-    host: str = field(default_factory=socket.gethostname)
-    token: str = field(default_factory=lambda: uuid.uuid4().hex)
-
-    def take(self) -> bool:
-        """Whether the lease is ours now: none was there, it was of this machine, or its holder is dead."""
-        held = self._held()
-        if held and held["token"] != self.token:
-            if held["host"] != self.host and not self._dead():
-                return False
-            self._clear(held["token"])
-        return self._create()
-
-    def beat(self) -> bool:
-        """Touch it; whether it is still ours."""
-        held = self._held()
-        if not held or held["token"] != self.token:
-            return False
-        with contextlib.suppress(OSError):
-            os.utime(self.path)
-        return True
-
-    def drop(self) -> None:
-        """Give it back."""
-        held = self._held()
-        if held and held["token"] == self.token:
-            self.path.unlink(missing_ok=True)
-
-    def holder(self) -> str:
-        """Who holds it, as a person says it."""
-        held = self._held()
-        return f"process {held['pid']} on {held['host']}" if held else "another process"
-
-    def _held(self) -> dict | None:
-        try:
-            return json.loads(self.path.read_text(encoding="utf-8"))
-        except (OSError, ValueError):
-            return None
-
-    def _dead(self) -> bool:
-        """By the clock of the file system: machines' own may differ."""
-        probe = self.path.with_name(f".lease.{self.token}")
-        probe.touch()
-        try:
-            return probe.stat().st_mtime - self.path.stat().st_mtime > DEAD_S
-        except FileNotFoundError:
-            return True
-        finally:
-            probe.unlink(missing_ok=True)
-
-    def _clear(self, token: str) -> None:
-        """Take a dead holder's lease away; one that came in between is put back."""
-        aside = self.path.with_name(f".lease.{self.token}.old")
-        with contextlib.suppress(OSError, ValueError):
-            os.rename(self.path, aside)
-            if json.loads(aside.read_text(encoding="utf-8"))["token"] != token:
-                os.link(aside, self.path)
-        aside.unlink(missing_ok=True)
-
-    def _create(self) -> bool:
-        """Write it in one step, which of several only one can: `link` is atomic on network file systems too."""
-        fresh = self.path.with_name(f".lease.{self.token}")
-        fresh.write_text(json.dumps({"host": self.host, "pid": os.getpid(), "token": self.token}), encoding="utf-8")
-        try:
-            os.link(fresh, self.path)
-        except FileExistsError:
-            return False
-        finally:
-            fresh.unlink(missing_ok=True)
-        return True
+NO_LOCKS = (errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP)  # what flock says where a file system has none
+LOST = 75  # the exit code of a process whose run another one took over
 
 
 @contextlib.contextmanager
@@ -113,17 +36,24 @@ def hold(folder: Folder, waiting: Callable[[], None] = lambda: None, devices: in
     The time is noted as one of the run's lives, on so many devices. Raises UserError where the folder cannot be
     written.
     """
-    lease = Lease(folder.lease)
-    with _opened(folder.lock) as file:
-        _acquire(file, lease, folder, waiting)
-        try:
-            for path in folder.half_written():
-                path.unlink()
-            with _beating(lease, folder, devices):
-                yield
-        finally:
-            lease.drop()
-            fcntl.flock(file, fcntl.LOCK_UN)
+    claim = Lease(folder)
+    with _acquired(claim, waiting):
+        for path in folder.half_written():
+            path.unlink(missing_ok=True)
+        with _beating(claim, devices):
+            yield
+
+
+@contextlib.contextmanager
+def at_once(folder: Folder) -> Iterator[bool]:
+    """Hold a run without working on it; False where somebody else holds it. Raises UserError as `hold` does."""
+    claim = Lease(folder)
+    file = _try(claim)
+    if file is None:
+        yield False
+        return
+    with _given_back(claim, file):
+        yield True
 
 
 def holder(folder: Folder) -> int | None:
@@ -131,87 +61,127 @@ def holder(folder: Folder) -> int | None:
     try:
         with open(folder.lock, encoding="utf-8") as file:
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except FileNotFoundError:
-        return None
     except BlockingIOError:
         pid = folder.lock.read_text(encoding="utf-8").strip()
         return int(pid) if pid.isdigit() else 0
+    except OSError:  # none there, not ours to read, or a file system without locks
+        return None
     return None
 
 
-def _opened(path: Path) -> IO[str]:
+def said(folder: Folder) -> str:
+    """Who holds a run, as `process P` or `process P on HOST`; nothing where nobody does."""
+    pid = holder(folder)
+    return lease.holder(folder) or ("" if pid is None else f"process {pid or '?'}")
+
+
+@contextlib.contextmanager
+def _acquired(claim: Lease, waiting: Callable[[], None]) -> Iterator[None]:
+    file = _try(claim) or _soon(claim)
+    if file is None:
+        print(f"{claim.folder.path}: {said(claim.folder) or 'another process'} works on this run; waiting for it",
+              flush=True)  # fmt: skip
+    while file is None:
+        waiting()
+        time.sleep(POLL_S)
+        file = _try(claim)
+    with _given_back(claim, file):
+        yield
+
+
+@contextlib.contextmanager
+def _given_back(claim: Lease, file: IO[str]) -> Iterator[None]:
+    with file:
+        try:
+            yield
+        finally:
+            claim.drop()
+
+
+def _soon(claim: Lease) -> IO[str] | None:
+    """Try once more: someone may only have looked whether the lock is held."""
+    time.sleep(POLL_S)
+    return _try(claim)
+
+
+def _try(claim: Lease) -> IO[str] | None:
+    """The lock's file, ours together with the lease; None where another process has either.
+
+    Raises UserError where the folder cannot be written.
+    """
+    path = claim.folder.lock
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        return open(path, "a+", encoding="utf-8")
+        with contextlib.ExitStack() as stack:
+            file = stack.enter_context(open(path, "a+", encoding="utf-8"))
+            if not _both(file, claim):
+                return None
+            stack.callback(claim.drop)
+            _sign(file)
+            stack.pop_all()
+            return file
+    except FileNotFoundError:  # the whole run was removed in between
+        return None
     except OSError as error:
         why = error.strerror or error
         raise UserError(f"{path}: cannot write: {why}; free space or make the folder writable") from error
 
 
-def _acquire(file: IO[str], lease: Lease, folder: Folder, waiting: Callable[[], None]) -> None:
-    if not _both(file, lease) and not _soon(file, lease):
-        print(f"{folder.path}: {_said(file, lease)} works on this run; waiting for it", flush=True)
-        while not _both(file, lease):
-            waiting()
-            time.sleep(POLL_S)
+def _both(file: IO[str], claim: Lease) -> bool:
+    """Lock and lease; not those of a folder that was removed while the file was opened."""
+    locked = _locked(file)
+    if locked is False or os.fstat(file.fileno()).st_ino != os.stat(claim.folder.lock).st_ino:
+        return False
+    return claim.take(locked=bool(locked))
+
+
+def _locked(file: IO[str]) -> bool | None:
+    """Whether the file's lock is ours now; None where the file system carries none."""
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError as error:
+        if error.errno not in NO_LOCKS:
+            raise
+        _say_without(Path(file.name).parent.parent)
+        return None
+    return True
+
+
+@functools.cache
+def _say_without(store: Path) -> None:
+    print(f"note: {store}: its file system carries no locks; a killed process's run waits a minute for the next one",
+          file=sys.stderr, flush=True)  # fmt: skip
+
+
+def _sign(file: IO[str]) -> None:
     file.truncate(0)
     file.write(str(os.getpid()))
     file.flush()
 
 
-def _said(file: IO[str], lease: Lease) -> str:
-    file.seek(0)
-    pid = file.read().strip()
-    return lease.holder() if not pid else f"process {pid}"
-
-
-def _soon(file: IO[str], lease: Lease) -> bool:
-    """Try once more: someone may only have looked whether the lock is held."""
-    time.sleep(POLL_S)
-    return _both(file, lease)
-
-
-def _both(file: IO[str], lease: Lease) -> bool:
-    """Lock and lease, or neither."""
-    if not locked(file):
-        return False
-    try:
-        if lease.take():
-            return True
-    except OSError as error:
-        why = error.strerror or error
-        raise UserError(f"{lease.path}: cannot write: {why}; free space or make the folder writable") from error
-    fcntl.flock(file, fcntl.LOCK_UN)
-    return False
-
-
-def locked(file: IO[str]) -> bool:
-    """Whether the file's lock is ours now."""
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
-
-
 @contextlib.contextmanager
-def _beating(lease: Lease, folder: Folder, devices: int) -> Iterator[None]:
+def _beating(claim: Lease, devices: int) -> Iterator[None]:
     """Signs of life while the run is held, from a thread of its own: a step may take long."""
-    life, over = lives.begin(folder, devices), threading.Event()
-
-    def beat() -> None:
-        while not over.wait(BEAT_S):
-            lives.touch(life)
-            if not lease.beat():
-                print(f"{lease.path}: {lease.holder()} took this run over; saving and leaving", file=sys.stderr)
-                os.kill(os.getpid(), signal.SIGTERM)
-                return
-
-    thread = threading.Thread(target=beat, daemon=True)
+    life, over = lives.begin(claim.folder, devices), threading.Event()
+    thread = threading.Thread(target=_beat, args=(claim, life, over), daemon=True)
     thread.start()
     try:
         yield
     finally:
         over.set()
         thread.join()
+        lives.end(life)
+
+
+def _beat(claim: Lease, life: Path, over: threading.Event) -> None:
+    """Touch lease and life until it is over. A process that lost its run leaves at once: what it would save is not its
+    own to write any more."""
+    while not over.wait(BEAT_S):
+        if not claim.beat():
+            who = lease.holder(claim.folder) or "another process"
+            print(f"error: {claim.folder.path}: {who} took this run over while this process stood still; leaving",
+                  file=sys.stderr, flush=True)  # fmt: skip
+            os._exit(LOST)
         lives.touch(life)

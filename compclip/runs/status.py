@@ -19,11 +19,10 @@ from typing import Any
 
 from compclip.base.errors import UserError, entry, one_line
 from compclip.base.files import read_json
-from compclip.config import grid, read
-from compclip.runs import jobs, lives, lock, store
-from compclip.runs.folder import Folder
+from compclip.config import read
+from compclip.runs import jobs, known, lives, lock, store
+from compclip.runs.folder import Folder, Published
 from compclip.runs.progress import Progress, progress
-from compclip.runs.store import StoredRun
 
 REFRESH_S = 2.0
 FRAME = 5  # lines of the watch that are no row
@@ -61,7 +60,7 @@ class Listed:
     name: str
     folder: Folder | None
     schedule: Mapping[str, Any] | None = None
-    stored: StoredRun | None = None
+    published: Published | None = None
     error: str = ""
 
 
@@ -72,7 +71,7 @@ def listed(params_path: str, root: Path = Path(".")) -> tuple[list[Listed], int]
     for folder in store.folders(root):
         if folder.key in found:
             continue
-        if lock.holder(folder) is None and not jobs.attach(folder):
+        if not lock.said(folder) and not jobs.attach(folder):
             older += 1
         else:
             found[folder.key] = Listed(folder.key, folder)
@@ -80,14 +79,9 @@ def listed(params_path: str, root: Path = Path(".")) -> tuple[list[Listed], int]
 
 
 def _grid(params_path: str, root: Path) -> Iterable[Listed]:
-    params = read.load(params_path)
-    for cell in grid.cells(params):
-        try:
-            stored = store.of(grid.resolve(params, cell), root)
-        except UserError as error:
-            yield Listed(cell.name, None, error=one_line(str(error)))
-        else:
-            yield Listed(cell.name, stored.folder, stored.resolved["train"], stored)
+    for one in known.cells(params_path, root):
+        folder = store.folder(one.key, root) if one.key else None
+        yield Listed(one.cell.name, folder, one.train, Published(root, one.cell), one.error)
 
 
 def _trials(root: Path) -> Iterable[Listed]:
@@ -104,13 +98,11 @@ def row(found: Listed) -> Row:
     folder = found.folder
     if folder is None:
         return Row(found.name, STALE, error=found.error)
-    seen, job, spent = _progress(found, folder), jobs.find(folder), lives.device_seconds(folder)
+    seen, job, spent = _progress(found, folder), jobs.find(folder), lives.spent(folder)
     state = job.state() if job else ""
     if job and state in jobs.LIVE:
         return Row(_name(found, folder), _stage(state, folder), seen, job.label(), device_seconds=spent)
-    pid = lock.holder(folder)
-    if pid is not None:
-        who = f"process {pid or '?'}"
+    if who := lock.said(folder):
         return Row(_name(found, folder), _stage(jobs.RUNNING, folder), seen, who, device_seconds=spent)
     if made := _made(found, folder):
         return Row(found.name, made, seen, device_seconds=spent)
@@ -146,7 +138,7 @@ def _stage(state: str, folder: Folder) -> str:
 
 def _made(found: Listed, folder: Folder) -> str:
     """published, done, or nothing."""
-    facts = found.stored.published.trained.environment if found.stored else None
+    facts = found.published.trained.environment if found.published else None
     if facts and facts.is_file() and read_json(facts).get("run_key") == folder.key:
         return PUBLISHED
     return jobs.DONE if folder.scored.is_file() else ""

@@ -17,7 +17,7 @@ from compclip.base import links
 from compclip.base.errors import UserError
 from compclip.base.files import fingerprint, read_json, write_atomic
 from compclip.config.sections import Cell, Run
-from compclip.runs import key
+from compclip.runs import key, users
 from compclip.runs.folder import Folder, Inputs, Published, Trained
 
 VARIABLE = "COMPCLIP_STORE"
@@ -74,6 +74,13 @@ class StoredRun:
         write_atomic(trained.config, self.config_text())
         for part, place in zip(final.parts[1:], trained.parts[1:], strict=True):
             links.place(part, place)
+        if shared():
+            users.note(self.folder, self.root)
+
+
+def shared() -> bool:
+    """Whether the store may be that of several projects."""
+    return bool(os.environ.get(VARIABLE))
 
 
 def place(root: Path) -> Path:
@@ -149,7 +156,8 @@ class Fingerprints:
 
 def inputs(given: Inputs) -> Fingerprints:
     """The contents that a run depends on. Raises UserError for what was not made yet."""
-    for path, stage in ((given.annotations, "annotate"), (given.backbone, "backbone")):
+    made_by = ((given.samples, "recaption"), (given.annotations, "annotate"), (given.backbone, "backbone"))
+    for path, stage in made_by:
         if not path.exists():
             raise UserError(f"{path}: not there; run `dvc repro {stage}` first")
     data = (given.samples, given.annotations)

@@ -1,0 +1,142 @@
+"""What the store holds: each run's size, GPU-hours, age and state; and taking one out."""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from omegaconf import OmegaConf
+
+from compclip.base import links
+from compclip.base.errors import UserError
+from compclip.runs import jobs, lives, lock, store
+from compclip.runs.folder import Folder
+
+KEY = re.compile(r"[0-9a-f]{16}")
+REMOVED = ".removed-"  # a run on its way out
+FINISHED, STOPPED, EMPTY = "finished", "stopped", "empty"
+CELL = re.compile(r"cell:\n(?:[ \t]+.*\n)+")  # where a config.yaml names its cell
+
+
+@dataclass(frozen=True)
+class Block:
+    """A file on the disk: its bytes, how many names it has, and how many of these are the run's."""
+
+    size: int
+    names: int
+    own: int
+
+
+@dataclass(frozen=True)
+class Held:
+    """A run of the store as it is now; `blocks` by inode."""
+
+    folder: Folder
+    state: str
+    device_seconds: float
+    age_s: float
+    blocks: dict[tuple[int, int], Block]
+    kept: bool = False
+
+    @property
+    def size(self) -> int:
+        """Bytes on the disk, each file once however many names it has."""
+        return size([self])
+
+    @property
+    def live(self) -> bool:
+        """Whether somebody works on it, or is about to."""
+        return self.state in jobs.LIVE
+
+
+def runs(root: Path) -> list[Held]:
+    """Every run of the store, sorted by key."""
+    place = store.place(root)
+    names = sorted(filter(KEY.fullmatch, os.listdir(place))) if place.is_dir() else []
+    return [look(Folder(place / name)) for name in names]
+
+
+def look(folder: Folder) -> Held:
+    """One run now."""
+    marks = (folder.final.environment, folder.metrics, folder.lock, folder.run, folder.path)
+    newest = next((p.stat().st_mtime for p in marks if p.exists()), time.time())
+    age = max(0.0, time.time() - newest)
+    return Held(folder, _state(folder), lives.spent(folder), age, _blocks(folder.path), folder.kept.exists())
+
+
+def _state(folder: Folder) -> str:
+    if lock.said(folder):
+        return jobs.RUNNING
+    if job := jobs.attach(folder):
+        return job.state()
+    if folder.finished:
+        return FINISHED
+    return STOPPED if folder.metrics.is_file() or folder.checkpoints() else EMPTY
+
+
+def _blocks(path: Path) -> dict[tuple[int, int], Block]:
+    found: dict[tuple[int, int], Block] = {}
+    for entry in _files(str(path)):
+        about = entry.stat(follow_symlinks=False)
+        inode = about.st_dev, about.st_ino
+        own = found[inode].own if inode in found else 0
+        found[inode] = Block(about.st_blocks * 512, about.st_nlink, own + 1)
+    return found
+
+
+def _files(path: str) -> Iterator[os.DirEntry]:
+    with os.scandir(path) as entries:
+        for entry in entries:
+            if entry.is_dir(follow_symlinks=False):
+                yield from _files(entry.path)
+            else:
+                yield entry
+
+
+def size(held: Iterable[Held]) -> int:
+    """Bytes on the disk of several runs, each file once."""
+    return sum({inode: block.size for one in held for inode, block in one.blocks.items()}.values())
+
+
+def freed(held: Iterable[Held]) -> int:
+    """Bytes that removing them gives back: a file that has a name elsewhere, in runs/ or DVC's cache, stays."""
+    own: Counter[tuple[int, int]] = Counter()
+    found: dict[tuple[int, int], Block] = {}
+    for one in held:
+        found |= one.blocks
+        own.update({inode: block.own for inode, block in one.blocks.items()})
+    return sum(block.size for inode, block in found.items() if own[inode] >= block.names)
+
+
+def cell_name(folder: Folder) -> str:
+    """The cell for which a run was made; nothing where nobody wrote it down."""
+    path = next((p for p in (folder.final.config, folder.run) if p.is_file()), None)
+    found = CELL.search(path.read_text(encoding="utf-8")) if path else None
+    return "-".join(map(str, OmegaConf.create(found[0]).cell.values())) if found else ""
+
+
+def remove(folder: Folder) -> None:
+    """Take a run out of the store, whole. Raises UserError where somebody works on it or it cannot be written."""
+    with lock.at_once(folder) as ours:
+        if not ours or jobs.attach(folder):
+            raise UserError(f"{folder.key}: {live_for(folder)}; stop it first, no run is removed under its process")
+        aside = folder.path.with_name(f"{REMOVED}{folder.key}.{os.getpid()}")
+        os.rename(folder.path, aside)
+        links.remove(aside)
+
+
+def live_for(folder: Folder) -> str:
+    """Who works on a run."""
+    job = jobs.attach(folder)
+    return f"{job.label()} is {job.state()}" if job else f"{lock.said(folder) or 'another process'} works on it"
+
+
+def sweep_up(root: Path) -> None:
+    """Finish removals that were killed."""
+    for path in store.place(root).glob(f"{REMOVED}*"):
+        links.remove(path)

@@ -1,0 +1,124 @@
+"""The cells of a params file with their run keys, remembered in .work/cells/: who looks again, pays for nothing.
+
+Working keys out imports every method, torch with it, and reads data and code. They are taken as they were as long as
+nothing changed that they depend on: the file, our code and other packages' methods, data and backbones.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from compclip.base import code, plugins
+from compclip.base.errors import UserError, one_line
+from compclip.base.files import write_json
+from compclip.config import grid, read
+from compclip.config.sections import Cell, Params, Run
+from compclip.runs import key, store
+from compclip.runs.folder import Inputs
+
+FOLDER = Path(".work/cells")
+PACKAGE = Path(__file__).resolve().parent.parent
+REFERENCE = b"${"  # what OmegaConf looks up elsewhere, as in the environment
+
+
+@dataclass(frozen=True)
+class Known:
+    """A cell, its run key and its schedule; instead of the key why there is none: data or backbone are not here.
+
+    `request`: what is known of the key all the same, see key.request.
+    """
+
+    cell: Cell
+    key: str
+    train: Mapping[str, Any]
+    request: str
+    error: str = ""
+
+
+def cells(params_path: str | Path = read.DEFAULT, root: Path = Path(".")) -> list[Known]:
+    """The cells of a params file. Raises UserError where it cannot be meant."""
+    text = _bytes(params_path)
+    place = root / FOLDER / f"{hashlib.sha256(str(params_path).encode()).hexdigest()[:16]}.json"
+    found = _remembered(place, text, root)
+    if found is None:
+        params = read.load(params_path)
+        found = [_known(run, root) for run in grid.resolved(params)]
+        if REFERENCE not in text:
+            _remember(place, text, _watched(params), found, root)
+    return found
+
+
+def _bytes(path: str | Path) -> bytes:
+    """The file's contents; none where `read.load` is to say what is wrong with it."""
+    with contextlib.suppress(OSError):
+        return Path(path).read_bytes()
+    return REFERENCE
+
+
+def _known(run: Run, root: Path) -> Known:
+    train = asdict(run.train)
+    request = key.request(asdict(run), trains(run.method_name))
+    try:
+        return Known(run.cell, store.of(run, root).key, train, request)
+    except UserError as error:
+        return Known(run.cell, "", train, request, one_line(str(error)))
+
+
+def trains(method: str) -> bool:
+    """Whether a method trains anything."""
+    return getattr(plugins.find(plugins.METHODS, method.partition(".")[0]), "TRAINS", True)
+
+
+def _watched(params: Params) -> list[str]:
+    """Data, backbones and the code of other packages that the keys of a grid depend on."""
+    inputs = (Inputs(Path(), cell) for cell in grid.cells(params))
+    paths = {str(path) for given in inputs for path in (given.samples, given.annotations, given.backbone)}
+    methods = {plugins.locate(plugins.METHODS, name.partition(".")[0]) for name in params.grid.methods}
+    files = code.closure(key.TRAINER, *sorted(methods)).values()
+    return sorted(paths | {str(file) for file in files if not file.is_relative_to(PACKAGE)})
+
+
+def _remembered(place: Path, text: bytes, root: Path) -> list[Known] | None:
+    with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+        kept = json.loads(place.read_text(encoding="utf-8"))
+        if kept["stamp"] == _stamp(text, kept["watched"], root):
+            return [Known(Cell(**one.pop("cell")), **one) for one in kept["cells"]]
+    return None
+
+
+def _remember(place: Path, text: bytes, watched: list[str], found: list[Known], root: Path) -> None:
+    """Nothing where it cannot be written: whoever only reads a project may look as well."""
+    with contextlib.suppress(UserError):
+        stamp = _stamp(text, watched, root)
+        write_json(place, {"stamp": stamp, "watched": watched, "cells": [asdict(one) for one in found]})
+
+
+def _stamp(text: bytes, watched: Iterable[str], root: Path) -> str:
+    """Of everything that keys depend on; of all but the params file by name, time and size."""
+    made = hashlib.sha256(text)
+    for base in (str(PACKAGE), *(str(root / path) for path in watched)):
+        for line in _files(base):
+            made.update(line.encode())
+    return made.hexdigest()
+
+
+def _files(path: str) -> Iterator[str]:
+    """Path, time and size of a file or of all files of a folder; a path that is not there is one line."""
+    try:
+        entries = sorted(os.scandir(path), key=lambda entry: entry.name)
+    except NotADirectoryError:
+        found = os.stat(path)
+        yield f"{path} {found.st_mtime_ns} {found.st_size}\n"
+    except OSError:
+        yield f"{path} missing\n"
+    else:
+        for entry in entries:
+            if entry.name != "__pycache__":
+                yield from _files(entry.path)

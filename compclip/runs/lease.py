@@ -1,0 +1,169 @@
+"""A holder's sign of life: it guards a run between machines where the file system carries no lock between them.
+
+The leases of a run are numbered. Whoever makes the next number holds the run: only one of several can make a file that
+is not there yet, on network file systems too. The highest number is never deleted, so that none comes twice and a slow
+process cannot take away what another one has made since.
+
+The holder touches its lease every BEAT_S seconds. One of another machine is a dead one's when it was not touched for
+DEAD_S by the file system's clock and also stood still for STILL_S while we looked: some file systems (Lustre) stamp
+with the writers' own clocks, and these may differ. After LONG_S nobody looks again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import json
+import os
+import socket
+import time
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from compclip.runs.folder import Folder
+
+BEAT_S, STILL_S, DEAD_S, LONG_S = 15.0, 30.0, 60.0, 3600.0
+GIVEN_BACK = 0.0  # the time of a lease whose holder has left
+
+
+@functools.cache
+def machine() -> str:
+    """This machine since it was started: two that share a name are told apart."""
+    with contextlib.suppress(OSError):
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="utf-8").strip()
+        return f"{socket.gethostname()} {boot}"
+    return socket.gethostname()
+
+
+@dataclass
+class Lease:
+    """One process's claim on a run. `clock`: seconds that pass evenly on this machine."""
+
+    folder: Folder
+    machine: str = field(default_factory=machine)
+    clock: Callable[[], float] = time.monotonic
+    token: str = field(default_factory=lambda: uuid.uuid4().hex)
+    number: int = field(default=0, init=False)  # of our lease; 0: none
+    _seen: tuple[int, float, float] = field(default=(0, 0.0, 0.0), init=False)  # another's number, its time, since when
+
+    def take(self, locked: bool = True) -> bool:
+        """Whether the run is ours now: nobody has it, or whoever had it is dead.
+
+        `locked`: whether a lock is ours that processes of this machine cannot share, so that the last one is gone.
+        Raises OSError where the folder cannot be written.
+        """
+        number = self._last()
+        if number and not self._free(number, locked):
+            return False
+        return self._make(number + 1)
+
+    def beat(self) -> bool:
+        """Touch it; whether it is still ours. A file system that does not answer takes nothing away."""
+        try:
+            if self._last() != self.number:
+                return False
+            os.utime(self.folder.lease(self.number))
+        except FileNotFoundError:
+            return False
+        except OSError:
+            return True
+        return True
+
+    def drop(self) -> None:
+        """Give it back; nothing where it is no longer ours."""
+        with contextlib.suppress(OSError):
+            os.utime(self.folder.lease(self.number), (GIVEN_BACK, GIVEN_BACK))
+        self.number = 0
+
+    def _last(self) -> int:
+        return max(self.folder.leases(), default=0)
+
+    def _free(self, number: int, locked: bool) -> bool:
+        """Whether the last lease was given back, was of a process of this machine that is gone, or is a dead one's."""
+        path = self.folder.lease(number)
+        try:
+            touched = os.stat(path).st_mtime
+        except FileNotFoundError:  # there is a higher one now
+            return False
+        gone = locked and _read(path).get("machine") == self.machine
+        return gone or touched == GIVEN_BACK or self._silent(number, touched)
+
+    def _silent(self, number: int, touched: float) -> bool:
+        """Whether it was not touched for long, by the file system's clock and before our eyes."""
+        now, first = self.clock(), self._seen[:2] != (number, touched)
+        if first:
+            self._seen = (number, touched, now)
+        if not first and now - self._seen[2] < STILL_S:
+            return False
+        return self._now() - touched > (LONG_S if first else DEAD_S)
+
+    def _now(self) -> float:
+        """By the clock of the file system."""
+        probe = self.folder.path / f".lease.{self.token}"
+        os.close(os.open(probe, os.O_CREAT | os.O_WRONLY, 0o666))
+        try:
+            os.utime(probe)
+            return os.stat(probe).st_mtime
+        finally:
+            os.unlink(probe)
+
+    def _make(self, number: int) -> bool:
+        """Make the next lease; one that is not the highest, since we looked long ago, is none."""
+        path = self.folder.lease(number)
+        try:
+            made = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666)
+        except FileExistsError:
+            return False
+        self.number = number
+        try:
+            with open(made, "w", encoding="utf-8") as file:
+                file.write(json.dumps(self._about()))
+            above = self._last() > number
+        except OSError:
+            self.drop()
+            raise
+        if above:
+            self.number = 0
+            _unlink(path)
+            return False
+        for old in self.folder.leases():
+            if old < number:
+                _unlink(self.folder.lease(old))
+        return True
+
+    def _about(self) -> dict[str, Any]:
+        return {"host": socket.gethostname(), "machine": self.machine, "pid": os.getpid(), "token": self.token}
+
+
+def holder(folder: Folder) -> str:
+    """Who holds a run by its lease, as a person says it; nothing where nobody does, or was not heard of for DEAD_S."""
+    try:
+        path = folder.lease(folder.leases()[-1])
+        touched = os.stat(path).st_mtime
+    except (OSError, IndexError):
+        return ""
+    if touched == GIVEN_BACK or time.time() - touched > DEAD_S:
+        return ""
+    held = _read(path)
+    if not held:
+        return "another process"
+    if held["machine"] != machine():
+        return f"process {held['pid']} on {held['host']}"
+    return f"process {held['pid']}" if Path(f"/proc/{held['pid']}").exists() else ""
+
+
+def _read(path: Path) -> dict[str, Any]:
+    """What a lease says; nothing where its holder died before it said anything."""
+    with contextlib.suppress(OSError, ValueError):
+        found = json.loads(path.read_text(encoding="utf-8"))
+        if isinstance(found, dict) and found.keys() >= {"host", "machine", "pid"}:
+            return found
+    return {}
+
+
+def _unlink(path: Path) -> None:
+    with contextlib.suppress(OSError):
+        os.unlink(path)
