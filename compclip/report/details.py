@@ -64,6 +64,7 @@ class Machine:
     memory: str
     dropped: str
     trained: str
+    hours: str
 
 
 def machines(runs: Sequence[FinishedRun]) -> list[Machine]:
@@ -81,7 +82,41 @@ def _machine(run: FinishedRun) -> Machine:
         run.cell.name, device, threads, commit[:10] + ("+" if commit.endswith("+") else ""),
         "–" if seconds is None else duration(seconds), duration(sum(r.seconds for r in run.results.values())),
         "–" if memory is None else f"{memory:,} MiB", dropped or "none", _trained(facts),
+        _hours(device_seconds([run])),
     )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Spent:
+    """What the runs of one method took; `key` sorts."""
+
+    method: str
+    runs: int
+    hours: str
+    key: str
+
+
+def spent(method: str, runs: Sequence[FinishedRun]) -> Spent:
+    """GPU-hours of a row's runs."""
+    seconds = device_seconds(runs)
+    return Spent(method, len(runs), _hours(seconds), "" if seconds is None else f"{seconds:.0f}")
+
+
+def device_seconds(runs: Sequence[FinishedRun]) -> float | None:
+    """Seconds times devices over all lives of the runs that say; None where none does."""
+    found = [seconds for run in runs if (seconds := run.environment.get("device_seconds")) is not None]
+    return float(sum(found)) if found else None
+
+
+def hours(runs: Sequence[FinishedRun]) -> str:
+    """GPU-hours of all runs, and how many of them do not say."""
+    silent = sum(run.environment.get("device_seconds") is None for run in runs)
+    told = _hours(device_seconds(runs))
+    return f"{told} (without {silent} of {len(runs)} runs, which do not say)" if 0 < silent < len(runs) else told
+
+
+def _hours(seconds: float | None) -> str:
+    return "–" if seconds is None else f"{seconds / 3600:.2f}"
 
 
 def _trained(facts: dict[str, Any]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +23,7 @@ from compclip.runs.results import FinishedRun
 
 RANK = {0: "", 1: "best", 2: "second"}
 VERDICT = {1: "better", -1: "worse", 0: ""}
+MANY = 25  # methods; the head of the page counts the variants of more
 MARK = {1: "▲", -1: "▼", 0: ""}
 
 
@@ -75,7 +77,8 @@ def render(page: Page) -> str:
         published=comparisons(page), claims=claims_table.sections(page.findings), claims_rule=claims_table.RULE,
         count_names=names, counts=counts,
         group_counts=details.group_counts(page.runs),
-        machines=details.machines(page.runs), versions=details.versions(page.runs), settings=settings(page),
+        hours=hours(page), machines=details.machines(page.runs), versions=details.versions(page.runs),
+        settings=settings(page),
     )  # fmt: skip
 
 
@@ -89,12 +92,31 @@ def facts(page: Page) -> list[tuple[str, str]]:
     """What the grid holds, as (name, values) pairs for the head of the page."""
     cells = [r.cell for r in page.runs]
     pairs = {
-        "methods": [c.method for c in cells], "backbone": [c.backbone for c in cells], "data": [c.data for c in cells],
+        "methods": methods([c.method for c in cells]),
+        "backbone": [c.backbone for c in cells], "data": [c.data for c in cells],
         "seeds": [str(c.seed) for c in cells if c.method != PRETRAINED] or [str(c.seed) for c in cells],
         "benchmarks": list(page.benchmarks),
     }  # fmt: skip
+    pairs["GPU-hours"] = [details.hours([r for r in page.runs if r.cell.method != PRETRAINED])]
     pairs["stand-in tokenizer"] = [f"{name} ({where})" for name, where in details.stand_ins(page.runs)]
     return [(name, ", ".join(dict.fromkeys(values))) for name, values in pairs.items() if values]
+
+
+def methods(names: Sequence[str]) -> list[str]:
+    """Every method; of a long list the variants by number."""
+    names = list(dict.fromkeys(names))
+    if len(names) <= MANY:
+        return names
+    count = Counter(name.partition(".")[0] for name in names)
+    return [f"{base} ({n} variants)" if n > 1 else base for base, n in count.items()]
+
+
+def hours(page: Page) -> list[tuple[str, list[details.Spent]]]:
+    """GPU-hours of every trained row by table; none where no run says."""
+    if details.device_seconds(page.runs) is None:
+        return []
+    found = [(g.name, [details.spent(r.method, r.runs) for r in g.rows if r.method != PRETRAINED]) for g in page.main]
+    return [(name, rows) for name, rows in found if rows]
 
 
 def formulas(page: Page) -> list[tuple[str, str]]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Protocol
 
 import numpy as np
@@ -28,6 +29,7 @@ from compclip.report.statistics import (
 from compclip.runs.items import CLASSIFICATION, COMPOSITION, RETRIEVAL, Items
 from compclip.runs.results import FinishedRun, Result
 
+REMEMBERED = 4096  # bootstraps of a metric, 80 kB each
 SUMMARY = "summary"
 SUMMARIES = ("Comp", "ZS", "I2T", "T2I")
 WAYS = re.compile(r"mean_(recall_at_\d+)")
@@ -275,6 +277,14 @@ def _draws(
         if any(draws_B is None for draws_B, _ in drawn):
             return None, 0
         return np.mean([draws_B for draws_B, _ in drawn], axis=0), sum(items for _, items in drawn)
+    return _drawn(column, tuple(mine), tuple(base), draws)
+
+
+@lru_cache(maxsize=REMEMBERED)
+def _drawn(
+    column: Column, mine: tuple[FinishedRun, ...], base: tuple[FinishedRun, ...], draws: int
+) -> tuple[np.ndarray | None, int]:
+    """The same of one metric's own items; subsets stand in several means, and claims ask for what tables show."""
     ours, theirs = _items(mine, column), _items(base, column)
     pairs = paired(average(ours), average(theirs)) if ours and theirs else None
     if pairs is None or not pairs.ids:

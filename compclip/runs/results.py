@@ -47,9 +47,12 @@ class Result:
     tokenizer: str = ""  # the stand-in that read the texts; none: the model's own
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class FinishedRun:
-    """One cell's files; `curve` holds the lines of metrics.jsonl, `results` a result for each benchmark's name."""
+    """One cell's files; `curve` holds the lines of metrics.jsonl, `results` a result for each benchmark's name.
+
+    A run equals itself alone, so that what is computed from it can be remembered.
+    """
 
     trained: Trained
     results_folder: Path

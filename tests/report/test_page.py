@@ -67,6 +67,39 @@ def test_the_page_nests_and_its_first_table_has_the_numbers(report):
                        "0.250±0.000", "50.0±14.1", "70.0±14.1"]  # fmt: skip
 
 
+def test_rows_can_be_found_by_name_and_the_page_is_whole_without_its_script(report):
+    """Every row bears its name; controls and hidden rows are the script's alone."""
+    html = page.render(report)
+    body = html[html.index("<body>") : html.index("<script>")]
+    assert not re.search(r"<button|<input| hidden", body)
+    first = body[body.index("<table") : body.index("</table>")]
+    assert re.findall(r'<tr data-name="([^"]+)"', first) == list(fake_runs.METHODS)
+    assert first.count("<tr") == len(fake_runs.METHODS) + 2 == first.count("</tr>")
+    assert body.count('<div class="scroll" tabindex="0" role="region"') == body.count('<div class="scroll"') > 3
+
+
+def test_a_long_list_of_methods_counts_its_variants():
+    many = ["pretrained", "clic", *(f"clic.c{i}" for i in range(30))]
+    assert page.methods(many) == ["pretrained", "clic (31 variants)"]
+    assert page.methods(["clic", "clic.c2", "clic"]) == ["clic", "clic.c2"]
+
+
+def test_gpu_hours_by_run_by_method_and_in_sum(tmp_path, report):
+    """Seconds times devices; a run that does not say is counted apart, and a dash stands where none says."""
+    assert dict(page.facts(report))["GPU-hours"] == "–" and page.hours(report) == []
+    runs, _ = collect(fake_runs.cells(), fake_runs.BENCHMARKS, fake_runs.make(tmp_path / "hours"))
+    for run, seconds in zip(runs[2:5], (3600.0, 1800.0, 7200.0), strict=True):  # both of negclip, one of clic
+        run.environment["device_seconds"] = seconds
+    made = build(runs)
+    assert dict(page.facts(made))["GPU-hours"] == "3.50 (without 1 of 4 runs, which do not say)"
+    assert [[(r.method, r.runs, r.hours) for r in rows] for _, rows in page.hours(made)] == [
+        [("negclip", 2, "1.50"), ("clic", 2, "2.00")]
+    ]
+    assert [m.hours for m in page.details.machines(runs)] == ["–", "–", "1.00", "0.50", "2.00", "–"]
+    tables = Reader(page.render(made)).tables
+    assert [["method", "runs", "GPU-hours"], ["negclip", "2", "1.50"], ["clic", "2", "2.00"]] in tables
+
+
 def test_best_and_second_are_marked_on_the_page(report):
     html = page.render(report)
     best = re.search(r'<td class="best[^"]*" title="sugarcrepe/swap: 0.8000, 2 seeds"', html)
