@@ -3,10 +3,10 @@
     python perf/cells.py [--cells 14 100 500]
 
 For each size a copy of the project in a temporary folder: a tiny world and model, `dvc repro keys`, then a finished and
-scored run by hand for every key (weights of their own). Measured in CPU seconds of the commands and their children, which
-the load of the machine changes little, and in wall time: collecting (`dvc repro evaluate`), the report, MLflow,
-a `dvc repro` that has nothing to do, and status. Disk: how many copies of each checkpoint there are, by inode. The last
-line is a JSON document; exit code 1 where a bound is broken.
+scored run by hand for every key (weights of their own). Measured in CPU seconds of the commands and their children, and
+in wall time: collecting (`dvc repro evaluate`), the report, MLflow, a `dvc repro` that has nothing to do, and status.
+Disk: how many copies of each checkpoint there are, by inode. The last line is a JSON document; exit code 1 where a
+bound is broken.
 """
 
 from __future__ import annotations

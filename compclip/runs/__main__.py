@@ -118,8 +118,8 @@ def _out(held: Sequence[Held], dry: bool) -> int:
             continue
         gone.append(one)
         print(f"{'would remove' if dry else 'removed'} {one.folder.key}  {bytes_said(one.size)}  {one.state}  {name}")
-    for error in left:
-        print(f"error: {error}", file=sys.stderr)
+    for fault in left:
+        print(f"error: {fault}", file=sys.stderr)
     whole, freed = bytes_said(inventory.size(gone)), bytes_said(inventory.freed(gone))
     print(f"{len(gone)} runs, {whole}, of which {freed} have no other name, as in runs/ or DVC's cache")
     return 2 if left else 0
