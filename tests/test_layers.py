@@ -27,7 +27,7 @@ ROOMS = (
 )
 FLOOR = {room: floor for floor, rooms in enumerate(ROOMS) for room in rooms}
 HEAVY = {
-    "mlflow": {"track.store", "track.log", "track.models"},
+    "mlflow": {"track.store", "track.log", "track.models", "track.writer"},
     "spacy": {"text.annotate"},
     "dvc": set(),
     "optuna": {"sweep.sampler", "sweep.samplers", "sweep.driver", "sweep.__main__"},
