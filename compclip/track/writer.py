@@ -11,10 +11,9 @@ from compclip.track import notes, overall, view
 from compclip.track.entries import Entry
 
 if TYPE_CHECKING:
-    from mlflow import MlflowClient
-
     from compclip.track.log import Logged
     from compclip.track.models import Template
+    from compclip.track.store import MlflowClient
     from compclip.track.sync import Source
 
 
