@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from compclip.base.files import fingerprint
+from compclip.report import tables
 from compclip.report.details import flatten
 from compclip.report.tables import Column
 from compclip.runs import results
@@ -30,6 +31,7 @@ LIMIT = 500  # characters of a parameter
 LAYOUT = 3  # raised when the same files are to be shown in another way
 CURVE_OF_SYSTEM = ("samples_per_second", "matrix_share", "data_wait")
 NOT_LOGGED = ("step", "time")
+SCORE = "score/"
 MIB = 2**20
 
 
@@ -92,6 +94,11 @@ class Entry:
         return [*(_steps(self.curve) if self.curve else ()), *self.numbers]
 
     @property
+    def scores(self) -> dict[str, float]:
+        """The report's summary and one number for each benchmark."""
+        return {v.name.removeprefix(SCORE): v.value for v in self.numbers if v.name.startswith(SCORE)}
+
+    @property
     def finite(self) -> list[Value]:
         """The values that MLflow can hold."""
         return [v for v in self.values if isinstance(v.value, (int, float)) and math.isfinite(v.value)]
@@ -111,17 +118,19 @@ class Presentation:
 def of_cells(briefs: Sequence[Brief], how: Presentation) -> list[Entry]:
     """An entry for each run."""
     runs = [brief.run for brief in briefs]
-    return [_of_cell(brief, runs, how) for brief in briefs]
+    places = dict.fromkeys((run.cell.backbone, run.cell.data) for run in runs)
+    references = {place: notes.Reference(tables.reference(runs, *place)) for place in places}
+    return [_of_cell(b, references[b.run.cell.backbone, b.run.cell.data], how) for b in briefs]
 
 
-def _of_cell(brief: Brief, runs: Sequence[FinishedRun], how: Presentation) -> Entry:
+def _of_cell(brief: Brief, reference: notes.Reference, how: Presentation) -> Entry:
     run, name = brief.run, brief.name
     inside = run.cell.name in how.grid
     tags = {"kind": "cell", **_cell_tags(run)} | _checkpoint_tags(run, how.checkpoint_mib)
     kept = run.checkpoint if tags["checkpoint_uploaded"] == "true" else None
     return Entry(
         f"cell/{name}", name, how.experiment if inside else experiment(how.project, [run]), inside,
-        tags, notes.of_cell(run, runs, how.columns), params(run.config), tuple(_numbers(run, how.columns)),
+        tags, notes.of_cell(run, reference, how.columns), params(run.config), tuple(_numbers(run, how.columns)),
         brief.files, brief.content, run.trained, tuple(_datasets(run)), kept, run.start, run.end,
     )  # fmt: skip
 
@@ -173,7 +182,7 @@ def _numbers(run: FinishedRun, columns: Sequence[Column]) -> Iterator[Value]:
     for name, value in overall.means(run, columns).items():
         yield Value(name, value, run.end)
     for name, value in overall.numbers(run, columns).items():
-        yield Value(f"score/{name}", value, run.end)
+        yield Value(f"{SCORE}{name}", value, run.end)
     for name, value in _system(run).items():
         yield Value(f"system/{name}", value, run.end)
 

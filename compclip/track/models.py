@@ -158,8 +158,7 @@ def _registered(client: MlflowClient, name: str, experiment: str) -> None:
 
 def _version(client: MlflowClient, name: str, entry: Entry, found: Logged) -> str:
     tags = {k: entry.tags[k] for k in ("method", "backbone", "data", "seed")}
-    scores = sorted((v.name, v.value) for v in entry.numbers if v.name.startswith("score/"))
-    note = f"{entry.name}: " + ", ".join(f"{name.partition('/')[2]} {value:.4f}" for name, value in scores)
+    note = f"{entry.name}: " + ", ".join(f"{name} {value:.4f}" for name, value in sorted(entry.scores.items()))
     source = client.get_logged_model(found.model).artifact_location
     version = client.create_model_version(name, source, found.run, tags, None, note, 0, found.model).version
     listed = json.dumps([{"name": name, "version": str(version)}])  # what the UI's list of models reads

@@ -18,7 +18,22 @@ LIMIT = 8000  # characters of a tag in MLflow
 ROWS = 40
 
 
-def of_cell(run: FinishedRun, runs: Sequence[FinishedRun], columns: Sequence[Column]) -> str:
+class Reference:
+    """The pretrained model's means over its runs, each computed once for all cells that it is compared with."""
+
+    def __init__(self, runs: Sequence[FinishedRun]) -> None:
+        self._runs = runs
+        self._means: dict[Column, float | None] = {}
+
+    def mean(self, column: Column) -> float | None:
+        """The column's mean; None where no run has it."""
+        if column not in self._means:
+            found = [v for run in self._runs if (v := tables.value(run, column)) is not None]
+            self._means[column] = float(np.mean(found)) if found else None
+        return self._means[column]
+
+
+def of_cell(run: FinishedRun, reference: Reference, columns: Sequence[Column]) -> str:
     """What the cell is, and its numbers against the pretrained model's."""
     cell = run.cell
     how = "evaluated as it is" if cell.method == PRETRAINED else f"fine-tuned on **{cell.data}**"
@@ -27,24 +42,22 @@ def of_cell(run: FinishedRun, runs: Sequence[FinishedRun], columns: Sequence[Col
     head = (
         f"**{cell.method}**: backbone **{cell.backbone}** {how}, seed {cell.seed}.{took} Files: `{run.trained.path}`."
     )
-    return f"{head}\n\n{_table(run, tables.reference(runs, cell.backbone, cell.data), columns)}"[:LIMIT]
+    return f"{head}\n\n{_table(run, reference, columns)}"[:LIMIT]
 
 
-def _table(run: FinishedRun, base: Sequence[FinishedRun], columns: Sequence[Column]) -> str:
-    mine = [c for c in (*tables.summary_columns(columns, [run]), *columns) if tables.value(run, c) is not None]
+def _table(run: FinishedRun, reference: Reference, columns: Sequence[Column]) -> str:
+    shown = (*tables.summary_columns(columns, [run]), *columns)
+    mine = [(c, v) for c in shown if (v := tables.value(run, c)) is not None]
     if not mine:
         return "Not evaluated yet."
-    lines = [_line(column, run, base) for column in mine]
+    lines = [_line(column, value, reference.mean(column)) for column, value in mine]
     return "\n".join(["| metric | this run | pretrained | difference |", "| --- | ---: | ---: | ---: |", *lines])
 
 
-def _line(column: Column, run: FinishedRun, base: Sequence[FinishedRun]) -> str:
-    value, digits = tables.value(run, column), column.digits
-    theirs = [v for r in base if (v := tables.value(r, column)) is not None]
-    name = f"{column.name} {column.arrow}".strip()
-    if not theirs:
+def _line(column: Column, value: float, reference: float | None) -> str:
+    name, digits = f"{column.name} {column.arrow}".strip(), column.digits
+    if reference is None:
         return f"| {name} | {value * column.scale:.{digits}f} | – | – |"
-    reference = float(np.mean(theirs))
     shown = f"{value * column.scale:.{digits}f} | {reference * column.scale:.{digits}f}"
     return f"| {name} | {shown} | {(value - reference) * column.scale:+.{digits}f} |"
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from compclip.report import tables
 from compclip.report.tables import SUMMARY, Column
@@ -11,12 +11,15 @@ from compclip.runs.results import FinishedRun
 
 ONE_NUMBER = {CLASSIFICATION: ("top_1",), RETRIEVAL: ("i2t_recall_at_1", "t2i_recall_at_1")}
 
+Scored = tuple[FinishedRun, Mapping[str, float]]  # a run and its `numbers`
+
 
 def columns(runs: Sequence[FinishedRun], wanted: Sequence[str]) -> tuple[Column, ...]:
     """The report's columns that some run has; without `wanted`, every metric that is no detail of another."""
-    known = {c.name: c for c in tables.every_column(runs, dict.fromkeys(b for run in runs for b in run.results))}
+    benchmarks = list(dict.fromkeys(b for run in runs for b in run.results))
+    known = {c.name: c for c in tables.every_column(runs, benchmarks)}
     there = [name for name in wanted if tables.resolve(name, known)]
-    return tables.columns(runs, there, [b for run in runs for b in run.results])
+    return tables.columns(runs, there, benchmarks)
 
 
 def numbers(run: FinishedRun, shown: Sequence[Column]) -> dict[str, float]:
@@ -42,9 +45,8 @@ def _column(benchmark: str, run: FinishedRun, summary: Sequence[Column]) -> Colu
     return Column(SUMMARY, benchmark, tuple(Column(benchmark, m) for m in metrics))
 
 
-def winners(runs: Sequence[FinishedRun], shown: Sequence[Column]) -> dict[str, tuple[FinishedRun, float]]:
+def winners(scored: Sequence[Scored]) -> dict[str, tuple[FinishedRun, float]]:
     """The best run by each benchmark's one number, the first of equals; a benchmark without one has no winner."""
-    scored = [(run, numbers(run, shown)) for run in runs]
     found: dict[str, tuple[FinishedRun, float]] = {}
     for run, values in scored:
         for name in run.results:

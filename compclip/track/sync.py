@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from compclip.base.errors import UserError
 from compclip.base.files import write_json
@@ -18,11 +17,9 @@ from compclip.config import read
 from compclip.track import entries as track_entries
 from compclip.track import overall, reading, store, studies
 from compclip.track.entries import Entry, Presentation
+from compclip.track.overall import Scored
 from compclip.track.reading import Brief, Memory
 from compclip.track.writer import Writer
-
-if TYPE_CHECKING:
-    from compclip.runs.results import FinishedRun
 
 CHECKPOINT_MIB = 64.0
 
@@ -41,7 +38,7 @@ class Source:
     how: Presentation
     methods: tuple[str, ...] = ()
     whole: bool = True
-    grid: tuple[FinishedRun, ...] = ()
+    grid: tuple[Scored, ...] = ()
 
 
 def source(
@@ -62,8 +59,10 @@ def source(
     experiment = track_entries.experiment(project, (), params.grid.backbones, params.grid.data)
     columns = overall.columns(inside or every, params.report.columns)
     how = Presentation(experiment, names, project, columns, checkpoint_mib)
-    made = (*track_entries.of_cells(cells, how), *(e for s in sweeps for e in track_entries.of_study(s, how)))
-    return Source(made, tuple(cells), how, tuple(params.grid.methods), True, tuple(inside))
+    made = track_entries.of_cells(cells, how)
+    grid = tuple((b.run, e.scores) for b, e in zip(cells, made, strict=True) if e.at_home)
+    made += [e for s in sweeps for e in track_entries.of_study(s, how)]
+    return Source(tuple(made), tuple(cells), how, tuple(params.grid.methods), True, grid)
 
 
 def study(folder: Path, uri: str | None = None, params_path: str | Path = read.DEFAULT) -> Counter[str]:

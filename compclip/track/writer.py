@@ -11,10 +11,9 @@ from compclip.track import notes, overall, view
 from compclip.track.entries import Entry
 
 if TYPE_CHECKING:
-    from mlflow import MlflowClient
-
     from compclip.track.log import Logged
     from compclip.track.models import Template
+    from compclip.track.store import MlflowClient
     from compclip.track.sync import Source
 
 
@@ -59,13 +58,13 @@ class Writer:
 
         name = models.registered_name(made.how.experiment)
         kept = [(entry, self._logged[entry.key]) for entry in made.entries if entry.at_home and entry.checkpoint]
-        best = overall.winners(made.grid, made.how.columns)
+        best = overall.winners(made.grid)
         if kept:
             versions = models.register(self._client, name, made.how.experiment, kept)
             keys = {b: f"cell/{run.cell.name}" for b, (run, _) in best.items()}
             best = {b: found for b, found in best.items() if keys[b] in versions}
             models.set_aliases(self._client, name, {notes.alias(b): versions[keys[b]] for b in best})
-        note = notes.of_grid(made.methods, made.grid, best if kept else {}, name)
+        note = notes.of_grid(made.methods, [run for run, _ in made.grid], best if kept else {}, name)
         self._describe(made.how.experiment, {notes.TAG: note, **view.tags(_scores(made))})
 
     def drop_empty(self) -> None:
@@ -159,5 +158,4 @@ def _experiments(client: MlflowClient, project: str) -> list[Any]:
 
 def _scores(made: Source) -> list[str]:
     """The names of the grid's whole-benchmark numbers, the summary's first."""
-    numbers = (overall.numbers(run, made.how.columns) for run in made.grid)
-    return list(dict.fromkeys(name for found in numbers for name in found))
+    return list(dict.fromkeys(name for _, scores in made.grid for name in scores))
