@@ -16,6 +16,7 @@ from pathlib import Path
 from compclip.base.errors import UserError
 
 OURS = __package__.partition(".")[0]
+FOR_TYPES = ("TYPE_CHECKING", "typing.TYPE_CHECKING")
 BLOCKS = ("body", "orelse", "handlers", "finalbody", "cases")  # where a statement holds others
 
 
@@ -88,7 +89,7 @@ def _walk(body: Iterable[ast.AST]) -> Iterator[ast.Import | ast.ImportFrom]:
     for node in body:
         if isinstance(node, (ast.Import, ast.ImportFrom)):
             yield node
-        elif isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
+        elif isinstance(node, ast.If) and ast.unparse(node.test) in FOR_TYPES:
             yield from _walk(node.orelse)
         else:
             for field in BLOCKS:

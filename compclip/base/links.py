@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-import functools
 import os
 import shutil
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from compclip.base.errors import UserError
 
 FICLONE = 0x40049409  # Linux: share the blocks of another file (btrfs, XFS)
+_told: set[tuple[int, int]] = set()  # pairs of file systems between which copies were spoken of
 
 
 def place(source: Path, target: Path) -> None:
@@ -39,13 +39,23 @@ def remove(path: Path) -> None:
 def _tree(source: Path, target: Path) -> None:
     if _same_tree(source, target):
         return
+    with _beside(target) as fresh:
+        for file in _files(source):
+            (fresh / file).parent.mkdir(parents=True, exist_ok=True)
+            _linked(source / file, fresh / file)
+        remove(target)
+        os.replace(fresh, target)
+
+
+@contextlib.contextmanager
+def _beside(target: Path) -> Iterator[Path]:
+    """A place for the new one until it is whole; whatever happens, nothing stays there."""
     fresh = target.with_name(f".{target.name}.{os.getpid()}.new")
     remove(fresh)
-    for file in _files(source):
-        (fresh / file).parent.mkdir(parents=True, exist_ok=True)
-        _linked(source / file, fresh / file)
-    remove(target)
-    os.replace(fresh, target)
+    try:
+        yield fresh
+    finally:
+        remove(fresh)
 
 
 def _same_tree(source: Path, target: Path) -> bool:
@@ -61,12 +71,11 @@ def _file(source: Path, target: Path) -> None:
     if target.is_file() and target.samefile(source):
         return
     target.parent.mkdir(parents=True, exist_ok=True)
-    fresh = target.with_name(f".{target.name}.{os.getpid()}.new")
-    remove(fresh)
-    _linked(source, fresh)
-    if target.is_dir():
-        remove(target)
-    os.replace(fresh, target)
+    with _beside(target) as fresh:
+        _linked(source, fresh)
+        if target.is_dir():
+            remove(target)
+        os.replace(fresh, target)
 
 
 def _linked(source: Path, target: Path) -> None:
@@ -75,7 +84,7 @@ def _linked(source: Path, target: Path) -> None:
         with contextlib.suppress(OSError):
             way(source, target)
             return
-    _say_copied(source.parent.stat().st_dev, target.parent.stat().st_dev, f"{source.parent} to {target.parent}")
+    _say_copied(source.parent, target.parent)
     shutil.copyfile(source, target)
 
 
@@ -88,7 +97,9 @@ def _clone(source: Path, target: Path) -> None:
             raise
 
 
-@functools.cache
-def _say_copied(_from: int, _to: int, where: str) -> None:
+def _say_copied(source: Path, target: Path) -> None:
     """Once for each pair of file systems."""
-    print(f"note: files cannot be linked from {where}: they are copied", file=sys.stderr, flush=True)
+    pair = source.stat().st_dev, target.stat().st_dev
+    if pair not in _told:
+        _told.add(pair)
+        print(f"note: files cannot be linked from {source} to {target}: they are copied", file=sys.stderr, flush=True)

@@ -1,0 +1,140 @@
+"""One copy on the disk, several places: links where the file system can, whole files and trees, nothing half-written."""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+
+import pytest
+
+from compclip.base import links
+from compclip.base.errors import UserError
+
+
+@pytest.fixture
+def tree(tmp_path) -> Path:
+    """A folder with files at two depths."""
+    for name in ("a.txt", "sub/b.txt", "sub/deeper/c.txt"):
+        (tmp_path / "tree" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "tree" / name).write_text(name)
+    return tmp_path / "tree"
+
+
+@pytest.fixture
+def no_clones(monkeypatch) -> None:
+    """A file system without reflinks, as most are."""
+    monkeypatch.setattr(links, "_clone", refused)
+
+
+def refused(*_: object) -> None:
+    """What a system call says of what its file system cannot do."""
+    raise OSError(errno.EOPNOTSUPP, os.strerror(errno.EOPNOTSUPP))
+
+
+def files(folder: Path) -> dict[str, str]:
+    """Every file below a folder, hidden ones too, and its text."""
+    return {str(p.relative_to(folder)): p.read_text() for p in folder.rglob("*") if p.is_file()}
+
+
+def test_a_file_is_linked(tree, tmp_path, no_clones):
+    """The same file in both places; a place that holds it already is left alone."""
+    target = tmp_path / "new" / "a.txt"
+    links.place(tree / "a.txt", target)
+    assert target.samefile(tree / "a.txt")
+    before = target.parent.stat().st_mtime_ns
+    links.place(tree / "a.txt", target)
+    assert target.parent.stat().st_mtime_ns == before
+
+
+def test_a_clone_comes_before_a_link(tree, tmp_path, monkeypatch):
+    """Blocks that two files share are safer than one file in two places: an edit of one leaves the other."""
+    monkeypatch.setattr(links, "_clone", lambda source, target: target.write_bytes(source.read_bytes()))
+    links.place(tree / "a.txt", tmp_path / "clone")
+    assert not (tmp_path / "clone").samefile(tree / "a.txt")
+    assert (tmp_path / "clone").read_text() == "a.txt"
+
+
+def test_a_clone_that_is_refused_leaves_nothing(tree, tmp_path):
+    """The real system call, on whatever file system the tests run."""
+    try:
+        links._clone(tree / "a.txt", tmp_path / "clone")
+    except OSError:
+        assert not (tmp_path / "clone").exists()
+    else:
+        assert (tmp_path / "clone").read_text() == "a.txt"
+
+
+def test_a_copy_is_the_last_resort_and_said_once(tree, tmp_path, no_clones, monkeypatch, capsys):
+    """Once for all files between two file systems."""
+    monkeypatch.setattr(links, "_told", set())
+    monkeypatch.setattr(links.os, "link", refused)
+    for name in ("one", "two"):
+        links.place(tree, tmp_path / name)
+        assert files(tmp_path / name) == files(tree)
+        assert not (tmp_path / name / "a.txt").samefile(tree / "a.txt")
+    [line] = capsys.readouterr().err.splitlines()
+    assert line.startswith("note: files cannot be linked from ") and line.endswith(": they are copied")
+
+
+def test_a_tree_is_replaced_whole(tree, tmp_path, no_clones):
+    """What the old one had besides is gone; nothing lies beside it afterwards; the same tree is left alone."""
+    (tmp_path / "places" / "target" / "sub").mkdir(parents=True)
+    for name in ("old.txt", "sub/b.txt"):
+        (tmp_path / "places" / "target" / name).write_text("old")
+    target = tmp_path / "places" / "target"
+    links.place(tree, target)
+    assert files(target) == files(tree)
+    assert all((target / name).samefile(tree / name) for name in files(tree))
+    assert [p.name for p in target.parent.iterdir()] == ["target"]
+    kept = target.stat().st_ino
+    links.place(tree, target)
+    assert target.stat().st_ino == kept
+    (tree / "sub" / "b.txt").unlink()
+    (tree / "sub" / "b.txt").write_text("new")
+    links.place(tree, target)
+    assert files(target) == files(tree)
+
+
+@pytest.mark.parametrize("source,old", [("a.txt", "folder"), (".", "file"), ("a.txt", "link"), (".", "link")])
+def test_what_stood_there_gives_way(tree, tmp_path, source, old):
+    """A folder to a file, a file to a folder, a symbolic link to either; what a link points to stays."""
+    target, aside = tmp_path / "target", tmp_path / "aside"
+    aside.mkdir()
+    (aside / "kept.txt").write_text("kept")
+    {
+        "folder": lambda: (target / "x").mkdir(parents=True),
+        "file": target.touch,
+        "link": lambda: target.symlink_to(aside),
+    }[old]()
+    links.place(tree / source, target)
+    assert target.is_dir() == (source == ".") and not target.is_symlink()
+    assert files(aside) == {"kept.txt": "kept"}
+
+
+@pytest.mark.parametrize("source", [".", "a.txt"])
+def test_a_failure_leaves_the_old_and_nothing_else(tree, tmp_path, monkeypatch, source):
+    """A disk that fills up on the way: one line that names the place, the old files whole, no rest of the new ones."""
+    target = tmp_path / "places" / "target"
+    links.place(tree / source, target)
+    before = files(target.parent)
+    (tree / "a.txt").unlink()
+    (tree / "a.txt").write_text("new")
+
+    def full(_source: Path, new: Path) -> None:
+        new.write_text("ne")
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(links, "_linked", full)
+    with pytest.raises(UserError, match=f"{target}: cannot write: No space left on device; free space"):
+        links.place(tree / source, target)
+    assert files(target.parent) == before
+
+
+def test_remove(tree, tmp_path):
+    """A file, a folder, a link without what it points to, and what is not there."""
+    (tmp_path / "link").symlink_to(tree)
+    for path in (tmp_path / "link", tmp_path / "none", tree / "a.txt", tree / "sub"):
+        links.remove(path)
+        assert not path.exists()
+    assert tree.is_dir()
