@@ -23,6 +23,9 @@ from pathlib import Path
 
 from compclip.base.errors import UserError, entry
 from compclip.base.files import read_json, write_atomic, write_json
+from compclip.config.sections import Cell
+from compclip.runs import folder
+from compclip.runs.folder import Published
 
 METHODS = ("finetune", "negclip", "clic", "fsc_clip", "c2lip", "hard_positives")
 MODELS = ("ViT-B-32-quickgelu", "ViT-B-16-quickgelu", "ViT-B-16-SigLIP", "ViT-L-14-quickgelu")
@@ -82,16 +85,16 @@ def make(root: Path, data: Path, methods: list[str], models: list[str], steps: i
 
 def measure(root: Path, method: str, model: str) -> Row:
     """Train and evaluate one cell, read its published files, and remove them: those of a ViT-L take gigabytes."""
-    cell = f"{method}-{model}-coco-0"
-    command(root, "compclip.train", "--cell", cell)
-    command(root, "compclip.evaluate", "--cell", cell)
-    folder = root / "runs" / cell
-    log = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
-    result = read_json(folder / "results" / "sugarcrepe.json")
+    cell = Cell(method, model, "coco", 0)
+    command(root, "compclip.train", "--cell", cell.name)
+    command(root, "compclip.evaluate", "--cell", cell.name)
+    made = Published(root, cell)
+    log = [json.loads(line) for line in made.trained.metrics.read_text().splitlines()]
+    result = read_json(folder.result(made.results, "sugarcrepe"))
     seconds = (log[-1]["time"] - log[0]["time"]) / max(1, len(log) - 1)
-    peak_gib = read_json(folder / "environment.json")["peak_memory_mib"] / 1024
-    shutil.rmtree(folder)
-    shutil.rmtree(root / ".work")
+    peak_gib = read_json(made.trained.environment)["peak_memory_mib"] / 1024
+    for path in (made.trained.path, made.results, root / "store"):
+        shutil.rmtree(path)
     return Row(
         method,
         model,
@@ -141,8 +144,8 @@ def main(argv: list[str]) -> int:
         print(f"skipped: {args.data} has no coco and sugarcrepe folders; give theirs with --data")
         return 0
     rows = []
-    with tempfile.TemporaryDirectory(prefix="architectures-") as folder:
-        root = Path(folder)
+    with tempfile.TemporaryDirectory(prefix="architectures-") as made:
+        root = Path(made)
         make(root, args.data, args.methods, args.models, args.steps, args.batch_size)
         for model in args.models:
             command(root, "compclip.model", "--backbone", model)

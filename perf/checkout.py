@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
+# Places that a user keeps for others: what is measured here stays in its folder.
+OUTSIDE = ("COMPCLIP_STORE", "MLFLOW_TRACKING_URI")
 TREE = ("compclip", "experiments", "slurm", "dvc.yaml", ".dvc/config", ".dvc/.gitignore", ".dvcignore", ".gitignore")
 
 
@@ -22,3 +26,10 @@ def copy(root: Path, params: str) -> Path:
     (root / "params.yaml").write_text(params)
     subprocess.run(["git", "init", "-q"], cwd=root, check=True)
     return root
+
+
+def environment(root: Path) -> dict[str, str]:
+    """For commands with the copy's own code, this Python's programs and one thread."""
+    kept = {name: value for name, value in os.environ.items() if name not in OUTSIDE}
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    return kept | {"PATH": path, "PYTHONPATH": str(root.resolve()), "OMP_NUM_THREADS": "1"}

@@ -1,22 +1,26 @@
-"""Kill runs at random moments, in every way that runs are killed, and compare them with undisturbed ones.
+"""Kill runs and their drivers at random moments, in every way that they are killed, and compare with undisturbed runs.
 
     python perf/kills.py --kills 50 [--seed 0] [--slurm]
 
-A tiny world, one thread. After each kill the run is started again, so that the next kill finds it further on; a trainer
-without `dvc` or SLURM is forked from this process, which saves its start. The ways:
+A tiny world, one thread a run, one method with several seeds: `dvc repro` trains them side by side. Whatever ended, the
+same command is started again, so that the next kill finds the runs further on. The ways are dealt like cards, all of
+them once before any comes again:
 
-    kill, term   SIGKILL (also what a lack of memory gives) and SIGTERM to the process that trains
+    kill, term   SIGKILL (also what a lack of memory gives) and SIGTERM to a process that trains
     write        SIGKILL with a checkpoint's temporary file there: the process is stopped first, so that this is sure
-    dvc          SIGTERM to `dvc repro`; its trainer lives on, and another `dvc repro` is started at once
+    dvc          SIGTERM to `dvc repro`, with another one started at once; the trainings run on, and the stage says so
+    stage        SIGKILL to the method's stage below it; the trainings run on
     requeue      with --slurm, as all below: `scontrol requeue`, what preemption does
     warning      SIGUSR2, what SLURM sends before a time limit; the job saves and puts itself back
     scancel      the job is cancelled, and sent again
     limit        a real limit of two minutes, once: the trainer is held still until SLURM's own warning comes. That may
                  be a minute early: with a limit of one minute a slow machine is warned before its first step
 
-In the end `dvc repro` collects everything: weights, logged steps and per-item outcomes must equal those of runs that
-nobody disturbed, made in this process, and MLflow must have one run a cell with every step once. The last line
-printed is a JSON document; exit code 1 where something differs or fewer kills than asked for met a run alive.
+With --slurm, half of the runs that nothing trains are sent to the cluster before `dvc repro` starts, which waits for
+them. In the end `dvc repro` collects everything: weights, logged steps and per-item outcomes must equal those of runs
+that nobody disturbed, made in this process; no run may have made a step again but for those behind its last checkpoint
+when its own trainer was killed; and MLflow must have one run a cell with every step once. The last line printed is a
+JSON document; exit code 1 where something differs or fewer kills than asked for met a run alive.
 """
 
 from __future__ import annotations
@@ -24,9 +28,9 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
-import multiprocessing
 import os
 import random
+import re
 import shutil
 import signal
 import sqlite3
@@ -45,18 +49,18 @@ sys.path.insert(0, str(ROOT))
 from compclip.evaluate import __main__ as evaluate_command  # noqa: E402
 from compclip.launch.profiles import Profile  # noqa: E402
 from compclip.launch.slurm import Slurm  # noqa: E402
-from compclip.runs import cluster, jobs, lock  # noqa: E402  # noqa: E402
-from compclip.runs.progress import (  # noqa: E402
-    CLOCK,  # noqa: E402
-    progress,  # noqa: E402
-)
+from compclip.runs import cluster, jobs, lock, store  # noqa: E402
+from compclip.runs.progress import CLOCK, progress  # noqa: E402
 from compclip.runs.store import StoredRun  # noqa: E402
 from compclip.train import __main__ as train_command  # noqa: E402
-from perf.checkout import copy  # noqa: E402
+from perf.checkout import OUTSIDE, copy, environment  # noqa: E402
+from tests.tiny_project import TINY  # noqa: E402
 
+METHOD = "fsc_clip"
+EVERY = 3  # steps between two checkpoints
 PARAMS = """
 grid: {{methods: [fsc_clip], backbones: [tiny], data: [scenes], seeds: {seeds}}}
-train: {{max_steps: {steps}, batch_size: 8, lr: 1.0e-3, warmup_steps: 2, threads: 1, log_every_steps: 1, checkpoint_every_steps: 3}}
+train: {{max_steps: {steps}, batch_size: 8, lr: 1.0e-3, warmup_steps: 2, threads: 1, log_every_steps: 1, checkpoint_every_steps: {every}}}
 methods: {{pretrained: {{}}, fsc_clip: {{gamma: 2.0}}}}
 backbones: {{tiny: {{model: tiny.json}}}}
 data: {{scenes: {{source: karpathy, path: data/scenes_world/train.json, images: data/scenes_world/train, captioner: scenes}}}}
@@ -66,53 +70,32 @@ wise_ft: {{methods: [], seeds: [], benchmarks: [], alphas: [0, 1]}}
 report: {{bootstrap_samples: 200}}
 scenes: {{seed: 0, train: 40, retrieval: 4, records: 2, per_class: 1, processes: 1}}
 """  # noqa: E501
-TINY = {
-    "embed_dim": 16,
-    "vision_cfg": {"image_size": 64, "patch_size": 16, "width": 32, "layers": 1, "head_width": 16},
-    "text_cfg": {"context_length": 77, "vocab_size": 49408, "width": 16, "heads": 1, "layers": 1},
-}
 HIT = {"kill": signal.SIGKILL, "write": signal.SIGKILL, "term": signal.SIGTERM}
+DRIVERS = ("dvc", "stage")
 COMMANDS = {"requeue": ("scontrol", "requeue"), "warning": ("scancel", "--signal=USR2"), "scancel": ("scancel",)}
+SAID = Path("said.log")
 PATIENCE_S = 300
 
 
 def checkout(root: Path, seeds: int, steps: int) -> Path:
     """A copy of the project with a tiny grid, all stages before training done."""
-    copy(root, PARAMS.format(seeds=list(range(seeds)), steps=steps))
+    copy(root, PARAMS.format(seeds=list(range(seeds)), steps=steps, every=EVERY))
     (root / "tiny.json").write_text(json.dumps(TINY))
-    repro(root, "annotate@scenes", "backbone@tiny", "methods")
+    repro(root, "keys")
     return root
 
 
 def start(root: Path, *command: str) -> subprocess.Popen:
     """A Python command with the checkout's own package and one thread, in a session of its own as a shell's job is."""
-    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
-    env = {**os.environ, "PATH": path, "PYTHONPATH": str(root.resolve()), "OMP_NUM_THREADS": "1"}
-    env.pop("MLFLOW_TRACKING_URI", None)
-    with open(root / "said.log", "ab") as log:
-        return subprocess.Popen([sys.executable, *command], cwd=root, env=env, stdout=log, stderr=log,
+    with open(root / SAID, "ab") as log:
+        return subprocess.Popen([sys.executable, *command], cwd=root, env=environment(root), stdout=log, stderr=log,
                                 start_new_session=True)  # fmt: skip
-
-
-def trainer_of(cell: str) -> multiprocessing.Process:
-    """The `train` stage in a process forked from this one, which has imported all that it needs."""
-    child = multiprocessing.get_context("fork").Process(target=_train, args=(cell,))
-    child.start()
-    return child
-
-
-def _train(cell: str) -> None:
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    with open("said.log", "ab") as log:
-        os.dup2(log.fileno(), 1)
-        os.dup2(log.fileno(), 2)
-    sys.exit(train_command.main(["--cell", cell]))
 
 
 def repro(root: Path, *targets: str) -> None:
     """`dvc repro` to its end; exits with what it said where it fails."""
     if start(root, "-m", "dvc", "repro", *targets).wait():
-        sys.exit((root / "said.log").read_text()[-4000:])
+        sys.exit((root / SAID).read_text()[-4000:])
 
 
 def wait(true: Callable[[], object], poll_s: float = 0.02) -> None:
@@ -139,83 +122,113 @@ def hold(pid: int) -> None:
     wait(lambda: status(pid).get("State", "Z")[0] in "TZX", 0.001)
 
 
+def stage_of(driver: subprocess.Popen) -> int:
+    """The method's stage below a `dvc repro`, which leads a session; 0 where there is none."""
+    for path in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            session = (path / "stat").read_text(errors="replace").rpartition(")")[2].split()[3]
+            if int(session) == driver.pid and b"--method" in (path / "cmdline").read_bytes().split(b"\0"):
+                return int(path.name)
+    return 0
+
+
 @dataclass
 class Killer:
-    """One run after another is killed again and again; the current folder is the checkout."""
+    """Kills the runs of a grid and what drives them; the current folder is the checkout."""
 
     slurm: bool
     rng: random.Random
     steps: int
-    done: Counter = field(default_factory=Counter)
-    steps_hit: list[int] = field(default_factory=list)
+    runs: list[StoredRun] = field(default_factory=list)
     until: float = float("inf")
+    done: Counter = field(default_factory=Counter)
+    hits: Counter = field(default_factory=Counter)  # of a run's trainer, by the run key
+    steps_hit: list[int] = field(default_factory=list)
+    side_by_side: list[int] = field(default_factory=list)
+    untold: int = 0  # stages that left without a word
     drivers: list[subprocess.Popen] = field(default_factory=list)
-    trainers: list[multiprocessing.Process] = field(default_factory=list)
+    _deck: list[str] = field(default_factory=list)
 
-    def disturb(self, seed: int, kills: int) -> None:
-        """Kill the cell with this seed up to `kills` times, at moments spread over its length."""
-        made = at(name(seed))
-        for number in range(kills):
-            if time.time() > self.until:
+    def disturb(self, kills: int) -> None:
+        """Kill up to so many times, at moments spread over the length of all runs."""
+        total = self.steps * len(self.runs)
+        while self.done.total() < kills:
+            first = self._progress()
+            target = self.rng.randint(first, max(first, total * (self.done.total() + 1) // (kills + 1)))
+            flying = self._reach(target)
+            if not flying or time.time() > self.until:
+                print(f"{self.done.total()} kills, then all runs were through, or the time", file=sys.stderr)
                 return
-            timed = self.slurm and number == seed == 0
-            way = "limit" if timed else self.rng.choice(self._possible(made))
-            first = step(made)
-            target = self.rng.randint(first, max(first, self.steps * (number + 1) // (kills + 1)))
-            trainer = self._reach(made, way, target)
-            if not trainer:
-                print(f"seed {seed}: through before the kill at step {target}", file=sys.stderr, flush=True)
-                return
+            way, made = self._dealt(flying)
+            trainer = lock.holder(made.folder) or 0
             hit = self._hit(made, way, trainer)
             self.done[way] += hit
-            self.steps_hit += [step(made)] * hit
-            print(f"seed {seed}: {way} {'at' if hit else 'missed at'} step {step(made)}", file=sys.stderr, flush=True)
+            self._deck += [] if hit else [way]
+            self.steps_hit += [self._progress()] * hit
+            self.side_by_side += [len(flying)] * hit
+            said = f"{way} {'at' if hit else 'missed at'} step {self._progress()} of {total}, {len(flying)} in flight"
+            print(said, file=sys.stderr, flush=True)
 
-    def _possible(self, made: StoredRun) -> list[str]:
-        """The ways that fit what trains the run now; all where nothing does."""
-        if jobs.attach(made.folder):
-            return [*HIT, *COMMANDS]
-        if lock.holder(made.folder) is not None or self._driven():
-            return [*HIT, *(["dvc"] if self._driven() else [])]
-        return [*HIT] * 4 + ["dvc"] * 2 + [*(COMMANDS if self.slurm else ())]
+    def _progress(self) -> int:
+        """Steps of all runs."""
+        return sum(self.steps if made.finished else step(made) for made in self.runs)
+
+    def _reach(self, target: int) -> list[StoredRun]:
+        """Bring the runs to so many steps, driving them where nothing does; those that train then."""
+        flying: list[StoredRun] = []
+
+        def there() -> bool:
+            nonlocal flying
+            if all(made.finished for made in self.runs):
+                flying = []
+                return True
+            if not self._driven():
+                self._drive()
+            flying = [made for made in self.runs if self._trains(made)]
+            return bool(flying) and self._progress() >= target
+
+        wait(there, 0.01)
+        time.sleep(self.rng.uniform(0, 0.03))
+        return [made for made in flying if self._trains(made)] or flying
+
+    def _trains(self, made: StoredRun) -> bool:
+        pid = lock.holder(made.folder)
+        return bool(pid and jobs.started(pid) and step(made) and not made.finished)
 
     def _driven(self) -> bool:
         """Whether the last `dvc repro` lives."""
         return bool(self.drivers) and self.drivers[-1].poll() is None
 
-    def _reach(self, made: StoredRun, way: str, target: int) -> int:
-        """Bring the run to a step, starting it where nothing trains it; its process, 0 where it is through before."""
-        trainer = 0
+    def _drive(self) -> None:
+        """Start `dvc repro`; what failed on the cluster goes on anywhere, as after `launch … cancel`."""
+        for number, made in enumerate(self.runs):
+            if jobs.attach(made.folder):
+                continue
+            jobs.forget(made.folder)
+            limited = number == 0 and not self.drivers
+            if self.slurm and not made.finished and (limited or self.rng.random() < 0.5):
+                profile = Profile(partition="main", memory_gb=2, time_min=2 if limited else 30, signal_s=30)
+                Slurm(profile).submit(made, "params.yaml")
+        self.drivers.append(start(Path("."), "-m", "dvc", "repro", "--single-item", f"train@{METHOD}"))
 
-        def there() -> bool:
-            nonlocal trainer
-            trainer = lock.holder(made.folder) or 0
-            if not trainer and not self._alive(made) and not made.finished:
-                self._start(made, way)
-            return made.finished or bool(trainer and jobs.started(trainer) and step(made) >= target)
-
-        wait(there, 0.01)
-        time.sleep(self.rng.uniform(0, 0.03))
-        return 0 if made.finished else trainer
-
-    def _alive(self, made: StoredRun) -> bool:
-        here = self._driven() or any(child.is_alive() for child in self.trainers)
-        return bool(here or lock.holder(made.folder) is not None or jobs.attach(made.folder))
-
-    def _start(self, made: StoredRun, way: str) -> None:
-        jobs.forget(made.folder)  # as `launch … cancel` does: what failed on the cluster may go on anywhere
-        if way in (*COMMANDS, "limit"):
-            profile = Profile(partition="main", memory_gb=2, time_min=2 if way == "limit" else 30, signal_s=30)
-            Slurm(profile).submit(made, "params.yaml")
-        elif way == "dvc":
-            self.drivers.append(start(Path("."), "-m", "dvc", "repro", "--single-item", f"train@{made.run.cell.name}"))
-        else:
-            self.trainers.append(trainer_of(made.run.cell.name))
+    def _dealt(self, flying: list[StoredRun]) -> tuple[str, StoredRun]:
+        """The next way that fits a run that trains, and the run."""
+        if self.slurm and not self.done["limit"] and self.runs[0] in flying and len(self.drivers) == 1:
+            return "limit", self.runs[0]
+        on_cluster = [made for made in flying if isinstance(jobs.attach(made.folder), jobs.SlurmJob)]
+        ways = [*HIT, *DRIVERS, *(COMMANDS if self.slurm else ())]
+        for _ in range(2):
+            for way in self._deck:
+                if fitting := on_cluster if way in COMMANDS else flying:
+                    self._deck.remove(way)
+                    return way, self.rng.choice(fitting)
+            self._deck += self.rng.sample(ways, len(ways))
+        raise AssertionError("a full deck has a way for every run")
 
     def _hit(self, made: StoredRun, way: str, trainer: int) -> bool:
         """Whether the kill met something alive."""
-        if way == "dvc":
-            return self._hit_driver(made)
+        if way in DRIVERS:
+            return self._driven() and (self._hit_driver() if way == "dvc" else self._hit_stage())
         if way in COMMANDS:
             job = jobs.attach(made.folder)
             if not job or cluster.run(*COMMANDS[way], job.id).returncode:
@@ -224,18 +237,32 @@ class Killer:
             self._hold_still(trainer)
         elif way == "write" and not self._held_in_a_write(made, trainer):
             return False
-        else:
+        if way in HIT:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(trainer, HIT[way])
         wait(lambda: not jobs.started(trainer))
+        self.hits[made.key] += 1
         return True
 
-    def _hit_driver(self, made: StoredRun) -> bool:
-        if not self._driven():
+    def _hit_driver(self) -> bool:
+        """SIGTERM to `dvc`, and the next one at once; the stage that it leaves behind says what trains on."""
+        driver, before = self.drivers[-1], SAID.stat().st_size
+        stage = stage_of(driver)
+        driver.terminate()
+        driver.wait()
+        self._drive()
+        wait(lambda: not (stage and jobs.started(stage)))
+        said = SAID.read_bytes()[before:].decode(errors="replace")
+        self.untold += bool(stage) and f"background: `dvc repro train@{METHOD}` attaches" not in said
+        return bool(stage)
+
+    def _hit_stage(self) -> bool:
+        """SIGKILL to the stage; `dvc` then fails by itself."""
+        stage = stage_of(self.drivers[-1])
+        if not stage:
             return False
-        self.drivers[-1].terminate()
-        self.drivers[-1].wait()
-        self._start(made, "dvc")
+        os.kill(stage, signal.SIGKILL)
+        wait(lambda: not self._driven())
         return True
 
     def _held_in_a_write(self, made: StoredRun, trainer: int) -> bool:
@@ -256,40 +283,66 @@ class Killer:
             wait(lambda: int(status(trainer).get("ShdPnd", "1"), 16), 0.2)
             os.kill(trainer, signal.SIGCONT)
 
+    def collect(self) -> None:
+        """Everything that is left, waiting for jobs that live and training here what the cluster gave up."""
+        for driver in self.drivers:
+            driver.wait()
+        for made in self.runs:
+            if not jobs.attach(made.folder):
+                jobs.forget(made.folder)
+        repro(Path("."))
+
     def end(self) -> None:
         """Leave no process and no job behind when something went wrong."""
         for driver in self.drivers:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(driver.pid, signal.SIGKILL)  # its session: orphans are in it
             driver.wait()
-        for child in self.trainers:
-            child.kill()
-        for path in Path("store").glob("*/job.json"):
-            if job := jobs.attach(path.parent.name):
+        for made in self.runs:
+            if job := jobs.attach(made.folder):
                 job.cancel()
 
 
-def name(seed: int) -> str:
+def cell(seed: int) -> str:
     """A cell's name."""
-    return f"fsc_clip-tiny-scenes-{seed}"
+    return f"{METHOD}-tiny-scenes-{seed}"
 
 
 def step(made: StoredRun) -> int:
     """The last logged one."""
-    seen = progress(made.folder.metrics, made.run.train)
+    seen = progress(made.folder.metrics, made.resolved["train"])
     return seen.step if seen else 0
 
 
-def outcome(root: Path, seed: int) -> dict:
+def outcome(made: StoredRun) -> dict:
     """What must be equal: weights, steps without the clock's part, results without their time."""
-    folder = root / "runs" / name(seed)
-    rows = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
-    result = json.loads((folder / "results" / "sugarcrepe.json").read_text())
+    trained = made.published.trained
+    rows = [json.loads(line) for line in trained.metrics.read_text().splitlines()]
+    result = json.loads((made.published.results / "sugarcrepe.json").read_text())
     return {
-        "checkpoint": {p.name: p.read_bytes() for p in (folder / "checkpoint").iterdir()},
+        "checkpoint": {p.name: p.read_bytes() for p in trained.checkpoint.iterdir()},
         "log": [{k: v for k, v in row.items() if k not in CLOCK} for row in rows],
         "results": {k: v for k, v in result.items() if k != "seconds"},
     }
+
+
+def trained_again(runs: list[StoredRun], hits: Counter) -> list[str]:
+    """Runs that made more steps again than lay between two checkpoints at each kill of their trainer."""
+    found = []
+    for made in runs:
+        steps = re.findall(r"^step (\d+)/", made.folder.log.read_text(errors="replace"), re.MULTILINE)
+        again = len(steps) - len(set(steps))
+        if again > EVERY * hits[made.key]:
+            found.append(f"{made.cell.name}: {again} steps again, {hits[made.key]} kills")
+    return found
+
+
+def left_behind(root: Path) -> list[str]:
+    """Files that were not written to their end, and folders that did not get their name."""
+    found = [
+        p for name in ("store", "runs", "results") for p in (root / name).rglob(".*") if p.suffix in (".tmp", ".new")
+    ]
+    return sorted(str(p.relative_to(root)) for p in found)
 
 
 def mlflow_faults(root: Path, seeds: int, steps: int) -> list[str]:
@@ -318,48 +371,43 @@ def inside(root: Path) -> Iterator[None]:
         os.environ.pop("PYTHONPATH") if path is None else os.environ.update(PYTHONPATH=path)
 
 
-def disturb(root: Path, killer: Killer, kills: int, each: int, seeds: int) -> None:
+def disturb(root: Path, killer: Killer, kills: int) -> None:
     """All kills, then `dvc repro` for what is left to do."""
     with inside(root):
+        killer.runs = store.planned(METHOD)
         try:
-            for seed in range(seeds):
-                killer.disturb(seed, min(each, kills - killer.done.total()))
-            collect(killer)
+            killer.disturb(kills)
+            killer.collect()
         except BaseException:
             killer.end()
             raise
 
 
-def collect(killer: Killer) -> None:
-    """Everything that is left, waiting for jobs that live and training here what the cluster gave up."""
-    for driver in killer.drivers:
-        driver.wait()
-    for child in killer.trainers:
-        child.join()
-    for path in sorted(Path("store").glob("*/job.json")):
-        if not jobs.attach(path.parent.name):
-            jobs.forget(path.parent.name)
-    repro(Path("."))
+def calm(root: Path, seeds: int) -> None:
+    """All runs, one after another, in this process."""
+    with inside(root):
+        for seed in range(seeds):
+            if train_command.main(["--cell", cell(seed)]) or evaluate_command.main(["--cell", cell(seed)]):
+                sys.exit(f"{root}: the undisturbed run with seed {seed} failed")
 
 
 def experiment(folder: Path, args: argparse.Namespace) -> dict:
     """Disturb, collect, compare."""
-    began, seeds = time.time(), -(-args.kills // args.each) + (args.kills > args.each)
-    root = checkout(folder / "disturbed", seeds, args.steps)
-    calm = Path(shutil.copytree(root, folder / "calm", symlinks=True))
-    killer = Killer(args.slurm, random.Random(args.seed), args.steps, until=time.time() + 60 * args.minutes)
-    disturb(root, killer, args.kills, args.each, seeds)
-    with inside(calm):
-        for seed in range(seeds):
-            if train_command.main(["--cell", name(seed)]) or evaluate_command.main(["--cell", name(seed)]):
-                sys.exit(f"{calm}: the undisturbed run with seed {seed} failed")
+    began = time.time()
+    root = checkout(folder / "disturbed", args.seeds, args.steps)
+    other = Path(shutil.copytree(root, folder / "calm", symlinks=True))
+    killer = Killer(args.slurm, random.Random(args.seed), args.steps, until=began + 60 * args.minutes)
+    disturb(root, killer, args.kills)
+    calm(other, args.seeds)
+    pairs = zip(store.planned(METHOD, root), store.planned(METHOD, other), strict=True)
     return {
-        "kills": killer.done.total(), "ways": dict(sorted(killer.done.items())), "at_steps": sorted(killer.steps_hit),
-        "runs": seeds, "steps": args.steps,
-        "differing": [seed for seed in range(seeds) if outcome(root, seed) != outcome(calm, seed)],
-        "mlflow": mlflow_faults(root, seeds, args.steps) or "one run a cell, every step once",
-        "left_behind": sorted(str(p.relative_to(root)) for p in (root / ".work").glob("*/.*.tmp")),
-        "seconds": round(time.time() - began),
+        "kills": killer.done.total(), "ways": dict(sorted(killer.done.items())), "at_steps": killer.steps_hit,
+        "side_by_side": killer.side_by_side, "runs": args.seeds, "steps": args.steps,
+        "differing": [a.cell.name for a, b in pairs if outcome(a) != outcome(b)],
+        "trained_again": trained_again(store.planned(METHOD, root), killer.hits),
+        "stages_that_left_untold": killer.untold,
+        "mlflow": mlflow_faults(root, args.seeds, args.steps) or "one run a cell, every step once",
+        "left_behind": left_behind(root), "seconds": round(time.time() - began),
     }  # fmt: skip
 
 
@@ -367,7 +415,7 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
     """The command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--kills", type=int, default=50)
-    parser.add_argument("--each", type=int, default=25, help="kills a run")
+    parser.add_argument("--seeds", type=int, default=4, help="runs of the method")
     parser.add_argument("--steps", type=int, default=150)
     parser.add_argument("--seed", type=int, default=0, help="of the moments and ways")
     parser.add_argument("--slurm", action="store_true", help="also kill as a cluster does; needs local-cluster.sh up")
@@ -379,10 +427,13 @@ def main() -> int:
     """Print what became of it."""
     args = parse()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("stopped"))  # so that nothing is left behind then either
+    for name in OUTSIDE:
+        os.environ.pop(name, None)
     with tempfile.TemporaryDirectory(prefix="kills-") as folder:
         found = experiment(Path(folder), args)
     print(json.dumps(found), flush=True)
-    wrong = found["differing"] or found["left_behind"] or isinstance(found["mlflow"], list)
+    faults = ("differing", "trained_again", "stages_that_left_untold", "left_behind")
+    wrong = any(found[name] for name in faults) or isinstance(found["mlflow"], list)
     return 1 if wrong or found["kills"] < args.kills else 0
 
 

@@ -31,11 +31,10 @@ sys.path.insert(0, str(ROOT))
 from compclip.base.files import fingerprint, read_json  # noqa: E402
 from compclip.config import read  # noqa: E402
 from compclip.launch import grid  # noqa: E402
-from compclip.runs import (
-    jobs,  # noqa: E402
-)
+from compclip.runs import jobs  # noqa: E402
+from compclip.runs.folder import results  # noqa: E402
 from compclip.runs.store import StoredRun  # noqa: E402
-from perf.checkout import copy  # noqa: E402
+from perf.checkout import OUTSIDE, copy, environment  # noqa: E402
 
 WORKERS, LIMIT = 2, 1.15
 
@@ -53,19 +52,15 @@ def checkout(root: Path, asked: argparse.Namespace) -> Path:
 
 def wall(root: Path, *command: str) -> float:
     """Seconds that `python -m command` takes with the copy's code and one thread; what it says goes to stderr."""
-    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
-    env = {k: v for k, v in os.environ.items() if k != "MLFLOW_TRACKING_URI"}
-    env |= {"PATH": path, "PYTHONPATH": str(root), "OMP_NUM_THREADS": "1"}
     began = time.perf_counter()
-    subprocess.run([sys.executable, "-m", *command], cwd=root, env=env, check=True, stdout=sys.stderr)
+    subprocess.run([sys.executable, "-m", *command], cwd=root, env=environment(root), check=True, stdout=sys.stderr)
     return time.perf_counter() - began
 
 
 def seconds(made: StoredRun) -> float:
     """Training and evaluation of a run, as its own files have them; one pass scores all benchmarks."""
-    results = (made.folder.path / "final" / "results").glob("*.json")
-    scoring = next(read_json(path)["seconds"] for path in results if path.name != "summary.json")
-    return made.environment()["seconds"] + scoring
+    scoring = next(read_json(path)["seconds"] for path in results(made.folder.results))
+    return read_json(made.folder.final.environment)["seconds"] + scoring
 
 
 def weights(made: StoredRun) -> str:
@@ -75,7 +70,7 @@ def weights(made: StoredRun) -> str:
 
 def forget(root: Path) -> None:
     """Leave the prepared data alone."""
-    for name in (".work", "runs"):
+    for name in ("store", "runs", "results"):
         shutil.rmtree(root / name)
 
 
@@ -83,14 +78,14 @@ def serial(root: Path, runs: list[StoredRun]) -> float:
     """Wall time of all runs, one fresh process after another."""
     total = 0.0
     for made in runs:
-        jobs.write_inputs(made.key, root / "params.yaml", made.run, root)
-        total += wall(root, "compclip.launch.job", made.key)
+        jobs.write_inputs(made, root / "params.yaml")
+        total += wall(root, jobs.SCORES, made.key)
     return total
 
 
 def measure(root: Path) -> dict:
     """Prepare, launch, collect, and make all of it again serially."""
-    wall(root, "dvc", "repro", "--quiet", "annotate", "backbone", "methods", "benchmark")
+    wall(root, "dvc", "repro", "--quiet", "keys", "benchmark")
     runs = list(grid.runs(read.load(str(root / "params.yaml")), root).values())
     launched = wall(root, "compclip.launch", "slurm/local.yaml", "-j", str(WORKERS))
     own, ours = sum(map(seconds, runs)), [weights(made) for made in runs]
@@ -103,7 +98,7 @@ def measure(root: Path) -> dict:
         "bare_s": {name: round(s, 1) for name, s in bare.items()},
         "ratio_to_half": {name: round(launched * WORKERS / s, 3) for name, s in bare.items()},
         "collect_s": round(published, 1), "report_and_track_s": round(shown, 1),
-        "differing": [made.run.cell.name for made, before in zip(runs, ours, strict=True) if weights(made) != before],
+        "differing": [made.cell.name for made, before in zip(runs, ours, strict=True) if weights(made) != before],
     }  # fmt: skip
 
 
@@ -113,6 +108,8 @@ def main() -> int:
     parser.add_argument("--max-steps", type=int, default=120, help="of each run; 0: as params.yaml has it")
     parser.add_argument("--methods", nargs="+", default=[], help="default: the grid's")
     parser.add_argument("--pictures", type=int, default=0, help="of the training world; 0: as params.yaml has it")
+    for name in OUTSIDE:
+        os.environ.pop(name, None)
     with tempfile.TemporaryDirectory(prefix="launch-") as folder:
         found = measure(checkout(Path(folder) / "p", parser.parse_args()))
     print(json.dumps(found, indent=1))

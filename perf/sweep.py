@@ -25,6 +25,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
+from compclip.runs import store  # noqa: E402
+from perf.checkout import OUTSIDE, environment  # noqa: E402
 from tests import tiny_project  # noqa: E402
 
 STEPS = 4
@@ -51,14 +53,13 @@ def project(root: Path, trials: int) -> Path:
 
 def start(root: Path, workers: int) -> subprocess.Popen:
     """The driver."""
-    env = {k: v for k, v in os.environ.items() if k != "MLFLOW_TRACKING_URI"}
     command = [sys.executable, "-m", "compclip.sweep", "--study", "killed", "-j", str(workers)]
-    return subprocess.Popen(command, cwd=root, env={**env, "PYTHONPATH": str(root), "OMP_NUM_THREADS": "1"})
+    return subprocess.Popen(command, cwd=root, env=environment(root))
 
 
 def finished(root: Path) -> int:
     """Runs with results."""
-    return len(list(root.glob("store/*/final/results/summary.json")))
+    return len(list(root.glob("store/*/scored.json")))
 
 
 def kill(driver: subprocess.Popen, root: Path, enough: int, more_s: float) -> dict:
@@ -83,14 +84,14 @@ def faults(root: Path, trials: int) -> list[str]:
     keys = Counter(t["run_key"] for t in found)
     wrong += [f"run {key} serves {count} trials" for key, count in keys.items() if count > 1]
     for key in keys:
-        log = (root / ".work" / key / "final" / "metrics.jsonl").read_text().splitlines()
+        log = store.folder(key, root).final.metrics.read_text().splitlines()
         if (steps := [json.loads(line)["step"] for line in log]) != list(range(1, STEPS + 1)):
             wrong.append(f"run {key}: steps {steps}")
     folders = {p.parent.name for p in root.glob("store/*/run.yaml")}
     if len(folders) != trials + 1:  # and the pretrained model
         wrong.append(f"{len(folders)} runs were sent for {trials} trials and the pretrained model")
-    with sqlite3.connect(root / "mlflow" / "mlflow.db") as store:
-        (logged,) = store.execute("SELECT COUNT(*) FROM tags WHERE key = 'mlflow.parentRunId'").fetchone()
+    with sqlite3.connect(root / "mlflow" / "mlflow.db") as tracked:
+        (logged,) = tracked.execute("SELECT COUNT(*) FROM tags WHERE key = 'mlflow.parentRunId'").fetchone()
     return wrong + ([] if logged == trials else [f"MLflow has {logged} trials"])
 
 
@@ -103,6 +104,8 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0, help="of the moments")
     args = parser.parse_args()
     rng = random.Random(args.seed)
+    for name in OUTSIDE:
+        os.environ.pop(name, None)
     with tempfile.TemporaryDirectory(prefix="sweep-") as folder:
         root = project(Path(folder) / "p", args.trials)
         began, kills = time.time(), []

@@ -23,8 +23,9 @@ import torch
 from PIL import Image
 
 from compclip.base.files import read_json, write_atomic, write_json
-from compclip.config.sections import World
+from compclip.config.sections import Cell, World
 from compclip.data.scenes import generate
+from compclip.runs.folder import Published
 
 METHODS = ("finetune", "negclip", "clic", "fsc_clip", "c2lip", "hard_positives")
 SIDE = 256
@@ -96,14 +97,15 @@ def command(root: Path, module: str, *args: str) -> None:
 
 def measure(root: Path, method: str, batch: int) -> dict[str, float]:
     """Train a cell and read its log."""
-    cell = f"{method}-model-photos-0"
-    command(root, "train", "--cell", cell)
-    rows = [json.loads(line) for line in (trained(root, cell) / "metrics.jsonl").read_text().splitlines()]
+    cell = Cell(method, "model", "photos", 0)
+    command(root, "train", "--cell", cell.name)
+    trained = Published(root, cell).trained
+    rows = [json.loads(line) for line in trained.metrics.read_text().splitlines()]
     early, late = rows[len(rows) // 3], rows[-1]
     speed = (late["step"] - early["step"]) * batch / (late["time"] - early["time"])
-    facts = read_json(trained(root, cell) / "environment.json")
-    shutil.rmtree(root / "runs" / cell)
-    shutil.rmtree(root / ".work")
+    facts = read_json(trained.environment)
+    shutil.rmtree(trained.path)
+    shutil.rmtree(root / "store")
     share = late["matrix_share"] * speed / late["samples_per_second"]
     return {"speed": speed, "share": share, "wait": late["data_wait"], "loss": late["loss"],
             "peak_mib": facts.get("peak_device_memory_mib", 0)}  # fmt: skip

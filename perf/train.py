@@ -18,26 +18,26 @@ from compclip.base import plugins
 from compclip.base.errors import entry
 from compclip.config import grid, read
 from compclip.model import backbone
+from compclip.runs import store
+from compclip.runs.folder import Inputs
 from compclip.runs.store import StoredRun
-from compclip.train import encode, optimiser
+from compclip.train import encode, finish, optimiser
 from compclip.train.collate import collate
 from compclip.train.views import Maker, Rows
 
 WARM = 2
 
 
-def measure(publisher: StoredRun, steps: int) -> tuple[float, float]:
+def measure(stored: StoredRun, steps: int) -> tuple[float, float]:
     """Samples a second and the share of time for data, over `steps` steps behind the first two."""
-    run = publisher.run
-    method = plugins.find("compclip.methods", run.method_name)
-    model = backbone.load(publisher.backbone_folder)
+    run, given = stored.run, Inputs(stored.root, stored.cell)
+    method = plugins.find(plugins.METHODS, run.method_name)
+    model = backbone.load(given.backbone)
     if needs := getattr(method, "needs_bias", None):
         model.add_bias(run.method.init_bias) if needs(run.method) else None
     frozen = optimiser.freeze(model.clip, run.train)
     adamw = optimiser.adamw(model.clip, run.train)
-    rows = Rows(
-        Maker(finish.train_set(Inputs(publisher.root, publisher.cell)), 0, model.image_size), run.train.batch_size
-    )
+    rows = Rows(Maker(finish.train_set(given), 0, model.image_size), run.train.batch_size)
     started, data = 0.0, 0.0
     for step in range(WARM + steps):
         if step == WARM:
@@ -69,10 +69,10 @@ def main(argv: list[str]) -> int:
     torch.set_num_threads(params.train.threads)
     speeds: dict[str, float] = {}
     for cell in grid.cells(params):
-        trains = getattr(plugins.find("compclip.methods", cell.method.partition(".")[0]), "TRAINS", True)
+        trains = getattr(plugins.find(plugins.METHODS, cell.method.partition(".")[0]), "TRAINS", True)
         if not trains or cell.method in speeds:
             continue
-        speeds[cell.method], data = measure(StoredRun.of(args.params, [], cell.name), args.steps)
+        speeds[cell.method], data = measure(store.of(grid.resolve(params, cell)), args.steps)
         ratio = speeds[cell.method] / speeds.get("finetune", speeds[cell.method])
         print(f"{cell.method:<16} {speeds[cell.method]:7.0f} samples/s  x{ratio:.2f} of finetune  data {data:.0%}")
     return 0

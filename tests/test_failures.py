@@ -17,11 +17,12 @@ import pytest
 from compclip.base import errors
 from compclip.base.errors import UserError
 from compclip.evaluate import __main__ as evaluate_command
+from compclip.evaluate import score
 from compclip.launch import __main__ as launch_command
 from compclip.launch import grid
 from compclip.runs import jobs
 from compclip.train import __main__ as train_command
-from compclip.train import loop
+from compclip.train import finish
 from tests import tiny_project
 from tests.conftest import ROOT
 from tests.tiny_project import at, cell, outcome, wait_for
@@ -30,19 +31,18 @@ NAME = cell("finetune")
 OTHER = cell("pretrained")
 PROFILE = str(ROOT / "slurm" / "local.yaml")
 NO_SPACE = "No space left on device; free space"
-# The stages that launch needs, and the cells.
-PIPELINE = f"""
+# The stages that launch needs, and the methods'.
+PIPELINE = """
 stages:
-  methods: {{cmd: touch data/methods, outs: [data/methods]}}
-  annotate: {{foreach: [scenes], do: {{cmd: "true"}}}}
-  backbone: {{foreach: [tiny], do: {{cmd: "true"}}}}
-  benchmark: {{foreach: [sugarcrepe], do: {{cmd: "true"}}}}
+  plan: {cmd: python -m compclip.config plan, deps: [params.yaml], outs: [plan]}
+  keys: {cmd: python -m compclip.runs.keys, deps: [models, plan/train], outs: [keys]}
+  benchmark: {foreach: [sugarcrepe], do: {cmd: "true"}}
   train:
-    foreach: [{OTHER}, {NAME}]
+    foreach: [pretrained, finetune]
     do:
-      cmd: python -m compclip.train --cell ${{item}}
-      deps: [data/methods, models/tiny]
-      outs: ["runs/${{item}}"]
+      cmd: python -m compclip.train --method ${item}
+      deps: ["keys/${item}.json"]
+      outs: ["runs/${item}": {persist: true}]
 """
 HOLD_DVC = """
 import sys, pathlib
@@ -131,12 +131,12 @@ def dvc(*args: str) -> subprocess.CompletedProcess[str]:
 
 def other_is_done() -> bool:
     """Whether the other run has its results."""
-    return jobs.scored(at(OTHER).key)
+    return at(OTHER).folder.scored.is_file()
 
 
 def test_a_full_disk(here, disk, undisturbed, capsys):
     """One run has no room for its checkpoint: its line names the file; with room it goes on to the same bits."""
-    work = at(NAME).work
+    work = at(NAME).folder.path
     disk(work, "size=1m")
     assert launch() == 1
     (line,) = (line for line in capsys.readouterr().out.splitlines() if "failed" in line)
@@ -170,7 +170,7 @@ def test_a_disk_without_room_for_a_line(here, disk, undisturbed):
 
 def test_a_read_only_work_folder(here, disk, undisturbed, capsys):
     """The run is not started, the other is; writable again, it runs."""
-    work = at(NAME).work
+    work = at(NAME).folder.path
     disk(work, "ro")
     assert launch() == 1
     assert (
@@ -184,20 +184,21 @@ def test_a_read_only_work_folder(here, disk, undisturbed, capsys):
 
 
 def test_a_read_only_run_directory(here, disk, undisturbed, monkeypatch):
-    """Neither stage leaves anything behind; what was trained is published, not made again, when it can be written."""
-    runs = Path("runs", NAME)
+    """Neither stage leaves anything behind; what was made is published, not made again, when it can be written."""
+    runs, results = Path("runs/finetune"), Path("results/finetune")
     disk(runs, "ro")
-    with pytest.raises(UserError, match=f"runs/{NAME}: cannot write: Read-only file system; free space or make it"):
+    disk(results, "ro")
+    with pytest.raises(UserError, match=f"{runs}/.*: cannot write: Read-only file system; free space or"):
         train_command.main(["--cell", NAME])
     collect(OTHER)
     with monkeypatch.context() as patch:
-        patch.setattr(loop, "train", None)
+        patch.setattr(finish, "train", None)
         remount(runs, "rw,size=64m")
         assert train_command.main(["--cell", NAME]) == 0
-        remount(runs, "ro")
-        with pytest.raises(UserError, match=f"runs/{NAME}/.*results.*: cannot write: Read-only file system"):
+        with pytest.raises(UserError, match=f"{NAME}: {results}/.*: cannot write: Read-only file system; free space"):
             evaluate_command.main(["--cell", NAME])
-        remount(runs, "rw")
+        patch.setattr(score, "documents_of_all", None)
+        remount(results, "rw,size=64m")
         collect(NAME)
     assert outcome(here, NAME) == undisturbed
 

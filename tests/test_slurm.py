@@ -22,7 +22,7 @@ from compclip.launch import grid, profiles, slurm
 from compclip.runs import cluster, jobs
 from compclip.runs.store import StoredRun
 from compclip.train import __main__ as train_command
-from compclip.train import loop
+from compclip.train import finish
 from tests import tiny_project
 from tests.tiny_project import at, cell, outcome, steps, trained, wait_for
 
@@ -92,7 +92,7 @@ def send(made: StoredRun, **changes) -> jobs.SlurmJob:
 
 def ran_twice(made: StoredRun) -> bool:
     """Whether a second process trained the run: only the first line of a process has no speed of steps before it."""
-    return (made.folder.log).read_text().count("stopped by a signal") == 1
+    return made.folder.log.read_text().count("stopped by a signal") == 1
 
 
 def test_the_grid_as_an_array(here, serial, monkeypatch, capsys):
@@ -104,8 +104,8 @@ def test_the_grid_as_an_array(here, serial, monkeypatch, capsys):
     assert len({i.partition("_")[0] for i in ids}) == 1
     assert launch_command.main([str(profile())]) == 0
     assert "0 to send" in capsys.readouterr().out.splitlines()[-1]
-    monkeypatch.setattr(loop, "train", None)
-    monkeypatch.setattr(score, "run", None)
+    monkeypatch.setattr(finish, "train", None)
+    monkeypatch.setattr(score, "documents_of_all", None)
     for name in made:
         collect(name)
         assert outcome(here, name) == serial[name]
@@ -118,7 +118,7 @@ def test_the_code_of_a_job_is_that_of_its_submission(here):
     made = at(cell("pretrained"))
     sent = slurm.Slurm(profiles.load(profile()), module="tests.where").submit(made, "params.yaml")
     assert jobs.wait(sent, lambda: None) == jobs.FAILED
-    assert str((Path(".work") / "code").resolve()) in (made.folder.log).read_text()
+    assert str((Path(".work") / "code").resolve()) in made.folder.log.read_text()
 
 
 @pytest.mark.parametrize("how", ["requeue", "warning"])
@@ -254,7 +254,7 @@ def test_two_tasks_a_run(here):
     sender = slurm.Slurm(profiles.load(profile(tasks_per_node=2)), module="tests.ranks")
     job = sender.submit(made, "params.yaml")
     assert jobs.wait(job, lambda: None) == jobs.FAILED  # it makes no results
-    said = [(made.folder.path / name).read_text().strip() for name in ("job.log", "job.1.log")]
+    said = [made.folder.log_of(rank).read_text().strip() for rank in (0, 1)]
     assert said == [f"{made.key}: rank {rank} of 2, local {rank}" for rank in (0, 1)]
 
 

@@ -14,8 +14,8 @@ import pytest
 from compclip.base.errors import one_line
 from compclip.base.files import fingerprint, write_json
 from compclip.config import read
-from compclip.model.backbone import WEIGHTS
 from compclip.runs import cluster, jobs, store
+from compclip.runs.folder import SUMMARY
 from compclip.sweep import declared
 from compclip.train import __main__ as train_command
 from tests import tiny_project
@@ -102,10 +102,11 @@ def test_trials_are_runs_of_the_grid(here):
     document = found("s")
     first, states = document["trials"][0], Counter(t["state"] for t in document["trials"])
     assert states["complete"] + states["pruned"] == 3, (out, err)
-    lines = list(map(json.loads, Path(f".work/{first['run_key']}/intermediate.jsonl").read_text().splitlines()))
+    ours = store.folder(first["run_key"])
+    lines = list(map(json.loads, ours.intermediate.read_text().splitlines()))
     assert [line["step"] for line in lines] == [4, 7] and list(first["intermediate"]) == ["4", "7"]
-    summary = json.loads(Path(first["folder"], "results/summary.json").read_text())
-    assert first["values"] == [summary["sugarcrepe/replace"]]
+    assert first["folder"] == str(ours.path)
+    assert first["values"] == [json.loads((ours.results / SUMMARY).read_text())["sugarcrepe/replace"]]
     runs = tracked()
     parent = next(r for r in runs if r.data.tags["kind"] == "study")
     trials = [r for r in runs if r.data.tags["kind"] == "trial"]
@@ -113,10 +114,11 @@ def test_trials_are_runs_of_the_grid(here):
     assert train_command.main(["--cell", NAME]) == 0
     key = json.loads((trained(Path("."), NAME) / "environment.json").read_text())["run_key"]
     assert key == first["run_key"], "the paper's values are the grid's cell: one run serves both"
-    swept = fingerprint(f".work/{key}/final/checkpoint/{WEIGHTS}")
-    shutil.rmtree(Path(".work") / key)
+    swept = fingerprint(ours.final.weights)
+    for folder in (ours.path, trained(Path("."), NAME)):
+        shutil.rmtree(folder)
     assert train_command.main(["--cell", NAME]) == 0
-    assert fingerprint(f"runs/{NAME}/checkpoint/{WEIGHTS}") == swept
+    assert fingerprint(ours.final.weights) == swept
 
 
 def test_a_failed_trial_and_a_vanished_server(here, monkeypatch):
@@ -127,7 +129,7 @@ def test_a_failed_trial_and_a_vanished_server(here, monkeypatch):
     assert driver.returncode == 0, err
     assert "studies/odd/index.html: 1 complete, 1 failed" in out
     failed = found("odd")["trials"][0]
-    log = f".work/{failed['run_key']}/job.log"
+    log = store.folder(failed["run_key"]).log
     assert failed["reason"].startswith("exit code 2: error: train: the loss is nan at step")
     assert failed["reason"].endswith(f"({log})")
     (line,) = err.splitlines()
@@ -185,7 +187,7 @@ def test_trials_as_jobs_of_a_cluster(here, cluster_profile):
     assert driver.returncode == 0, err
     states = Counter(t["state"] for t in found("s")["trials"])
     assert states["complete"] + states["pruned"] == 3, out
-    kept = {k: json.loads(p.read_text())["id"] for k in before if (p := here / ".work" / k / "job.json").is_file()}
+    kept = {k: json.loads(p.read_text())["id"] for k in before if (p := store.folder(k).job).is_file()}
     assert kept.items() <= before.items() and len(kept) >= 2
     steps = [
         json.loads(line)["step"]
