@@ -1,4 +1,4 @@
-"""Methods, benchmarks, sources and captioners of other packages: found by name, checked as ours are, in the run key."""
+"""Methods, benchmarks, sources, captioners and samplers of other packages: found by name, checked as ours are."""
 
 from __future__ import annotations
 
@@ -27,6 +27,7 @@ GIVEN = {
     plugins.BENCHMARKS: ("pairs", "margin_clip.benchmark"),
     plugins.SOURCES: ("tabbed", "margin_clip.source"),
     plugins.CAPTIONERS: ("prefixed", "margin_clip.captioner"),
+    plugins.SAMPLERS: ("gaussian", "margin_clip.sampler"),
 }
 GOOD = """
 from dataclasses import dataclass

@@ -19,6 +19,7 @@ import optuna
 import pytest
 from omegaconf import OmegaConf
 
+from compclip.base import plugins
 from compclip.base.errors import UserError
 from compclip.base.files import write_atomic
 from compclip.config import read, switch
@@ -100,7 +101,7 @@ def drawn(found: list[dict]) -> list[tuple]:
     return [(t["number"], sorted(t["params"].items()), t["values"]) for t in found]
 
 
-@pytest.mark.parametrize("sampler", declared.SAMPLERS)
+@pytest.mark.parametrize("sampler", plugins.names(plugins.SAMPLERS))
 def test_a_restart_gives_the_same_trials(folder, sampler):
     """10 trials in one go equal 10 trials of four drivers; the first are the paper's."""
     driver(sampler=sampler, startup_trials=4).drive(10)

@@ -12,7 +12,7 @@
       attention: {categorical: [minmax, softmax]}
       lambda_local: {float: [0, 1], when: {attention: [minmax]}}   # drawn only then; else as in params.yaml
     paper: [{gamma: 2.0}]       # the first trials
-    sampler: tpe                # tpe, tpe_joint (multivariate), random, nsga2
+    sampler: tpe                # a file of compclip/sweep/samplers: tpe, tpe_joint (multivariate), random, nsga2 …
     startup_trials: 5           # drawn at random before the sampler learns (nsga2: its population)
     pruner: none                # or median; one objective only
     rungs: [0.25, 0.5]          # where a pruner looks, as shares of the run's steps
@@ -36,13 +36,13 @@ from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
+from compclip.base import plugins
 from compclip.base.errors import UserError, one_line, unknown
 from compclip.base.files import read_json
 from compclip.config import grid
 from compclip.config.sections import Cell, Params, Run
 
 FOLDER = Path("experiments/studies")
-SAMPLERS = ("tpe", "tpe_joint", "random", "nsga2")
 PRUNERS = ("none", "median")
 DIRECTIONS = ("maximize", "minimize")
 KINDS = ("float", "int", "categorical")
@@ -151,15 +151,15 @@ def parse(name: str, raw: Any) -> Study:
 
 
 def _check(study: Study) -> None:
-    for key, known in (("sampler", SAMPLERS), ("pruner", PRUNERS)):
-        if getattr(study, key) not in known:
-            raise unknown(key, str(getattr(study, key)), known)
+    sampler = plugins.find(plugins.SAMPLERS, str(study.sampler))
+    if study.pruner not in PRUNERS:
+        raise unknown("pruner", str(study.pruner), PRUNERS)
     for key, low in (("trials", 1), ("seed", 0), ("startup_trials", 1)):
         value = getattr(study, key)
         if not isinstance(value, int) or isinstance(value, bool) or value < low:
             raise UserError(f"{key}={value!r}: must be a whole number >= {low}")
-    if study.sampler == "nsga2" and study.startup_trials < 2:
-        raise UserError(f"startup_trials={study.startup_trials}: is the population of nsga2; must be >= 2")
+    if study.startup_trials < (least := getattr(sampler, "LEAST_STARTUP", 1)):
+        raise UserError(f"startup_trials={study.startup_trials}: must be >= {least} with the sampler {study.sampler}")
     if study.pruner != "none" and len(study.objectives) > 1:
         raise UserError(f"pruner={study.pruner}: a study of {len(study.objectives)} objectives cannot prune; set none")
     if sorted(set(study.rungs)) != list(study.rungs) or not all(0 < r < 1 for r in study.rungs):

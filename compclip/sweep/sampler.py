@@ -8,6 +8,7 @@ from collections.abc import Callable
 import optuna
 from optuna.trial import FrozenTrial
 
+from compclip.base import plugins
 from compclip.sweep.declared import Study
 
 
@@ -50,16 +51,8 @@ class Numbered(optuna.samplers.BaseSampler):
 
 def sampler(study: Study) -> Numbered:
     """The declared sampler."""
-    start = study.startup_trials
-    made: dict[str, Callable[[int], optuna.samplers.BaseSampler]] = {
-        "tpe": lambda seed: optuna.samplers.TPESampler(seed=seed, n_startup_trials=start),
-        "tpe_joint": lambda seed: optuna.samplers.TPESampler(
-            seed=seed, n_startup_trials=start, multivariate=True, group=True, warn_independent_sampling=False
-        ),
-        "random": lambda seed: optuna.samplers.RandomSampler(seed=seed),
-        "nsga2": lambda seed: optuna.samplers.NSGAIISampler(seed=seed, population_size=start),
-    }
-    return Numbered(made[study.sampler], study.seed)
+    made = plugins.find(plugins.SAMPLERS, study.sampler).sampler
+    return Numbered(lambda seed: made(seed, study.startup_trials), study.seed)
 
 
 def pruner(study: Study) -> optuna.pruners.BasePruner:

@@ -1,0 +1,12 @@
+"""Tree-structured Parzen estimator over the parameters together, in groups where some are conditional."""
+
+from __future__ import annotations
+
+import optuna
+
+
+def sampler(seed: int, startup_trials: int) -> optuna.samplers.BaseSampler:
+    """The first `startup_trials` are drawn at random."""
+    return optuna.samplers.TPESampler(
+        seed=seed, n_startup_trials=startup_trials, multivariate=True, group=True, warn_independent_sampling=False
+    )
