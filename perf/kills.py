@@ -30,16 +30,14 @@ import contextlib
 import json
 import os
 import random
-import re
 import shutil
 import signal
-import sqlite3
 import subprocess
 import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -50,10 +48,12 @@ from compclip.evaluate import __main__ as evaluate_command  # noqa: E402
 from compclip.launch.profiles import Profile  # noqa: E402
 from compclip.launch.slurm import Slurm  # noqa: E402
 from compclip.runs import cluster, jobs, lock, store  # noqa: E402
-from compclip.runs.progress import CLOCK, progress  # noqa: E402
+from compclip.runs.progress import progress  # noqa: E402
 from compclip.runs.store import StoredRun  # noqa: E402
 from compclip.train import __main__ as train_command  # noqa: E402
+from perf import faults  # noqa: E402
 from perf.checkout import OUTSIDE, copy, environment  # noqa: E402
+from perf.processes import hold, in_session, status, wait  # noqa: E402
 from tests.tiny_project import TINY  # noqa: E402
 
 METHOD = "fsc_clip"
@@ -74,7 +74,6 @@ HIT = {"kill": signal.SIGKILL, "write": signal.SIGKILL, "term": signal.SIGTERM}
 DRIVERS = ("dvc", "stage")
 COMMANDS = {"requeue": ("scontrol", "requeue"), "warning": ("scancel", "--signal=USR2"), "scancel": ("scancel",)}
 SAID = Path("said.log")
-PATIENCE_S = 300
 
 
 def checkout(root: Path, seeds: int, steps: int) -> Path:
@@ -96,40 +95,6 @@ def repro(root: Path, *targets: str) -> None:
     """`dvc repro` to its end; exits with what it said where it fails."""
     if start(root, "-m", "dvc", "repro", *targets).wait():
         sys.exit((root / SAID).read_text()[-4000:])
-
-
-def wait(true: Callable[[], object], poll_s: float = 0.02) -> None:
-    """Until a condition holds. Raises TimeoutError where it does not for long."""
-    deadline = time.monotonic() + PATIENCE_S
-    while not true():
-        if time.monotonic() > deadline:
-            raise TimeoutError(f"nothing moved for {PATIENCE_S} s")
-        time.sleep(poll_s)
-
-
-def status(pid: int) -> dict[str, str]:
-    """What the kernel says of a process; empty for one that is gone."""
-    try:
-        lines = Path(f"/proc/{pid}/status").read_text(encoding="utf-8").splitlines()
-    except OSError:
-        return {}
-    return {key: value.strip() for key, _, value in (line.partition(":") for line in lines)}
-
-
-def hold(pid: int) -> None:
-    """Stop a process where it is."""
-    os.kill(pid, signal.SIGSTOP)
-    wait(lambda: status(pid).get("State", "Z")[0] in "TZX", 0.001)
-
-
-def stage_of(driver: subprocess.Popen) -> int:
-    """The method's stage below a `dvc repro`, which leads a session; 0 where there is none."""
-    for path in Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError):
-            session = (path / "stat").read_text(errors="replace").rpartition(")")[2].split()[3]
-            if int(session) == driver.pid and b"--method" in (path / "cmdline").read_bytes().split(b"\0"):
-                return int(path.name)
-    return 0
 
 
 @dataclass
@@ -247,7 +212,7 @@ class Killer:
     def _hit_driver(self) -> bool:
         """SIGTERM to `dvc`, and the next one at once; the stage that it leaves behind says what trains on."""
         driver, before = self.drivers[-1], SAID.stat().st_size
-        stage = stage_of(driver)
+        stage = in_session(driver.pid, "--method")
         driver.terminate()
         driver.wait()
         self._drive()
@@ -258,7 +223,7 @@ class Killer:
 
     def _hit_stage(self) -> bool:
         """SIGKILL to the stage; `dvc` then fails by itself."""
-        stage = stage_of(self.drivers[-1])
+        stage = in_session(self.drivers[-1].pid, "--method")
         if not stage:
             return False
         os.kill(stage, signal.SIGKILL)
@@ -314,50 +279,6 @@ def step(made: StoredRun) -> int:
     return seen.step if seen else 0
 
 
-def outcome(made: StoredRun) -> dict:
-    """What must be equal: weights, steps without the clock's part, results without their time."""
-    trained = made.published.trained
-    rows = [json.loads(line) for line in trained.metrics.read_text().splitlines()]
-    result = json.loads((made.published.results / "sugarcrepe.json").read_text())
-    return {
-        "checkpoint": {p.name: p.read_bytes() for p in trained.checkpoint.iterdir()},
-        "log": [{k: v for k, v in row.items() if k not in CLOCK} for row in rows],
-        "results": {k: v for k, v in result.items() if k != "seconds"},
-    }
-
-
-def trained_again(runs: list[StoredRun], hits: Counter) -> list[str]:
-    """Runs that made more steps again than lay between two checkpoints at each kill of their trainer."""
-    found = []
-    for made in runs:
-        steps = re.findall(r"^step (\d+)/", made.folder.log.read_text(errors="replace"), re.MULTILINE)
-        again = len(steps) - len(set(steps))
-        if again > EVERY * hits[made.key]:
-            found.append(f"{made.cell.name}: {again} steps again, {hits[made.key]} kills")
-    return found
-
-
-def left_behind(root: Path) -> list[str]:
-    """Files that were not written to their end, and folders that did not get their name."""
-    found = [
-        p for name in ("store", "runs", "results") for p in (root / name).rglob(".*") if p.suffix in (".tmp", ".new")
-    ]
-    return sorted(str(p.relative_to(root)) for p in found)
-
-
-def mlflow_faults(root: Path, seeds: int, steps: int) -> list[str]:
-    """What is wrong in the store: not one run a cell, or a step of its loss missing or there twice."""
-    with contextlib.closing(sqlite3.connect(root / "mlflow" / "mlflow.db")) as store:
-        rows = store.execute("SELECT r.name, r.run_uuid, m.step, COUNT(*) FROM runs r JOIN metrics m USING (run_uuid) "
-                             "WHERE m.key = 'train/loss' GROUP BY 1, 2, 3").fetchall()  # fmt: skip
-    by_run: dict[tuple[str, str], list[tuple[int, int]]] = {}
-    for run, uuid, at, count in rows:
-        by_run.setdefault((run, uuid), []).append((at, count))
-    faults = [] if len(by_run) == seeds else [f"{len(by_run)} runs with a loss for {seeds} cells"]
-    wanted = [(at, 1) for at in range(1, steps + 1)]
-    return faults + [f"run {run}: steps differ" for (run, _), seen in by_run.items() if sorted(seen) != wanted]
-
-
 @contextlib.contextmanager
 def inside(root: Path) -> Iterator[None]:
     """The folder as the current one, for submission to a cluster too."""
@@ -403,11 +324,11 @@ def experiment(folder: Path, args: argparse.Namespace) -> dict:
     return {
         "kills": killer.done.total(), "ways": dict(sorted(killer.done.items())), "at_steps": killer.steps_hit,
         "side_by_side": killer.side_by_side, "runs": args.seeds, "steps": args.steps,
-        "differing": [a.cell.name for a, b in pairs if outcome(a) != outcome(b)],
-        "trained_again": trained_again(store.planned(METHOD, root), killer.hits),
+        "differing": [a.cell.name for a, b in pairs if faults.outcome(a) != faults.outcome(b)],
+        "trained_again": faults.trained_again(store.planned(METHOD, root), killer.hits, EVERY),
         "stages_that_left_untold": killer.untold,
-        "mlflow": mlflow_faults(root, args.seeds, args.steps) or "one run a cell, every step once",
-        "left_behind": left_behind(root), "seconds": round(time.time() - began),
+        "mlflow": faults.in_mlflow(root, args.seeds, args.steps) or "one run a cell, every step once",
+        "left_behind": faults.left_behind(root), "seconds": round(time.time() - began),
     }  # fmt: skip
 
 
@@ -432,8 +353,8 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="kills-") as folder:
         found = experiment(Path(folder), args)
     print(json.dumps(found), flush=True)
-    faults = ("differing", "trained_again", "stages_that_left_untold", "left_behind")
-    wrong = any(found[name] for name in faults) or isinstance(found["mlflow"], list)
+    empty = ("differing", "trained_again", "stages_that_left_untold", "left_behind")
+    wrong = any(found[name] for name in empty) or isinstance(found["mlflow"], list)
     return 1 if wrong or found["kills"] < args.kills else 0
 
 

@@ -20,12 +20,13 @@ from compclip.evaluate import __main__ as evaluate_command
 from compclip.evaluate import score
 from compclip.launch import __main__ as launch_command
 from compclip.launch import grid
-from compclip.runs import jobs
+from compclip.runs import jobs, lock
+from compclip.runs.local import SideBySide
 from compclip.train import __main__ as train_command
 from compclip.train import finish
 from tests import tiny_project
 from tests.conftest import ROOT
-from tests.tiny_project import at, cell, outcome, wait_for
+from tests.tiny_project import at, cell, outcome, steps, wait_for
 
 NAME = cell("finetune")
 OTHER = cell("pretrained")
@@ -232,6 +233,33 @@ def test_an_evaluation_that_fails_where_older_results_are(here):
     assert orphan.reason().startswith("error: ")
     Path("params.yaml").write_text(text)
     assert jobs.wait(jobs.Local().submit(made, "params.yaml"), lambda: None) == jobs.DONE
+
+
+def test_launch_beside_a_training_scores_what_that_made(here):
+    """A job that ends with the checkpoint is no job of launch's, which waits behind it and trains nothing again."""
+    made = at(NAME)
+    first = jobs.Local(jobs.TRAINS).submit(made, "params.yaml")
+    wait_for(lambda: lock.holder(made.folder) is not None)
+    assert launch() == 0
+    assert first.state() == jobs.DONE and other_is_done()
+    assert made.folder.scored.is_file()
+    assert [row["step"] for row in steps(made.folder.final.metrics)] == list(range(1, 11))
+    assert made.folder.log.read_text().count("step 1/10") == 1
+
+
+def test_what_was_sent_meanwhile_is_attached_to(here, capsys):
+    """A run whose turn comes late may have a job by then; it is not started beside that."""
+    waiting, sent = at(NAME), list[jobs.LocalJob]()
+    first = jobs.Local(jobs.TRAINS).submit(at(OTHER), "params.yaml")
+
+    def send() -> bool:
+        """Somebody else's command, between two looks of the driver; it tells nobody to go."""
+        sent[:] = sent or [jobs.Local(jobs.TRAINS).submit(waiting, "params.yaml")]
+        return False
+
+    assert SideBySide([at(OTHER), waiting], "params.yaml", [{}], jobs.TRAINS, gone=send).drive() == {}
+    assert f"{NAME}: attached to {sent[0].label()}" in capsys.readouterr().out
+    assert first.state() == sent[0].state() == jobs.DONE
 
 
 @pytest.fixture

@@ -79,8 +79,8 @@ class SideBySide:
 
     def _attached(self, stored: StoredRun) -> bool:
         job = jobs.attach(stored.folder)
-        if job is None:
-            return False
+        if job is None or (self.module == jobs.SCORES and job.record["module"] == jobs.TRAINS):
+            return False  # a process of ours waits behind one that only trains, and scores
         self._flying.append(Flight(stored, job))
         self._say(f"{stored.cell.name}: attached to {job.label()}")
         return True
@@ -92,7 +92,12 @@ class SideBySide:
         return [slot for slot in range(len(self.slots)) if slot not in taken][others:]
 
     def _start(self, stored: StoredRun) -> None:
-        """Send a run to a free slot; one whose folder cannot be written leaves the others alone."""
+        """Send a run to a free slot, unless somebody sent it meanwhile.
+
+        One whose folder cannot be written leaves the others alone.
+        """
+        if self._attached(stored):
+            return
         slot = self._free()[0]
         try:
             job = jobs.Local(self.module).submit(stored, self.params, self.slots[slot])
