@@ -24,8 +24,9 @@ from compclip.config import read
 from compclip.launch import estimate, grid, profiles
 from compclip.launch.profiles import Profile
 from compclip.launch.slurm import Slurm, parameters
-from compclip.runs import jobs, machine
+from compclip.runs import jobs, machine, notify
 from compclip.runs.local import SideBySide
+from compclip.runs.notify import News
 from compclip.runs.store import StoredRun
 
 CANCEL_S = 120
@@ -51,7 +52,7 @@ def send(profile: Profile, params_path: str, dry: bool, workers: int, root: Path
     if dry:
         print("\n".join(costs(profile, [p for p in todo if p.key not in live], root)))
     if profile.executor == "local":
-        return _local(todo, params_path, workers, dry)
+        return 0 if dry else _local(todo, params_path, workers, profile.notify)
     return _slurm(profile, [p for p in todo if p.key not in live], params_path, dry, root)
 
 
@@ -61,12 +62,16 @@ def costs(profile: Profile, todo: Sequence[StoredRun], root: Path) -> list[str]:
     return estimate.report(estimate.asked(todo), estimate.finished(todo, root), on_gpu)
 
 
-def _local(todo: Sequence[StoredRun], params_path: str, workers: int, dry: bool) -> int:
-    if dry:
-        return 0
-    failed = SideBySide(todo, params_path, machine.slots_for(workers)).drive()
+def _local(todo: Sequence[StoredRun], params_path: str, workers: int, variable: str) -> int:
+    def lost(stored: StoredRun, reason: str) -> None:
+        notify.post(variable, News(f"{stored.cell.name} failed", {"failed": 1}, {stored.cell.name: reason}))
+
+    failed = SideBySide(todo, params_path, machine.slots_for(workers), lost=lost).drive()
     if failed:
         print(f"{len(failed)} of {len(todo)} runs failed; `dvc repro -k` publishes the others", file=sys.stderr)
+    counts = {"runs": len(todo), "done": len(todo) - len(failed), "failed": len(failed)}
+    if todo:
+        notify.post(variable, News(f"launch ended: {counts['done']} of {len(todo)} runs done", counts, failed))
     return 1 if failed else 0
 
 
