@@ -2,7 +2,7 @@
 
     python -m compclip.launch slurm/local.yaml -j 2    processes of this machine, two at a time, until all are over
     python -m compclip.launch slurm/a100.yaml          one array of a SLURM cluster; returns after submission
-    python -m compclip.launch PROFILE --dry-run        what would be sent
+    python -m compclip.launch PROFILE --dry-run        what would be sent, and about what it will cost
     python -m compclip.launch PROFILE cancel           stop the grid's jobs and give up those that failed
 
 Runs that are finished or have a live job are not sent again. A run that was stopped, by whatever, goes on from its last
@@ -21,11 +21,12 @@ from pathlib import Path
 from compclip.base.errors import UserError, entry
 from compclip.base.files import sole
 from compclip.config import read
-from compclip.launch import grid, profiles
+from compclip.launch import estimate, grid, profiles
 from compclip.launch.profiles import Profile
 from compclip.launch.slurm import Slurm, parameters
-from compclip.runs import jobs, machine
+from compclip.runs import jobs, machine, notify
 from compclip.runs.local import SideBySide
+from compclip.runs.notify import News
 from compclip.runs.store import StoredRun
 
 CANCEL_S = 120
@@ -48,25 +49,36 @@ def send(profile: Profile, params_path: str, dry: bool, workers: int, root: Path
         f"{len(todo) - len(live)} to send",
         flush=True,
     )
+    if dry:
+        print("\n".join(costs(profile, [p for p in todo if p.key not in live], root)))
     if profile.executor == "local":
-        return _local(todo, params_path, workers, dry)
+        return 0 if dry else _local(todo, params_path, workers, profile.notify)
     return _slurm(profile, [p for p in todo if p.key not in live], params_path, dry, root)
 
 
-def _local(todo: Sequence[StoredRun], params_path: str, workers: int, dry: bool) -> int:
-    if dry:
-        print("\n".join(f"{p.key}  {p.cell.name}" for p in todo))
-        return 0
-    failed = SideBySide(todo, params_path, machine.slots_for(workers)).drive()
+def costs(profile: Profile, todo: Sequence[StoredRun], root: Path) -> list[str]:
+    """What each run that is left will cost where the profile sends it, and all together."""
+    on_gpu = bool(machine.gpus() if profile.executor == "local" else profile.gpus)
+    return estimate.report(estimate.asked(todo), estimate.finished(todo, root), on_gpu)
+
+
+def _local(todo: Sequence[StoredRun], params_path: str, workers: int, variable: str) -> int:
+    def lost(stored: StoredRun, reason: str) -> None:
+        notify.post(variable, News(f"{stored.cell.name} failed", {"failed": 1}, {stored.cell.name: reason}))
+
+    failed = SideBySide(todo, params_path, machine.slots_for(workers), lost=lost).drive()
     if failed:
         print(f"{len(failed)} of {len(todo)} runs failed; `dvc repro -k` publishes the others", file=sys.stderr)
+    counts = {"runs": len(todo), "done": len(todo) - len(failed), "failed": len(failed)}
+    if todo:
+        notify.post(variable, News(f"launch ended: {counts['done']} of {len(todo)} runs done", counts, failed))
     return 1 if failed else 0
 
 
 def _slurm(profile: Profile, todo: Sequence[StoredRun], params_path: str, dry: bool, root: Path) -> int:
     if dry and todo:
         options = parameters(profile, todo, root / ".work" / "code", root)
-        print("\n".join([*(f"{p.key}  {p.cell.name}" for p in todo), *(f"{k}: {v}" for k, v in options.items())]))
+        print("\n".join(f"{name}: {value}" for name, value in options.items()))
     if dry:
         return 0
     ready = [p for p in todo if _writable(p, params_path)]

@@ -10,6 +10,7 @@ from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
 from compclip.base.errors import UserError, one_line, unknown
+from compclip.runs import notify
 
 EXECUTORS = ("local", "slurm")
 
@@ -35,6 +36,7 @@ class Profile:
     array_limit: int = 64  # jobs of an array at a time
     setup: list[str] = field(default_factory=list)  # shell lines before python, as `module load cuda`
     options: dict[str, str] = field(default_factory=dict)  # any other option of sbatch
+    notify: str = ""  # the environment variable with the URL that is posted to, see compclip/runs/notify.py
 
     @property
     def tasks(self) -> int:
@@ -74,6 +76,7 @@ def _read(path: str | Path) -> dict:
 
 
 def _check(profile: Profile, path: str | Path) -> None:
+    notify.check(profile.notify, f"{path}: notify")
     if profile.executor not in EXECUTORS:
         raise unknown("executor", profile.executor, EXECUTORS, f"{path}: executor")
     for name in POSITIVE:

@@ -42,6 +42,7 @@ class Remote:
 
     key: str
     module: str = jobs.SCORES
+    notify: str = ""
     _pid: int = field(default=0, init=False)
 
     def __call__(self) -> None:
@@ -54,6 +55,8 @@ class Remote:
         signal.signal(signal.SIGTERM, self._stop)  # after submitit, which only notes it
         while (code := child.poll()) is None:
             time.sleep(POLL_S)
+        if code and not rank:
+            jobs.tell(store.folder(self.key), self.notify, _own_label(), f"exit code {code}")
         if code:
             raise RuntimeError(f"{self.key}: exit code {code}; see {log_file}")
 
@@ -70,7 +73,7 @@ class Remote:
         self._stop()
         while self._pid and jobs.started(self._pid):
             time.sleep(POLL_S)
-        return submitit.helpers.DelayedSubmission(Remote(self.key, self.module))
+        return submitit.helpers.DelayedSubmission(Remote(self.key, self.module, self.notify))
 
 
 @dataclass(frozen=True)
@@ -107,8 +110,10 @@ class Slurm:
             executor = submitit.SlurmExecutor(folder=folder, max_num_timeout=self.profile.requeues)
             executor.update_parameters(job_name=name, **parameters(self.profile, runs, code, self.root))
             with executor.batch():
-                sent = [executor.submit(Remote(key, self.module)) for key in keys]
-            return [_record(self.root, key, job.job_id) for key, job in zip(keys, sent, strict=True)]
+                sent = [executor.submit(Remote(key, self.module, self.profile.notify)) for key in keys]
+            return [
+                _record(self.root, key, job.job_id, self.profile.notify) for key, job in zip(keys, sent, strict=True)
+            ]
 
     def recover(self) -> int:
         """Note the jobs of a command that died between SLURM's answer and its own note; how many."""
@@ -118,7 +123,7 @@ class Slurm:
                 continue
             keys = read_json(note)
             for job_id in _ids_named(note.stem):
-                _record(self.root, keys[int(job_id.partition("_")[2] or 0)], job_id)
+                _record(self.root, keys[int(job_id.partition("_")[2] or 0)], job_id, self.profile.notify)
                 found += 1
             note.unlink(missing_ok=True)
         return found
@@ -220,9 +225,16 @@ def _ids_named(name: str) -> list[str]:
     return done.stdout.split()
 
 
-def _record(root: Path, key: str, job_id: str) -> jobs.SlurmJob:
+def _own_label() -> str:
+    """This job as `jobs.SlurmJob.label` calls it."""
+    array, index = os.environ.get("SLURM_ARRAY_JOB_ID"), os.environ.get("SLURM_ARRAY_TASK_ID")
+    return f"job {array}_{index}" if array and index else f"job {os.environ.get('SLURM_JOB_ID', '?')}"
+
+
+def _record(root: Path, key: str, job_id: str, notify: str) -> jobs.SlurmJob:
     log = (root / ".work" / "slurm").resolve() / f"{job_id}_0_log.out"
     folder = store.folder(key, root)
     record = {"kind": "slurm", "module": jobs.SCORES, "id": job_id, "log": str(log), "sent": time.time()}
+    record |= {"notify": notify} if notify else {}
     write_json(folder.job, record)
     return jobs.SlurmJob(folder, record)

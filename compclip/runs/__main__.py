@@ -3,7 +3,7 @@
     python -m compclip runs                              a line a run: key, size, GPU-hours, age, state, who uses it
     python -m compclip runs keep KEY... [--undo]         mark runs that stay, whoever uses them
     python -m compclip runs remove KEY...                refuses what is used, unless --force; never one that is live
-    python -m compclip runs gc --keep-grids FILE...      remove what is not used; --dry-run only lists it
+    python -m compclip runs gc --keep-grids [FILE...]    remove what is not used; --dry-run only lists it
 
 Used is what a cell of params.yaml or of the grids given names, a trial of a study, or MLflow; `remove` asks the grids
 of experiments/grids as well. A grid's runs are those that it would have now, with this code: where its data or backbone
@@ -170,7 +170,8 @@ def _arguments(argv: list[str]) -> argparse.Namespace:
     gone.add_argument("--force", action="store_true", help="also what is used or kept; never what is live")
     swept.add_argument("--shared", action="store_true", help="also what other projects of a shared store made or use")
     for command, required in ((gone, False), (swept, True)):
-        command.add_argument("--keep-grids", nargs="+", default=[], required=required, metavar="FILE")
+        named = "grids whose runs stay, besides params.yaml's"
+        command.add_argument("--keep-grids", nargs="*", default=[], required=required, metavar="FILE", help=named)
         command.add_argument("--dry-run", action="store_true", help="say what would be removed; touch nothing")
     parser.add_argument("--params", default=read.DEFAULT)
     for command in commands.choices.values():

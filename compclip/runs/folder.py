@@ -3,6 +3,7 @@
 In the store, store/<run key>/:
 
     run.yaml params.yaml job.json job.log       what a job reads, where it runs, what it said
+    told.json                                   whose failure was posted last
     rungs.json intermediate.jsonl               where a sweep's pruner looks, and what was found there
     lock lease.*.json lives/*.json              who holds the run, and how long anybody worked on it
     kept users/*.json                           a mark: is not to be removed; the projects that published the run
@@ -102,6 +103,11 @@ class Folder:
     def log(self) -> Path:
         """What the job says."""
         return self.path / "job.log"
+
+    @property
+    def told(self) -> Path:
+        """Names the job whose failure was posted last."""
+        return self.path / "told.json"
 
     def log_of(self, rank: int) -> Path:
         """What one of several processes says; the first one's is the job's."""

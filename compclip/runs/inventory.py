@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from omegaconf import OmegaConf
 
@@ -116,8 +117,14 @@ def freed(held: Iterable[Held]) -> int:
 def cell_name(folder: Folder) -> str:
     """The cell for which a run was made; nothing where nobody wrote it down."""
     path = next((p for p in (folder.final.config, folder.run) if p.is_file()), None)
-    found = CELL.search(path.read_text(encoding="utf-8")) if path else None
-    return "-".join(map(str, OmegaConf.create(found[0]).cell.values())) if found else ""
+    cell = cell_of(path) if path else {}
+    return "-".join(map(str, cell.values()))
+
+
+def cell_of(config: Path) -> dict[str, Any]:
+    """The cell that a config.yaml names, found without parsing the rest; empty where it names none."""
+    found = CELL.search(config.read_text(encoding="utf-8")) if config.is_file() else None
+    return dict(OmegaConf.create(found[0]).cell) if found else {}
 
 
 def remove(folder: Folder) -> None:

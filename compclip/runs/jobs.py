@@ -21,8 +21,8 @@ from typing import Any, Protocol
 
 from compclip.base.errors import UserError, one_line
 from compclip.base.files import read_json, write_atomic, write_json
-from compclip.config import documents
-from compclip.runs import cluster
+from compclip.config import documents, read
+from compclip.runs import cluster, notify
 from compclip.runs.folder import Folder
 from compclip.runs.store import StoredRun
 
@@ -175,6 +175,24 @@ def write_inputs(stored: StoredRun, params: str | Path) -> Folder:
     write_atomic(folder.params, Path(params).read_bytes())
     folder.scored.unlink(missing_ok=True)  # results of an earlier evaluation are not those of this job
     return folder
+
+
+def tell(folder: Folder, variable: str, job: str, why: str) -> None:
+    """Post once that a run's job failed for good, with the last thing it logged."""
+    if variable:
+        notify.job_failed(folder, variable, job, _sent_name(folder), f"{why}: {last_line(folder)}")
+
+
+def _sent_name(folder: Folder) -> str:
+    """The cell as the job was sent for it."""
+    cell = read.raw(folder.run, ()).get("cell", {}) if folder.run.is_file() else {}
+    return "-".join(map(str, cell.values())) or folder.key
+
+
+def tell_found(job: Job) -> None:
+    """The same of a cluster's job that was found failed: its own process may not have been able to."""
+    if isinstance(job, SlurmJob) and (variable := job.record.get("notify", "")):
+        notify.job_failed(job.folder, variable, job.label(), _sent_name(job.folder), job.reason())
 
 
 def find(folder: Folder) -> Job | None:

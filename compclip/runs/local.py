@@ -40,6 +40,7 @@ class SideBySide:
     slots: Sequence[Mapping[str, str]]
     module: str = jobs.SCORES
     landed: Callable[[StoredRun], None] = lambda stored: None
+    lost: Callable[[StoredRun, str], None] = lambda stored, reason: None  # called for each run that failed
     gone: Callable[[], bool] = lambda: False  # whether nobody waits for this driver any more
     poll_s: float = 0.2
     failed: dict[str, str] = field(default_factory=dict)
@@ -127,6 +128,7 @@ class SideBySide:
         self._over += 1
         self.failed[stored.cell.name] = reason
         self._say(f"[{self._over}/{len(self.runs)}] failed: {stored.cell.name}: {reason}")
+        self.lost(stored, reason)
 
     def _say(self, line: str) -> None:
         print(line, flush=True)

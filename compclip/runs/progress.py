@@ -38,7 +38,7 @@ class Progress:
 
 def progress(log: Path, train: Mapping[str, Any]) -> Progress | None:
     """What a metrics.jsonl says last; None before the first step is logged."""
-    row = _last_row(log)
+    row = last_row(log)
     if row is None:
         return None
     # as train.total_steps, from the share of an epoch that the step is
@@ -48,7 +48,7 @@ def progress(log: Path, train: Mapping[str, Any]) -> Progress | None:
     return Progress(row["step"], steps, row["loss"], speed, left / speed if speed else 0.0, row["time"])
 
 
-def _last_row(log: Path) -> dict | None:
+def last_row(log: Path) -> dict | None:
     """The last complete line; one that is being written is not it."""
     try:
         with open(log, "rb") as file:

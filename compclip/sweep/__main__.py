@@ -24,7 +24,8 @@ from __future__ import annotations
 import argparse
 import sys
 import warnings
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import optuna
@@ -39,8 +40,9 @@ from compclip.launch import profiles
 from compclip.launch.profiles import Profile
 from compclip.launch.slurm import Slurm
 from compclip.model import backbone
-from compclip.runs import jobs, store
+from compclip.runs import jobs, notify, store
 from compclip.runs.folder import Inputs
+from compclip.runs.notify import News
 from compclip.sweep import declared as studies
 from compclip.sweep import page, results
 from compclip.sweep.declared import Study
@@ -97,10 +99,32 @@ def sweep(study: Study, args: argparse.Namespace) -> None:
         driver = Driver(study, opened, sender(profile), params, root, args.jobs or profile.jobs)
         if args.retry_failed:
             print(f"{driver.retry_failed()} failed trials are tried again", flush=True)
-        driver.write() if args.page else driver.drive(args.trials or study.trials)
+        if args.page:
+            driver.write()
+        else:
+            told(driver, profile.notify, lambda: driver.drive(args.trials or study.trials))
         print(f"studies/{study.name}/index.html: {page.counts(driver.document())}", flush=True)
         if not args.page:
             record(study.name, args.params)
+
+
+def told(driver: Driver, variable: str, drive: Callable[[], None]) -> None:
+    """Drive a study, and post that it ended, also where it gave up."""
+    try:
+        drive()
+    except UserError:
+        notify.post(variable, ended(driver, "gave up"))
+        raise
+    notify.post(variable, ended(driver, "ended"))
+
+
+def ended(driver: Driver, how: str) -> News:
+    """What became of a study's trials."""
+    trials = driver.document()["trials"]
+    counts = dict(Counter(trial["state"] for trial in trials))
+    failures = {f"{driver.study.name}#{t['number']}": t["reason"] for t in trials if t["state"] == "failed"}
+    listed = ", ".join(f"{count} {state}" for state, count in counts.items())
+    return News(f"study {driver.study.name} {how}: {listed}", counts, failures)
 
 
 def record(name: str, params: str) -> None:

@@ -60,7 +60,7 @@ def _trained(
     given_up = {stored.cell.name: why for stored in todo if (why := _failed_on_cluster(stored))}
     ready = [stored for stored in todo if stored.cell.name not in given_up]
     threads = max((s.resolved["train"]["threads"] + s.resolved["train"]["workers"] for s in ready), default=1)
-    driver = SideBySide(ready, params, machine.slots(threads), jobs.TRAINS, landed, _orphaned())
+    driver = SideBySide(ready, params, machine.slots(threads), jobs.TRAINS, landed, _lost, _orphaned())
     signal.signal(signal.SIGTERM, local.told)
     try:
         return given_up | driver.drive()
@@ -70,6 +70,12 @@ def _trained(
         raise SystemExit(130) from None
     except Left:
         raise SystemExit(local.going_on(driver, f"dvc repro train@{method}")) from None
+
+
+def _lost(stored: StoredRun, _reason: str) -> None:
+    """A cluster's job that failed while we waited: its own process may not have been able to say so."""
+    if job := jobs.find(stored.folder):
+        jobs.tell_found(job)
 
 
 def _orphaned() -> Callable[[], bool]:
@@ -99,6 +105,7 @@ def _failed_on_cluster(stored: StoredRun) -> str:
 
 
 def _advised(stored: StoredRun, job: jobs.Job) -> str:
+    jobs.tell_found(job)
     print("\n".join(f"    {line}" for line in jobs.last_lines(stored.folder)), file=sys.stderr)
     return (
         f"{job.label()} failed: {job.reason()}; launch it again to go on from its last checkpoint, or "

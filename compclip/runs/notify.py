@@ -1,0 +1,107 @@
+"""A line to a team's webhook when something ended: a launch, a study, a job that failed for good.
+
+The URL is a secret and stands in an environment variable, whose name a profile gives (`notify: COMPCLIP_WEBHOOK`): it
+is in no file and in no message. What keeps a post out is a warning: nothing depends on it.
+
+A launch on a cluster returns at once. There a job that fails says so itself, as sbatch hands the environment down. One
+that cannot, because its node failed, its memory or time ran out or its node reaches no network, is told of by the
+`dvc repro` that collects it, where the variable is set there too. Each failure is posted once.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import re
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from compclip.base.errors import UserError, one_line
+from compclip.base.files import read_json, write_json
+from compclip.runs.folder import Folder
+
+TIMEOUT_S = 5.0
+NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
+MOST = 20  # failures in one post
+
+
+@dataclass(frozen=True)
+class News:
+    """What is posted: one line for people, the same as numbers, and the names of what failed with their reasons."""
+
+    text: str
+    counts: Mapping[str, int] = field(default_factory=dict)
+    failures: Mapping[str, str] = field(default_factory=dict)
+
+    def body(self, project: str) -> dict[str, Any]:
+        """As JSON has it; chat services show `text`."""
+        shown = dict(list(self.failures.items())[:MOST])
+        lines = [f"[{project}] {self.text}", *(f"{name}: {reason}" for name, reason in shown.items())]
+        if len(shown) < len(self.failures):
+            lines.append(f"and {len(self.failures) - len(shown)} more")
+        failed = [{"name": name, "reason": reason} for name, reason in self.failures.items()]
+        return {"text": "\n".join(lines), "project": project, "counts": dict(self.counts), "failures": failed}
+
+
+def check(variable: str, where: str) -> None:
+    """Raise UserError for what names no environment variable; the value may be the secret itself and is not shown."""
+    if "://" in variable:
+        raise UserError(f"{where}: is a URL, which is a secret; put it into an environment variable and name that here")
+    if variable and not NAME.fullmatch(variable):
+        raise UserError(f"{where}: names no environment variable; give one as COMPCLIP_WEBHOOK, which holds the URL")
+
+
+def post(variable: str, news: News, root: Path = Path(".")) -> bool:
+    """Post to the URL that an environment variable holds; whether it came through. No variable: nothing to do."""
+    if not variable:
+        return False
+    fault = _sent(os.environ.get(variable, "").strip(), news.body(_project(root)))
+    if fault:
+        print(f"warning: {news.text}: not posted to ${variable}: {fault}", file=sys.stderr, flush=True)
+    return not fault
+
+
+def _project(root: Path) -> str:
+    return os.environ.get("COMPCLIP_PROJECT") or root.resolve().name
+
+
+def _sent(url: str, body: Mapping[str, Any]) -> str:
+    """Why it did not come through, without the URL; nothing where it did."""
+    if not url.startswith(("http://", "https://")):
+        return "it holds no URL; set it to http(s)://..." if url else "it is not set"
+    try:
+        headers = {"Content-Type": "application/json", "User-Agent": "compclip"}
+        request = urllib.request.Request(url, json.dumps(body).encode(), headers)  # through a proxy where one is set
+        with urllib.request.urlopen(request, timeout=TIMEOUT_S):
+            return ""
+    except urllib.error.HTTPError as error:
+        error.close()
+        return f"HTTP {error.code}"
+    except urllib.error.URLError as error:
+        return type(error.reason).__name__ if isinstance(error.reason, Exception) else "no connection"
+    except (OSError, ValueError, http.client.HTTPException) as error:
+        return type(error).__name__
+
+
+def job_failed(folder: Folder, variable: str, job: str, name: str, reason: str, root: Path = Path(".")) -> None:
+    """Post once that a job failed for good; `job` tells it from the ones before it."""
+    if not variable or _told(folder) == job:
+        return
+    if post(variable, News(f"{name}: {job} failed", {"failed": 1}, {name: one_line(reason)}), root):
+        try:
+            write_json(folder.told, {"job": job})
+        except UserError as error:
+            print(f"warning: {error}", file=sys.stderr)
+
+
+def _told(folder: Folder) -> str:
+    try:
+        return str(read_json(folder.told)["job"])
+    except (UserError, KeyError, TypeError):
+        return ""
