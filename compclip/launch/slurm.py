@@ -26,6 +26,7 @@ from typing import Any
 import submitit
 from submitit.core.utils import FailedJobError, FailedSubmissionError
 
+from compclip.base import calm
 from compclip.base.errors import UserError, one_line
 from compclip.base.files import fingerprint, read_json, write_json
 from compclip.launch.profiles import Profile
@@ -50,7 +51,8 @@ class Remote:
         rank = int(os.environ.get("SLURM_PROCID", 0))
         log_file = store.folder(self.key).log_of(rank)
         with open(log_file, "ab") as log:
-            child = subprocess.Popen([sys.executable, "-m", self.module, self.key], stdout=log, stderr=log)
+            calmly = {**os.environ, **calm.settings(os.environ)}
+            child = subprocess.Popen([sys.executable, "-m", self.module, self.key], stdout=log, stderr=log, env=calmly)
         self._pid = child.pid
         signal.signal(signal.SIGTERM, self._stop)  # after submitit, which only notes it
         while (code := child.poll()) is None:

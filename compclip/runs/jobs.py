@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
+from compclip.base import calm
 from compclip.base.errors import UserError, one_line
 from compclip.base.files import read_json, write_atomic, write_json
 from compclip.config import documents, read
@@ -156,7 +157,7 @@ class Local:
                 stdout=log,
                 stderr=log,
                 start_new_session=True,
-                env={**os.environ, **(environment or {})},
+                env={**os.environ, **calm.settings(os.environ), **(environment or {})},
             )
         record = {"kind": "local", "module": self.module, "host": socket.gethostname(), "pid": child.pid}
         record["started"] = started(child.pid)

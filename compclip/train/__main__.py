@@ -20,6 +20,7 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from compclip.base import calm
 from compclip.base.errors import UserError, entry
 from compclip.runs import jobs, local, machine, store
 from compclip.runs.local import Left, SideBySide
@@ -169,6 +170,7 @@ def main(argv: list[str]) -> int:
     args = parser.parse_args(argv)
     if args.method and args.overrides:
         raise UserError(f"--method {args.method}: is trained as plan/ has it; leave out {args.overrides[0]}")
+    calm.settle()
     return bring(args.method, args.params) if args.method else _one(args)
 
 
