@@ -19,7 +19,10 @@ from compclip.base.errors import UserError
 from compclip.base.files import read_json
 from compclip.config import read
 from compclip.data import store
+from compclip.runs import store as runs_store
+from compclip.train import __main__ as train_command
 from tests.conftest import ROOT
+from tests.tiny_project import at, steps, trained
 
 EXAMPLE = ROOT / "tests" / "example_plugin"
 GIVEN = {
@@ -324,3 +327,21 @@ def test_an_entry_point_that_cannot_be_meant(point, module, message, on_path, tm
         plugins.locate(plugins.METHODS, point)
     assert plugins.find(plugins.METHODS, "negclip")
     assert "my-method" not in plugins.names(plugins.METHODS)
+
+
+def test_its_method_is_trained_and_its_code_is_in_the_run_key(installed, on_path, project, tmp_path, monkeypatch):
+    """As ours are: a cell of the grid, published with its terms logged; an edit of its package gives another key."""
+    site, root = tmp_path / "site", tmp_path / "p"
+    shutil.copytree(installed, site)
+    shutil.copytree(project, root)
+    monkeypatch.chdir(root)
+    on_path(site)
+    asked = ["methods.margin={}", "grid.methods=[pretrained,margin]"]
+    before = at("margin-tiny-scenes-0", *asked).key
+    assert train_command.main(["--cell", "margin-tiny-scenes-0", *asked]) == 0
+    logged = steps(trained(root, "margin-tiny-scenes-0") / "metrics.jsonl")
+    assert len(logged) == 10 and all({"clip", "margin"} <= set(row) for row in logged)
+    hinge = site / "margin_clip" / "hinge.py"
+    hinge.write_text(hinge.read_text() + "\n# edited\n")
+    runs_store._code.cache_clear()
+    assert at("margin-tiny-scenes-0", *asked).key != before
