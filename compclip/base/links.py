@@ -13,6 +13,7 @@ from pathlib import Path
 from compclip.base.errors import UserError
 
 FICLONE = 0x40049409  # Linux: share the blocks of another file (btrfs, XFS)
+WRITABLE = 0o222
 _told: set[tuple[int, int]] = set()  # pairs of file systems between which copies were spoken of
 
 
@@ -34,6 +35,17 @@ def remove(path: Path) -> None:
         shutil.rmtree(path)
     else:
         path.unlink(missing_ok=True)
+
+
+def protect(path: Path) -> None:
+    """Take the right to write from the files of a folder: whoever edits one place of a file edits all of them.
+
+    Files of others, who alone may do that, are left as they are.
+    """
+    for file in path.rglob("*"):
+        if file.is_file() and not file.is_symlink() and (mode := file.stat().st_mode) & WRITABLE:
+            with contextlib.suppress(PermissionError):
+                file.chmod(mode & ~WRITABLE)
 
 
 def _tree(source: Path, target: Path) -> None:

@@ -22,6 +22,7 @@ from compclip.config import plan
 from compclip.config.sections import Benchmark as Section
 from compclip.evaluate import census
 from compclip.runs import folder as folders
+from compclip.runs import store
 from compclip.runs.folder import Folder, Trained
 
 if TYPE_CHECKING:
@@ -103,6 +104,8 @@ def mark(folder: Folder, made: Path) -> None:
 
 def publish(made: Path, cell: Cell, root: Path) -> None:
     """Link results to the cell's place."""
+    if store.shared():
+        links.protect(made)
     links.place(made, folders.Published(root, cell).results)
 
 

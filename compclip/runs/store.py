@@ -1,5 +1,7 @@
 """Where runs live: store/<run key>/, or a folder that a team shares, named by COMPCLIP_STORE.
 
+What is finished there can be read only, since links in everybody's checkouts are the same files.
+
 A cell of the grid, a trial of a sweep and a run of another checkout with equal keys are one run. What is finished is
 published by links: runs/<method>/<backbone-data-seed>/.
 """
@@ -71,6 +73,8 @@ class StoredRun:
         Raises UserError where they cannot be written.
         """
         trained, final = self.published.trained, self.folder.final
+        if shared():
+            links.protect(final.path)
         write_atomic(trained.config, self.config_text())
         for part, place in zip(final.parts[1:], trained.parts[1:], strict=True):
             links.place(part, place)
