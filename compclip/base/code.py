@@ -74,14 +74,13 @@ def _file(name: str) -> Path | None:
 def _imported(name: str, file: Path, roots: frozenset[str]) -> set[str]:
     """What a file imports of the packages `roots`, at the top or inside functions, with the packages around it."""
     package = name if file.name == "__init__.py" else name.rpartition(".")[0]
-    dotted = {target for node in _nodes(file, file.stat().st_mtime_ns) for target in _targets(node, package)}
+    dotted = _dotted(file, package, file.stat().st_mtime_ns)
     return {parent for target in dotted if target.partition(".")[0] in roots for parent in _lineage(target)}
 
 
 @functools.cache
-def _nodes(file: Path, _stamp: int) -> tuple[ast.Import | ast.ImportFrom, ...]:
-    tree = ast.parse(file.read_bytes())
-    return tuple(_walk(tree.body))
+def _dotted(file: Path, package: str, _stamp: int) -> frozenset[str]:
+    return frozenset(target for node in _walk(ast.parse(file.read_bytes()).body) for target in _targets(node, package))
 
 
 def _walk(body: Iterable[ast.AST]) -> Iterator[ast.Import | ast.ImportFrom]:
