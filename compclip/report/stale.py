@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable
-from dataclasses import replace
+from dataclasses import asdict
 from typing import Any
 
-from omegaconf import OmegaConf
-
 from compclip.base.errors import UserError
-from compclip.config import documents, grid, sections
-from compclip.config.sections import PRETRAINED, Cell
+from compclip.config import grid, sections
+from compclip.config.sections import PRETRAINED
 from compclip.report.collect import Missing
 from compclip.report.details import SECTIONS, flatten
 from compclip.runs.key import RESOURCES
@@ -31,23 +29,24 @@ def check(params: sections.Params, runs: Iterable[FinishedRun], partial: bool) -
     return found
 
 
-def _other(run: FinishedRun, grid_has: Callable[[Cell], dict[str, Any]]) -> str:
+def _other(run: FinishedRun, grid_has: Callable[[str, str], dict[str, Any]]) -> str:
     """The first parameter that differs; empty where none does."""
     if run.cell.method == PRETRAINED or not run.config:
         return ""
-    wanted, used = grid_has(replace(run.cell, seed=0)), _flat(run.config)
+    wanted, used = grid_has(run.cell.method, run.cell.data), _flat(run.config)
     for key in sorted(wanted.keys() | used.keys()):
         if wanted.get(key) != used.get(key):
             return f"{key}={used.get(key)} where the grid has {wanted.get(key)}"
     return ""
 
 
-def _wanted(params: sections.Params, cell: Cell) -> dict[str, Any]:
-    """What the grid asks of a cell now, as its config.yaml would have it; the same for all seeds."""
-    run = grid.resolve(params, replace(cell, seed=params.grid.seeds[0]))
-    return _flat(OmegaConf.to_container(OmegaConf.create(documents.to_yaml(run))))
+def _wanted(params: sections.Params, method: str, data: str) -> dict[str, Any]:
+    """What the grid asks of a method on a data set now, as config.yaml would have it."""
+    config, train = grid.method_config(params, method, data)
+    return _flat({"method": asdict(config), "train": asdict(train)})
 
 
 def _flat(raw: dict[str, Any]) -> dict[str, Any]:
     values = flatten({section: raw.get(section, {}) for section in SECTIONS})
+    values = {key: list(value) if isinstance(value, tuple) else value for key, value in values.items()}
     return {key: value for key, value in values.items() if key.removeprefix("train.") not in RESOURCES}

@@ -105,7 +105,12 @@ def _kinds(total_G2: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 def _sums(total_G2: np.ndarray, rng: np.random.Generator, draws: int) -> np.ndarray:
     """Sums over samples with replacement, shape B x 2."""
     picked_BG = rng.integers(0, len(total_G2), (draws, len(total_G2)))
-    return np.stack([column_G[picked_BG].sum(axis=1) for column_G in total_G2.T.copy()], axis=1)
+    sum_G, number_G = total_G2.T.copy()
+    if (number_G == number_G[0]).all():
+        drawn_B = np.full(draws, number_G[0] * len(number_G))
+    else:
+        drawn_B = number_G[picked_BG].sum(axis=1)
+    return np.stack([sum_G[picked_BG].sum(axis=1), drawn_B], axis=1)
 
 
 def _totals(items: Items) -> np.ndarray:

@@ -5,8 +5,10 @@ A column is a metric of a benchmark, or the mean of other columns (the summary c
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Protocol
@@ -212,7 +214,12 @@ def _group(backbone: str, data: str, runs: Sequence[FinishedRun], shown: tuple[C
     mine = [r for r in runs if (r.cell.backbone, r.cell.data) == (backbone, data)]
     base = reference(runs, backbone, data)
     names = dict.fromkeys(r.cell.method for r in mine)
-    rows = [_row(name, tuple(r for r in mine if r.cell.method == name), base, shown, draws) for name in names]
+
+    def row(name: str) -> Row:
+        return _row(name, tuple(r for r in mine if r.cell.method == name), base, shown, draws)
+
+    with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:  # numpy draws outside the interpreter's lock
+        rows = list(pool.map(row, names))
     if base and PRETRAINED not in names:
         rows.append(_row(PRETRAINED, base, base, shown, draws))
     rows.sort(key=lambda row: row.method != PRETRAINED)

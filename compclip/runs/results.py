@@ -6,6 +6,7 @@ Every file is checked as it is read, so that a number without its items, or item
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
@@ -14,6 +15,7 @@ from typing import Any
 import numpy as np
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
+from yaml import YAMLError
 
 from compclip.base.errors import UserError
 from compclip.base.files import read_json, read_text
@@ -23,6 +25,8 @@ from compclip.runs.folder import Trained
 from compclip.runs.items import KINDS, Items
 
 DECLARED = ("kind", "lower", "scores")  # what a benchmark says of itself
+SECTION = re.compile(r"^(?=[a-z])", re.MULTILINE)  # where a section of config.yaml begins
+SECTIONS = 1024  # sections kept in memory
 LISTS = 1024  # lists of ids kept in memory: every run has those of the same benchmarks
 
 
@@ -107,12 +111,18 @@ def read_config(trained: Trained) -> dict[str, Any]:
     if not file.is_file():
         return {}
     try:
-        config: Any = OmegaConf.to_container(OmegaConf.create(read_text(file)))
-    except (OmegaConfBaseException, ValueError) as error:
+        parts = [_parsed(part) for part in SECTION.split(read_text(file)) if part.strip()]
+    except (OmegaConfBaseException, YAMLError, ValueError) as error:
         raise UserError(f"{file}: not a configuration: {error}; remove the run and train it again") from error
-    if not isinstance(config, dict):
+    if not all(isinstance(part, dict) for part in parts):
         raise UserError(f"{file}: expected a mapping; remove the run and train it again")
-    return config
+    return {key: value for part in parts for key, value in part.items()}
+
+
+@lru_cache(maxsize=SECTIONS)
+def _parsed(section: str) -> Any:
+    """One section of a config.yaml: most are the same in hundreds of runs, and parsing is slow."""
+    return OmegaConf.to_container(OmegaConf.create(section))
 
 
 def read_curve(trained: Trained) -> list[dict[str, Any]]:

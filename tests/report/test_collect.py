@@ -101,3 +101,18 @@ def test_a_bad_line_of_the_curve_is_named(runs, line):
         file.write(line + "\n")
     with pytest.raises(UserError, match=r"metrics.jsonl: .*line 4"):
         collect([CELL], fake_runs.BENCHMARKS, runs)
+
+
+@pytest.mark.parametrize(("text", "message"), [("cell: {\n", "not a configuration"), ("- a\n", "expected a mapping")])
+def test_a_configuration_that_is_none_is_named(runs, text, message):
+    """In one line, though its sections are parsed one by one."""
+    fake_runs.trained(runs, CELL.name).config.write_text(text)
+    with pytest.raises(UserError, match=f"config.yaml: {message}"):
+        collect([CELL], fake_runs.BENCHMARKS, runs)
+
+
+def test_sections_that_runs_have_in_common_are_one_object(runs):
+    """Only the cell differs between the seeds of a method."""
+    first, second = collect(fake_runs.cells(("clic",)), fake_runs.BENCHMARKS, runs)[0]
+    assert (first.config["cell"]["seed"], second.config["cell"]["seed"]) == (0, 1)
+    assert first.config["train"] is second.config["train"]
