@@ -35,9 +35,10 @@ LIVE = (PENDING, RUNNING)
 
 
 class Job(Protocol):
-    """A run that was sent somewhere."""
+    """A run that was sent somewhere; its record is job.json."""
 
     folder: Folder
+    record: dict[str, Any]
 
     def state(self) -> str:
         """pending, running, done or failed."""
