@@ -1,11 +1,12 @@
-"""A job that tests hold at a place: `python -m tests.held_job KEY` is compclip.job, but waits there for a file `go`.
+"""A job that tests hold at a place: `python -m tests.held_job KEY` is compclip.launch.job, but waits for a file `go`.
 
 The place is step number $HELD_STEP: the file `held` appears when it is reached. A second start is not held again.
-With HELD_UNTIL=signal the job waits for a signal instead.
+With HELD_UNTIL=signal the job waits for a signal instead; with HELD_JOB=MODULE it is the job of that module.
 """
 
 from __future__ import annotations
 
+import importlib
 import os
 import signal
 import sys
@@ -13,8 +14,21 @@ import time
 from pathlib import Path
 
 from compclip.base.errors import entry
-from compclip.launch import job
+from compclip.runs import jobs
 from compclip.train import optimiser
+
+
+def hold() -> None:
+    """Say so, and wait; a signal that comes between the two counts."""
+    told, tell = os.pipe()
+    os.set_blocking(tell, False)
+    signal.set_wakeup_fd(tell, warn_on_full_buffer=False)
+    Path("held").touch()
+    if os.environ.get("HELD_UNTIL") == "signal":
+        os.read(told, 1)
+    while not (os.environ.get("HELD_UNTIL") or Path("go").exists()):
+        time.sleep(0.02)
+
 
 if __name__ == "__main__":
     original = optimiser.learning_rate
@@ -22,12 +36,8 @@ if __name__ == "__main__":
     def held(step: int, steps: int, cfg) -> float:
         """The learning rate, after the wait."""
         if step == int(os.environ.get("HELD_STEP", "3")) and not Path("held").exists():
-            Path("held").touch()
-            if os.environ.get("HELD_UNTIL") == "signal":
-                signal.pause()
-            while not (os.environ.get("HELD_UNTIL") or Path("go").exists()):
-                time.sleep(0.02)
+            hold()
         return original(step, steps, cfg)
 
     optimiser.learning_rate = held
-    sys.exit(entry(job.main))
+    sys.exit(entry(importlib.import_module(os.environ.get("HELD_JOB", jobs.SCORES)).main))

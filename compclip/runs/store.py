@@ -165,7 +165,7 @@ def inputs(given: Inputs) -> Fingerprints:
         if not path.exists():
             raise UserError(f"{path}: not there; run `dvc repro {stage}` first")
     data = (given.samples, given.annotations)
-    return Fingerprints(_current(data), _current((*data, given.backbone)))
+    return Fingerprints(_current(data), _current((*data, *sorted(given.backbone.iterdir()))))
 
 
 def _current(paths: Iterable[Path]) -> str:

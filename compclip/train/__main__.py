@@ -12,12 +12,13 @@ cells of a method train side by side, a process each; one that fails is named, a
 from __future__ import annotations
 
 import argparse
+import functools
 import json
 import os
 import signal
 import sys
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from compclip.base import calm
@@ -37,21 +38,33 @@ def bring(method: str, params: str, root: Path = Path(".")) -> int:
     cells: dict[str, list[StoredRun]] = defaultdict(list)
     for stored in store.planned(method, root):
         cells[stored.key].append(stored)
-    todo = [same[0] for same in cells.values() if not same[0].finished]
-    waiting = {stored.key for stored in todo}
+    todo = [same[0] for same in cells.values() if not any(stored.finished for stored in same)]
+    waiting, failed = {stored.key for stored in todo}, dict[str, str]()
     for same in (same for key, same in cells.items() if key not in waiting):
-        _publish(same)
-    failed = _trained(todo, method, params, lambda stored: _publish(cells[stored.key])) if todo else {}
+        failed |= _unpublished(same)
+    landed = functools.partial(_land, cells, failed)
+    lost = _trained(todo, method, params, landed) if todo else {}
     count = sum(map(len, cells.values()))
-    print(f"{method}: {count} cells, {len(todo) - len(failed)} of {len(todo)} runs trained", flush=True)
-    for name, reason in failed.items():
+    print(f"{method}: {count} cells, {len(todo) - len(lost)} of {len(todo)} runs trained", flush=True)
+    for name, reason in (failed | lost).items():
         print(f"error: {name}: {reason}", file=sys.stderr)
-    return 1 if failed else 0
+    return 1 if failed or lost else 0
 
 
-def _publish(same: Sequence[StoredRun]) -> None:
+def _land(cells: Mapping[str, Sequence[StoredRun]], failed: dict[str, str], stored: StoredRun) -> None:
+    """Publish a run that came to its end, in the place of every cell that it is."""
+    failed |= _unpublished(cells[stored.key])
+
+
+def _unpublished(same: Sequence[StoredRun]) -> dict[str, str]:
+    """Publish cells of one run; why those are not that could not be written."""
+    failed = {}
     for stored in same:
-        stored.publish()
+        try:
+            stored.publish()
+        except UserError as error:
+            failed[stored.cell.name] = str(error)
+    return failed
 
 
 def _trained(

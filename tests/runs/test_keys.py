@@ -1,0 +1,107 @@
+"""Run keys: those that the stages `plan` and `keys` leave are those of every command; what changes them, and what not."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from compclip.base.errors import UserError
+from compclip.base.files import read_json, write_json
+from compclip.config import grid, read
+from compclip.runs import keys, store
+from tests import tiny_project
+from tests.tiny_project import METHODS, at, cell
+
+
+def by_cell() -> dict[str, str]:
+    """The key of every cell, as the stages leave them in the current folder."""
+    tiny_project.plan()
+    return {stored.cell.name: stored.key for method in METHODS for stored in store.planned(method)}
+
+
+def test_the_stage_writes_the_keys_of_the_commands(here):
+    """For every cell the same as `store.of`; the resolved run is config.yaml's, and loads."""
+    assert by_cell() == {cell(method): at(cell(method)).key for method in METHODS}
+    for method in METHODS:
+        [stored] = store.planned(method)
+        assert stored.resolved == at(cell(method)).resolved
+        assert stored.run == grid.resolve(read.load("params.yaml"), cell(method))
+        assert stored.data_fingerprint == at(cell(method)).data_fingerprint
+
+
+def test_keys_of_a_method_that_left_the_grid_go(here):
+    """The folder is DVC's: what lies there is what the grid has; without a plan the stage to run is named."""
+    with pytest.raises(UserError, match="plan/train: no plan; run `dvc repro plan` first"):
+        keys.write(Path("."))
+    by_cell()
+    Path("plan/train/finetune.json").unlink()
+    assert keys.write(Path(".")) == 2
+    assert {path.stem for path in Path("keys").iterdir()} == {"pretrained", "fsc_clip"}
+
+
+@pytest.mark.parametrize("method", ["fsc_clip", "pretrained"])
+def test_a_key_follows_what_matters(here, method):
+    """Another number or seed gives another key; where it runs and how often it saves do not, nor what is not trained."""
+
+    def key(*overrides: str, seed: int = 0) -> str:
+        return at(f"{method}-tiny-scenes-{seed}", f"grid.seeds=[{seed}]", *overrides).key
+
+    base = key()
+    for same in ("train.checkpoint_every_steps=5", "train.workers=2", "methods.negclip={}", "data.scenes.limit=3"):
+        assert key(same) == base
+    trained = [key(other) for other in ("train.lr=2e-3", "train.threads=2", "train.lora={rank: 2}")] + [key(seed=1)]
+    if method == "pretrained":
+        assert set(trained) == {base}
+    else:
+        assert len({base, key("methods.fsc_clip.gamma=1"), *trained}) == 6
+
+
+CHANGES = {
+    "samples": "data/scenes/samples.parquet",
+    "annotations": "data/scenes/annotations.parquet",
+    "weights": "models/tiny/open_clip_model.safetensors",
+    "config": "models/tiny/open_clip_config.json",
+}
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_data_or_a_backbone_that_changes_changes_the_keys(here, name):
+    """One byte of any file that training reads; written back, the keys are the old ones."""
+    before, path = by_cell(), Path(CHANGES[name])
+    raw = path.read_bytes()
+    path.write_bytes(raw[:-1] + bytes([raw[-1] ^ 1]))
+    changed = by_cell()
+    assert not set(before.values()) & set(changed.values())
+    path.write_bytes(raw)
+    assert by_cell() == before
+    path.rename("aside")
+    if name in ("annotations",):
+        with pytest.raises(UserError, match="data/scenes/annotations.parquet: not there; run `dvc repro annotate"):
+            keys.write(Path("."))
+
+
+def test_names_are_no_part_of_a_key(here):
+    """The same contents under other names are the same run: what it is called, and where it lies, makes no bits."""
+    shutil.copytree("models/tiny", "models/twin")
+    shutil.copytree("data/scenes", "data/twin")
+    more = [
+        "backbones.twin={model: elsewhere.json}",
+        "data.twin={source: coco, path: x, images: y, captioner: none}",
+        "grid.backbones=[tiny,twin]",
+        "grid.data=[scenes,twin]",
+    ]
+    found = {at(f"finetune-{b}-{d}-0", *more).key for b in ("tiny", "twin") for d in ("scenes", "twin")}
+    assert found == {at(cell("finetune")).key}
+
+
+def test_code_is_part_of_a_key(here):
+    """That which the plan was made with."""
+    before = by_cell()
+    for method in METHODS:
+        plan = read_json(f"plan/train/{method}.json")
+        write_json(f"plan/train/{method}.json", plan | {"code": "other"})
+    keys.write(Path("."))
+    after = {stored.cell.name: stored.key for method in METHODS for stored in store.planned(method)}
+    assert before.keys() == after.keys() and not set(before.values()) & set(after.values())
