@@ -9,13 +9,11 @@ from pathlib import Path
 
 from compclip.base.errors import UserError
 from compclip.base.files import read_json
-from compclip.config.sections import Cell
+from compclip.config.sections import PRETRAINED, Cell
 from compclip.evaluate import kept
 from compclip.evaluate.kept import Task
 from compclip.runs import store
 from compclip.runs.folder import Folder, Inputs, Published
-
-PRETRAINED = "pretrained"
 
 
 @dataclass

@@ -40,13 +40,12 @@ from compclip.base import plugins
 from compclip.base.errors import UserError, one_line, unknown
 from compclip.base.files import read_json
 from compclip.config import grid
-from compclip.config.sections import Cell, Params, Run
+from compclip.config.sections import PRETRAINED, Cell, Params, Run
 
 FOLDER = Path("experiments/studies")
 PRUNERS = ("none", "median")
 DIRECTIONS = ("maximize", "minimize")
 KINDS = ("float", "int", "categorical")
-PRETRAINED = "pretrained"
 Value = float | int | str | bool
 
 
