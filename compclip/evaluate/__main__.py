@@ -20,9 +20,8 @@ from typing import Any
 
 from compclip.base.errors import UserError, entry, unknown
 from compclip.base.files import read_json
-from compclip.config.sections import Benchmark, Cell
+from compclip.config.sections import PRETRAINED, Benchmark, Cell
 from compclip.evaluate import cells, census, kept
-from compclip.evaluate.cells import PRETRAINED
 from compclip.runs.folder import Published
 
 PARAMS = "params.yaml"

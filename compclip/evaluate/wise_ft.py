@@ -27,8 +27,8 @@ from compclip.base import code, plugins
 from compclip.base.errors import UserError, entry
 from compclip.base.files import read_json, write_json
 from compclip.config import grid, read
+from compclip.config.sections import PRETRAINED, Cell
 from compclip.config.sections import Benchmark as Section
-from compclip.config.sections import Cell
 from compclip.evaluate import cells, line, score
 from compclip.model import backbone
 from compclip.runs.folder import Published
@@ -93,7 +93,7 @@ def bring(cell: Cell, asked: Asked, root: Path, device: str) -> tuple[dict, bool
 
 def _ends(cell: Cell, root: Path) -> tuple[Path, Path]:
     """The checkpoints between which a cell's line runs."""
-    if cell.method == cells.PRETRAINED:
+    if cell.method == PRETRAINED:
         raise UserError(f"{cell.name}: is the pretrained model; give a cell of a method that was trained")
     return cells.pretrained(cell, root), cells.checkpoint(cell, root)
 
