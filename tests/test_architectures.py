@@ -9,15 +9,15 @@ import pytest
 from perf import architectures
 
 
-def test_two_methods_on_vit_b_32(shared_data, tmp_path):
+def test_two_methods_on_vit_s_32(shared_data, tmp_path):
     """Each starts, takes two steps with finite losses, and is scored on the records whose photographs are there."""
-    model, methods = "ViT-B-32-quickgelu", ["finetune", "c2lip"]
+    model, methods = "ViT-S-32", ["finetune", "c2lip"]
     architectures.make(tmp_path, shared_data, methods, [model], steps=2, batch_size=2)
     architectures.command(tmp_path, "compclip.model", "--backbone", model)
     for method in methods:
         row = architectures.measure(tmp_path, method, model)
         assert math.isfinite(row.first_loss) and math.isfinite(row.last_loss) and row.first_loss != row.last_loss
-        assert row.scored == 12 and 0 <= row.metric <= 1 and row.peak_gib > 1
+        assert row.scored == 12 and 0 <= row.metric <= 1 and row.peak_gib > 0.5
         assert method in architectures.table([row])
 
 
