@@ -9,7 +9,7 @@ repro: setup
 	PATH="$(BIN):$$PATH" dvc repro
 
 test: setup
-	PATH="$(BIN):$$PATH" python -m pytest -n auto --dist loadfile
+	PATH="$(BIN):$$PATH" python -m pytest -n auto --dist loadfile --no-loadscope-reorder
 
 lint: setup
 	PATH="$(BIN):$$PATH" ruff check

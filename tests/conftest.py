@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +18,12 @@ ROOT = Path(__file__).resolve().parent.parent
 # Machines differ and are shared: a slow example is no failure, and the same examples are drawn everywhere.
 settings.register_profile("compclip", deadline=None, derandomize=True)
 settings.load_profile("compclip")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Files of few tests start whole commands: they go first, so that no core waits for the last of them."""
+    count = Counter(item.path for item in items)
+    items.sort(key=lambda item: count[item.path])
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -26,6 +26,9 @@ from compclip.model.weights import CONFIG
 if TYPE_CHECKING:
     from PIL.Image import Image
 
+if TYPE_CHECKING:
+    from compclip.config.sections import Backbone
+
 WEIGHTS = weights_files.NAMES[0]
 SCHEMES = ("hf-hub:", "local-dir:")
 RANDOM = "random"
@@ -277,3 +280,17 @@ def unpack(model: Model, path: Path) -> None:
     if not path.is_file():
         raise UserError(f"{path}: no shipped weights; make them with `python -m compclip pretrain`")
     model.clip.load_state_dict({k: v.float() for k, v in load_file(path).items()})
+
+
+def fetched(spec: Backbone, seed: int) -> Model:
+    """A backbone of params.yaml with its weights; random ones are drawn from `seed`.
+
+    Raises UserError for weights that are not there.
+    """
+    shipped = spec.weights.endswith(SHIPPED)
+    made = create(
+        spec.model, "" if shipped else spec.weights, seed, tokenizer=spec.tokenizer, activation=spec.activation
+    )
+    if shipped:
+        unpack(made, Path(spec.weights))
+    return made
