@@ -10,12 +10,15 @@ from statistics import mean
 from omegaconf import OmegaConf
 
 from compclip.base.files import write_json
+from compclip.config.sections import Cell
 from compclip.data import prepare
 from compclip.data.scenes import __main__ as data_scenes_command
 from compclip.evaluate import __main__ as evaluate_command
 from compclip.model import __main__ as model_command
 from compclip.report import __main__ as report_command
 from compclip.report.claims import ABSENT, HOLDS, REFUTED, UNDECIDED
+from compclip.runs import folder
+from compclip.runs.folder import Published
 from compclip.train import __main__ as train_command
 from tests.conftest import ROOT
 from tests.tiny_project import TINY
@@ -41,7 +44,7 @@ def params() -> str:
 def metric(root: Path, method: str, seed: int, column: str) -> float:
     """A run's number from its own result file."""
     benchmark, _, name = column.partition("/")
-    path = root / "runs" / f"{method}-scenes-scenes-{seed}" / "results" / f"{benchmark}.json"
+    path = folder.result(Published(root, Cell(method, "scenes", "scenes", seed)).results, benchmark)
     return json.loads(path.read_text())["metrics"][name]
 
 
