@@ -275,7 +275,8 @@ def test_a_lost_node(here, serial):
     made, node = at(NAME), cluster.run("sinfo", "-h", "-o", "%n").stdout.split()[0]
     job = send(made)
     assert cluster.run("scontrol", "update", f"node={node}", "state=down", "reason=test").returncode == 0
-    assert cluster.run("scontrol", "update", f"node={node}", "state=resume").returncode == 0
+    back = cluster.run("scontrol", "update", f"node={node}", "state=resume")
+    assert back.returncode == 0 or "Invalid node state" in back.stderr  # it may have registered again by itself
     assert jobs.wait(job, lambda: None) == jobs.DONE, job.reason()
     collect(NAME)
     assert outcome(here, NAME) == serial[NAME]
