@@ -181,7 +181,7 @@ def test_sigterm_leaves_the_trainings_and_the_next_call_attaches(here, finished,
     with pytest.raises(SystemExit) as left:
         bring("finetune")
     assert left.value.code == 143
-    told = f"stopped; {name} trains on in the background: `dvc repro train@finetune` attaches"
+    told = f"stopped; in the background train on: {name}; `dvc repro train@finetune` attaches"
     assert told in capsys.readouterr().err
     folder = planned(name).folder
     pid = jobs.attach(folder).record["pid"]

@@ -142,5 +142,5 @@ def told(number: int, _frame: object) -> None:
 def going_on(driver: SideBySide, again: str) -> int:
     """Say what goes on without the driver, and how to attach; gives the exit code."""
     listed = ", ".join(driver.live) or "nothing"
-    print(f"stopped; {listed} trains on in the background: `{again}` attaches", file=sys.stderr, flush=True)
+    print(f"stopped; in the background train on: {listed}; `{again}` attaches", file=sys.stderr, flush=True)
     return 143
