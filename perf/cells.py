@@ -134,7 +134,8 @@ def _noisy(document: dict, rng: np.random.Generator) -> dict:
 
 def copies(root: Path) -> float:
     """Inodes of weights in the store, runs/, DVC's cache and MLflow, for each different checkpoint."""
-    found = [p for p in root.rglob("*") if p.is_file() and p.stat().st_size >= WEIGHTS_BYTES and ".git/" not in str(p)]
+    large = [p for p in root.rglob("*") if p.is_file() and p.stat().st_size >= WEIGHTS_BYTES]
+    found = [p for p in large if p.suffix != ".db" and not {".git", "experiments"} & set(p.parts)]
     different = {p.stat().st_ino for p in root.glob("store/*/final/checkpoint/*.safetensors")}
     base = {p.stat().st_ino for p in root.glob("models/*/*")}
     return round(len({p.stat().st_ino for p in found} - base) / len(different), 3)

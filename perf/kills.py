@@ -218,7 +218,7 @@ class Killer:
         self._drive()
         wait(lambda: not (stage and jobs.started(stage)))
         said = SAID.read_bytes()[before:].decode(errors="replace")
-        self.untold += bool(stage) and f"background: `dvc repro train@{METHOD}` attaches" not in said
+        self.untold += bool(stage) and f"`dvc repro train@{METHOD}` attaches" not in said
         return bool(stage)
 
     def _hit_stage(self) -> bool:
