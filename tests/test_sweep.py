@@ -11,6 +11,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections import Counter
 from pathlib import Path
@@ -348,9 +349,7 @@ def postgres(tmp_path_factory):
     pytest.importorskip("psycopg", reason="no psycopg; pip install 'psycopg[binary]' to run this test")
     if os.geteuid() != 0:
         pytest.skip("PostgreSQL is started as the user postgres, which needs root")
-    home = Path(
-        subprocess.run(["mktemp", "-d", "/tmp/pgXXXXXX"], capture_output=True, text=True, check=True).stdout.strip()
-    )
+    home = Path(tempfile.mkdtemp(prefix="pg", dir="/tmp"))  # a socket's path must be short
     shutil.chown(home, "postgres", "postgres")
     as_postgres, binaries = ["runuser", "-u", "postgres", "--"], found[-1].parent
     subprocess.run([*as_postgres, binaries / "initdb", "-D", home / "data", "-A", "trust"], check=True, capture_output=True,
