@@ -1,5 +1,5 @@
 """What a lab's machines do to runs: full and read-only disks, several drivers. SLURM's part is in test_slurm.py, a
-vanished MLflow server in test_track_server.py.
+vanished MLflow server in tests/track/test_server.py.
 
 Each time: a clear line, the other runs unaffected, and everything goes on when the cause is gone.
 """

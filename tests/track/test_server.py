@@ -26,9 +26,9 @@ from compclip.model import backbone
 from compclip.track import __main__ as track_command
 from compclip.track import store, sync
 from tests import fake_runs
-from tests.test_track import HOME, empty_database, params, source, steps, tracked, update, uri  # noqa: F401
+from tests.conftest import ROOT
+from tests.track.project import HOME, params, source, steps, tracked, update
 
-ROOT = Path(__file__).resolve().parent.parent
 TINY = {
     "embed_dim": 16,
     "vision_cfg": {"image_size": 32, "layers": 1, "width": 32, "patch_size": 16, "head_width": 16},

@@ -1,0 +1,143 @@
+"""`config use`: another grid becomes the current one, and nobody's edits are lost."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from compclip.base.errors import UserError, entry
+from compclip.config import __main__ as config_command
+from compclip.config import read
+from tests.conftest import ROOT
+
+PARAMS = ROOT / "params.yaml"
+
+
+@pytest.fixture
+def repository(tmp_path, monkeypatch):
+    """A git repository with params.yaml committed and another grid beside it."""
+    monkeypatch.chdir(tmp_path)
+    shutil.copy(PARAMS, tmp_path / "params.yaml")
+    other = (tmp_path / "params.yaml").read_text().replace("seeds: [0, 1]", "seeds: [7]")
+    (tmp_path / "other.yaml").write_text(other)
+    for command in (
+        ["init", "-q"],
+        ["add", "params.yaml"],
+        ["-c", "user.name=a", "-c", "user.email=a@example.org", "commit", "-qm", "params"],
+    ):
+        subprocess.run(["git", *command], check=True)
+    return tmp_path
+
+
+def test_use_switches_the_grid(repository, capsys):
+    """A committed params.yaml is replaced by the bytes of the other file."""
+    assert config_command.main(["use", "other.yaml"]) == 0
+    assert (repository / "params.yaml").read_bytes() == (repository / "other.yaml").read_bytes()
+    assert read.load("params.yaml").grid.seeds == [7]
+
+
+def test_use_refuses_to_overwrite_edits(repository):
+    """Uncommitted edits stay, unless --force."""
+    edited = (repository / "params.yaml").read_text() + "# mine\n"
+    (repository / "params.yaml").write_text(edited)
+    with pytest.raises(UserError, match="params.yaml: has uncommitted edits"):
+        config_command.main(["use", "other.yaml"])
+    assert (repository / "params.yaml").read_text() == edited
+    assert config_command.main(["use", "other.yaml", "--force"]) == 0
+
+
+def test_use_checks_first(repository):
+    """An invalid grid leaves params.yaml as it is."""
+    before = (repository / "params.yaml").read_bytes()
+    Path("bad.yaml").write_text("grid: {methods: [x]}\n")
+    with pytest.raises(UserError):
+        config_command.main(["use", "bad.yaml"])
+    assert (repository / "params.yaml").read_bytes() == before
+
+
+def test_use_switches_back_and_forth(repository):
+    """A params.yaml that is a copy of a grid's file holds nobody's edits, though git calls it changed."""
+    (repository / "experiments" / "grids").mkdir(parents=True)
+    kept = repository / "experiments" / "grids" / "mine.yaml"
+    shutil.copy("other.yaml", kept)
+    assert config_command.main(["use", str(kept)]) == 0
+    assert config_command.main(["use", "other.yaml"]) == 0
+    kept.unlink()
+    shutil.copy(PARAMS, "third.yaml")
+    with pytest.raises(UserError, match="has uncommitted edits"):
+        config_command.main(["use", "third.yaml"])
+
+
+def git(*arguments):
+    subprocess.run(
+        ["git", "-c", "user.name=a", "-c", "user.email=a@example.org", *arguments], check=True, capture_output=True
+    )
+
+
+STATES = {  # what was done with params.yaml, and whether something would be lost
+    "committed": ([], False),
+    "edited": ([lambda: edit()], True),
+    "staged": ([lambda: edit(), lambda: git("add", "params.yaml")], True),
+    "staged, then edited again": ([lambda: edit(), lambda: git("add", "params.yaml"), lambda: edit()], True),
+    "edited and committed": ([lambda: edit(), lambda: git("commit", "-qam", "mine")], False),
+    "edited and taken back": ([lambda: edit(), lambda: git("checkout", "params.yaml")], False),
+    "untracked": ([lambda: git("rm", "-q", "--cached", "params.yaml"), lambda: git("commit", "-qm", "gone")], True),
+    "ignored": (
+        [
+            lambda: git("rm", "-q", "--cached", "params.yaml"),
+            lambda: Path(".gitignore").write_text("*\n"),
+            lambda: git("commit", "-qm", "gone"),
+        ],
+        True,
+    ),
+    "no repository": ([lambda: shutil.rmtree(".git")], True),
+    "not there": ([lambda: Path("params.yaml").unlink()], False),
+}
+
+
+def edit():
+    path = Path("params.yaml")
+    path.write_text(path.read_text() + "# mine\n")
+
+
+@pytest.mark.parametrize("state", STATES)
+def test_use_in_every_state_of_git(repository, state):
+    """Refused in one line, nothing touched, exactly where something would be lost."""
+    steps, lost = STATES[state]
+    for step in steps:
+        step()
+    before = Path("params.yaml").read_bytes() if Path("params.yaml").exists() else None
+    if lost:
+        with pytest.raises(UserError, match="^params.yaml: has uncommitted edits; commit it or save it in"):
+            config_command.main(["use", "other.yaml"])
+        assert Path("params.yaml").read_bytes() == before
+    else:
+        assert config_command.main(["use", "other.yaml"]) == 0
+        assert Path("params.yaml").read_bytes() == Path("other.yaml").read_bytes()
+
+
+def test_use_of_what_is_in_use_is_no_loss(repository):
+    """The same file twice, and back from a study's best.yaml, need no --force."""
+    best = repository / "studies" / "fsc_gamma" / "best.yaml"
+    best.parent.mkdir(parents=True)
+    shutil.copy("other.yaml", best)
+    for file in (best, best, "other.yaml"):
+        assert config_command.main(["use", str(file)]) == 0
+    assert read.load("params.yaml").grid.seeds == [7]
+
+
+def test_use_says_one_line_with_code_two(repository, monkeypatch, capsys):
+    edit()
+    monkeypatch.setattr("sys.argv", ["config", "use", "other.yaml"])
+    assert entry(config_command.main) == 2
+    assert capsys.readouterr().err.count("\n") == 1
+
+
+def test_use_without_git(repository, monkeypatch):
+    """Where no git can say what is committed, only --force or an equal grid file allows to overwrite."""
+    monkeypatch.setenv("PATH", "")
+    with pytest.raises(UserError, match="has uncommitted edits"):
+        config_command.main(["use", "other.yaml"])

@@ -1,0 +1,45 @@
+"""A project of fake runs, brought into an MLflow store, and what stands there then."""
+
+from __future__ import annotations
+
+from compclip.track import store, sync
+from compclip.track.writer import Writer
+
+HOME = "compclip: vit on scenes"
+
+
+def params(tmp_path, methods=("pretrained", "clic"), seeds=(0, 1), columns=()):
+    """A params.yaml whose grid is that of the fake runs."""
+    text = f"""
+grid: {{methods: [{", ".join(methods)}], backbones: [vit], data: [scenes], seeds: [{", ".join(map(str, seeds))}]}}
+train: {{}}
+methods: {{pretrained: {{}}, clic: {{}}, negclip: {{}}}}
+backbones: {{vit: {{model: ViT-B-32}}}}
+data: {{scenes: {{source: karpathy, path: a, images: b, captioner: none}}}}
+benchmarks: {{}}
+report: {{columns: [{", ".join(columns)}]}}
+"""
+    path = tmp_path / "params.yaml"
+    path.write_text(text)
+    return path
+
+
+def source(tmp_path, **how):
+    grid = {k: how.pop(k) for k in ("methods", "seeds", "columns") if k in how}
+    return sync.source(params(tmp_path, **grid), tmp_path, tmp_path / "studies", **how)
+
+
+def update(tmp_path, uri, **how):
+    return sync.update(source(tmp_path, **how), uri)
+
+
+def tracked(uri):
+    """The client and every run of ours by name; fails where a name stands twice."""
+    with store.client(uri) as client:
+        found = [run for of_key in Writer(client, "compclip", None, None).known.values() for run in of_key]
+        assert len({run.info.run_name for run in found}) == len(found)
+        return client, {run.info.run_name: run for run in found}
+
+
+def steps(client, run):
+    return [m.step for m in client.get_metric_history(run.info.run_id, "train/clip")]

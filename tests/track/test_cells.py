@@ -1,0 +1,136 @@
+"""What MLflow holds of a run: values, facts, data sets, description, files as links."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from compclip.base.files import write_json
+from compclip.runs.folder import Published
+from compclip.track import log, store, sync
+from tests import fake_runs
+from tests.track.project import HOME, params, tracked, update
+
+
+def test_every_value_of_a_run_is_in_the_store(tmp_path, runs, uri):
+    assert update(tmp_path, uri) == {"added": 4, "skipped": 0}
+    client, found = tracked(uri)
+    assert sorted(found) == sorted(cell.name for cell in fake_runs.cells(("pretrained", "clic")))
+    run = found["clic-vit-scenes-1"]
+    assert run.data.metrics["sugarcrepe/swap"] == 0.75
+    assert run.data.metrics["sugarcrepe/swap_att/unseen_pairs"] == 1.0
+    assert run.data.params["train.lr"] == "2e-06"
+    assert {k: run.data.tags[k] for k in ("method", "seed", "run_key", "device")} == {
+        "method": "clic", "seed": "1", "run_key": "key-clic-vit-scenes-1", "device": "cpu",
+    }  # fmt: skip
+    assert client.get_experiment(run.info.experiment_id).name == HOME
+    assert run.info.end_time == 1_700_000_030_000
+    assert run.info.start_time == 1_700_000_030_000 - 62_000
+
+
+def test_machine_facts_are_system_metrics(tmp_path, runs, uri):
+    update(tmp_path, uri)
+    client, found = tracked(uri)
+    run = found["clic-vit-scenes-0"]
+    shown = {k: v for k, v in run.data.metrics.items() if k.startswith("system/")}
+    assert shown == {"system/peak_memory_mib": 900, "system/threads": 1, "system/train_seconds": 62.0,
+                     "system/evaluate_seconds": 1.5, "system/samples_per_second": 100.0}  # fmt: skip
+
+
+def test_device_hours_count_every_life_and_every_run_once(tmp_path, runs, uri):
+    """Those of the experiment are of different runs: two cells may share one."""
+    for name, seconds, key in (("clic-vit-scenes-0", 5400, "a"), ("clic-vit-scenes-1", 1800, "b"),
+                               ("pretrained-vit-scenes-0", 1800, "b")):  # fmt: skip
+        path = fake_runs.trained(runs, name).environment
+        write_json(path, json.loads(path.read_text()) | {"device_seconds": seconds, "run_key": key})
+    update(tmp_path, uri)
+    client, found = tracked(uri)
+    assert found["clic-vit-scenes-0"].data.metrics["system/device_hours"] == 1.5
+    assert "system/device_hours" not in found["pretrained-vit-scenes-1"].data.metrics
+    note = client.get_experiment_by_name(HOME).tags["mlflow.note.content"]
+    assert "Training took 2.00 device-hours that 2 of 3 runs know of" in note
+
+
+def test_scores_are_the_report_s_whole_benchmark_numbers(tmp_path, runs, uri):
+    update(tmp_path, uri, columns=["sugarcrepe/swap_att"])
+    run = tracked(uri)[1]["clic-vit-scenes-0"]
+    # composition: the mean of the columns shown; retrieval: Recall@1 of both ways
+    assert run.data.metrics["score/sugarcrepe"] == run.data.metrics["score/comp"] == 0.9
+    assert run.data.metrics["score/retrieval"] == pytest.approx(0.9)
+    assert (run.data.metrics["score/i2t"], run.data.metrics["score/t2i"]) == (0.8, 1.0)
+
+
+def test_means_that_only_the_report_makes_are_metrics(tmp_path, runs, uri):
+    """A column of params.yaml that no result file has is logged under its own name, and no other one is."""
+    update(tmp_path, uri, columns=["retrieval/mean_recall_at_1", "sugarcrepe/swap", "other/average"])
+    run = tracked(uri)[1]["clic-vit-scenes-0"]
+    assert run.data.metrics["retrieval/mean_recall_at_1"] == pytest.approx(0.9)
+    assert "other/average" not in run.data.metrics
+
+
+def test_data_sets_are_logged_with_their_fingerprints(tmp_path, runs, uri):
+    update(tmp_path, uri)
+    inputs = tracked(uri)[1]["clic-vit-scenes-0"].inputs.dataset_inputs
+    shown = {(i.dataset.name, i.dataset.digest, i.tags[0].value) for i in inputs}
+    assert ("retrieval", "retrieval" * 2, "evaluation") in shown
+
+
+def test_the_description_compares_with_the_pretrained_model(tmp_path, runs, uri):
+    update(tmp_path, uri, columns=["sugarcrepe/swap_att", "retrieval/t2i_recall_at_1"])
+    note = tracked(uri)[1]["clic-vit-scenes-0"].data.tags["mlflow.note.content"]
+    assert "| sugarcrepe/swap_att ↑ | 90.0 | 50.0 | +40.0 |" in note
+    assert "seed 0" in note
+
+
+def test_loss_curves_keep_the_steps_and_times_of_the_file(tmp_path, runs, uri):
+    update(tmp_path, uri)
+    client, found = tracked(uri)
+    history = client.get_metric_history(found["clic-vit-scenes-0"].info.run_id, "train/clip")
+    assert [(m.step, m.value, m.timestamp) for m in history] == [
+        (10, 2.5, 1_700_000_010_000), (20, 2.0, 1_700_000_020_000), (30, 1.5, 1_700_000_030_000),
+    ]  # fmt: skip
+
+
+def test_artifacts_are_the_run_s_files(tmp_path, runs, uri):
+    update(tmp_path, uri)
+    client, found = tracked(uri)
+    run = found["clic-vit-scenes-0"].info.run_id
+    names = sorted(a.path for a in client.list_artifacts(run))
+    assert names == ["config.yaml", "environment.json", "metrics.jsonl", "results"]
+    copy = client.download_artifacts(run, "results/retrieval.json", str(tmp_path))
+    with open(copy, encoding="utf-8") as file:
+        assert file.read() == fake_runs.result(runs, "clic-vit-scenes-0", "retrieval").read_text()
+
+
+def inodes(folder):
+    """The inodes of the files below a folder by name."""
+    return {path.name: path.stat().st_ino for path in folder.rglob("*") if path.is_file()}
+
+
+def test_artifacts_are_links_that_go_without_the_run_s_files(tmp_path, runs, uri):
+    update(tmp_path, uri)
+    client, found = tracked(uri)
+    run, place = found["clic-vit-scenes-0"], Published(runs, fake_runs.cell("clic"))
+    before = inodes(place.trained.path) | inodes(place.results)
+    linked = inodes(store.local(run.info.artifact_uri))
+    assert linked == {name: inode for name, inode in before.items() if name in linked}
+    assert {"config.yaml", "metrics.jsonl", "retrieval.json"} <= set(linked)
+    with store.client(uri):
+        log.remove(client, run, tmp_path / "mlflow" / "artifacts")
+    assert not store.local(run.info.artifact_uri).exists()
+    assert inodes(place.trained.path) | inodes(place.results) == before
+
+
+def test_the_artifacts_of_a_grid_of_several_backbones_are_found_again(tmp_path, runs, uri):
+    """The `+` between their names is quoted in MLflow's addresses."""
+    path = params(tmp_path)
+    path.write_text(path.read_text().replace("[vit]", "[vit, big]").replace("32}", "32}, big: {model: ViT-L-14}"))
+    sync.update(sync.source(path, runs, tmp_path / "studies"), uri)
+    client, found = tracked(uri)
+    old = store.local(found["clic-vit-scenes-0"].info.artifact_uri)
+    assert (old / "config.yaml").is_file()
+    assert "vit+big-on-scenes" in str(old)
+    with store.client(uri):
+        log.remove(client, found["clic-vit-scenes-0"], tmp_path / "mlflow" / "artifacts")
+    assert not old.exists()
