@@ -7,6 +7,7 @@ and nothing else. No list of parameters or modules is kept by hand.
 from __future__ import annotations
 
 import functools
+import itertools
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict
 from pathlib import Path
@@ -14,8 +15,8 @@ from typing import Any
 
 from compclip.base import code, links, plugins
 from compclip.base.files import write_json
-from compclip.config.grid import cells, line_cells, resolve
-from compclip.config.sections import Cell, Params
+from compclip.config.grid import line_cells, resolved
+from compclip.config.sections import Cell, Params, Run
 
 FOLDER = Path("plan")
 # The entry of each stage's code; what a plug-in brings is added by its name.
@@ -52,14 +53,12 @@ def documents(params: Params) -> Iterator[tuple[str, str, dict[str, Any]]]:
         asked = {"params": asdict(backbone), "seed": params.scenes.seed}
         yield "backbone", name, asked | {"code": code_of("backbone")}
     for name, benchmark in params.benchmarks.items():
-        yield (
-            "benchmark",
-            name,
-            {"params": asdict(benchmark), "code": code_of("benchmark", _benchmarks(params, [name]))},
-        )
-    for method in params.grid.methods:
-        yield "train", method, train(params, method)
-        yield "evaluate", method, evaluate(params, method)
+        scored_by = code_of("benchmark", _benchmarks(params, [name]))
+        yield "benchmark", name, {"params": asdict(benchmark), "code": scored_by}
+    for method, runs in itertools.groupby(resolved(params), key=lambda run: run.cell.method):
+        own = list(runs)
+        yield "train", method, train(method, own)
+        yield "evaluate", method, evaluate(params, [run.cell for run in own])
     for method in params.wise_ft.methods:
         yield "wise_ft", method, wise_ft(params, method)
     yield "report", "report", _shown(params) | {"code": code_of("report", _methods(params))}
@@ -79,19 +78,19 @@ def _of_data(params: Params) -> Iterator[tuple[str, str, dict[str, Any]]]:
         yield "annotate", name, {"params": {"rewritten": bool(rewriter)}, "code": code_of("annotate")}
 
 
-def train(params: Params, method: str) -> dict[str, Any]:
-    """The cells of a method, resolved as config.yaml has them."""
+def train(method: str, runs: Iterable[Run]) -> dict[str, Any]:
+    """The runs of a method, resolved as config.yaml has them."""
     base = method.partition(".")[0]
     trains = getattr(plugins.find(plugins.METHODS, base), "TRAINS", True)
-    found = {_short(cell): asdict(resolve(params, cell)) for cell in _cells(params, method)}
+    found = {_short(run.cell): asdict(run) for run in runs}
     located = plugins.locate(plugins.METHODS, base)
     return {"method": method, "trains": trains, "code": code_of("train", [located]), "cells": found}
 
 
-def evaluate(params: Params, method: str) -> dict[str, Any]:
+def evaluate(params: Params, own: Iterable[Cell]) -> dict[str, Any]:
     """What the cells of a method are scored on."""
     names = params.evaluate.benchmarks
-    return _scored(params, _cells(params, method), names) | {"code": evaluation_code(params, names)}
+    return _scored(params, own, names) | {"code": evaluation_code(params, names)}
 
 
 def evaluation_code(params: Params, names: Iterable[str]) -> str:
@@ -127,10 +126,6 @@ def _shown(params: Params) -> dict[str, Any]:
         "benchmarks": list(params.evaluate.benchmarks),
         "lines": [cell.name for cell in line_cells(params)],
     }
-
-
-def _cells(params: Params, method: str) -> list[Cell]:
-    return [cell for cell in cells(params) if cell.method == method]
 
 
 def _short(cell: Cell) -> str:

@@ -43,7 +43,7 @@ def prepare(params: Params, root: Path) -> None:
 
 def runs(params: Params, root: Path) -> dict[str, StoredRun]:
     """The runs of all cells by run key; cells with equal keys share one."""
-    made = (store.of(grid.resolve(params, cell), root) for cell in grid.cells(params))
+    made = (store.of(run, root) for run in grid.resolved(params))
     return {stored.key: stored for stored in made}
 
 

@@ -1,7 +1,7 @@
 """The cells of a params file with their run keys, remembered in .work/cells/: who looks again, pays for nothing.
 
-Working keys out imports every method, torch with it, and reads data and code. They are taken as they were as long as
-nothing changed that they depend on: the file, our code and other packages' methods, data and backbones.
+Working keys out imports every method and reads data and code. They are taken as they were as long as nothing changed
+that they depend on: the file, our code and other packages' methods, data and backbones.
 """
 
 from __future__ import annotations
