@@ -190,7 +190,7 @@ def test_broken_files(tmp_path, text, message):
 def test_invalid_utf8_and_missing_file(tmp_path):
     """Bytes that are no text, and a file that is not there."""
     (tmp_path / "p.yaml").write_bytes(b"grid: \xff\xfe")
-    with pytest.raises(UserError, match="p.yaml: not YAML"):
+    with pytest.raises(UserError, match="p.yaml: not UTF-8"):
         read.load(tmp_path / "p.yaml")
     with pytest.raises(UserError, match="Is a directory"):
         read.load(tmp_path)

@@ -192,7 +192,7 @@ def test_inputs_that_are_missing(here):
     ("{time_min: 2, signal_s: 120}", "signal_s=120: must be shorter than time_min=2"),
     ("{gpus: 2, tasks_per_node: 3}", "tasks_per_node=3: one process a GPU, gpus=2"),
     ("[1]", "must be a mapping"),
-    ("a: b: c", "not a profile"),
+    ("a: b: c", "not YAML"),
 ])  # fmt: skip
 def test_profiles_that_are_wrong(tmp_path, text, message):
     """Key, value, fix."""

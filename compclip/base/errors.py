@@ -7,8 +7,18 @@ import sys
 from collections.abc import Callable, Iterable
 from difflib import get_close_matches
 
-# A disk that is full, or that its system made read-only: whoever wrote, the person is to mend it.
-UNWRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
+# A disk that is full or read-only, a place that is another's or no place: whoever met it, the person is to mend it.
+MENDABLE = {
+    errno.ENOSPC: "free space",
+    errno.EDQUOT: "free space",
+    errno.EROFS: "make it writable",
+    errno.EACCES: "make it readable and writable",
+    errno.EPERM: "make it readable and writable",
+    errno.ENAMETOOLONG: "give a shorter name",
+    errno.EISDIR: "give the path of a file",
+    errno.ENOTDIR: "give the path of a folder",
+    errno.ELOOP: "mend the link",
+}
 
 
 class UserError(Exception):
@@ -27,7 +37,7 @@ def unknown(kind: str, name: str, known: Iterable[str], where: str = "") -> User
 def entry(main: Callable[[list[str]], int]) -> int:
     """Run a command's `main` on the process arguments.
 
-    A UserError, a full disk and a read-only one become one line on stderr and exit code 2.
+    A UserError, and what the system refuses of a file and its owner can mend, become one line on stderr, exit code 2.
     """
     try:
         return main(sys.argv[1:])
@@ -38,11 +48,15 @@ def entry(main: Callable[[list[str]], int]) -> int:
         sys.stderr.close()
         return 1
     except OSError as error:
-        if error.errno not in UNWRITABLE:
+        if error.errno not in MENDABLE:
             raise
-        where = f"{error.filename}: " if error.filename else ""
-        print(f"error: {where}{error.strerror}; free space or make it writable, then run this again", file=sys.stderr)
+        where = f"{_cut(error.filename)}: " if error.filename else ""
+        print(f"error: {where}{error.strerror}; {MENDABLE[error.errno]}, then run this again", file=sys.stderr)
         return 2
+
+
+def _cut(path: object) -> str:
+    return one_line(str(path) if len(str(path)) <= 300 else f"{str(path)[:100]}...{str(path)[-100:]}")
 
 
 def one_line(text: str) -> str:

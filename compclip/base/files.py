@@ -7,10 +7,13 @@ import fcntl
 import hashlib
 import json
 import os
+import stat
+import uuid
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from compclip.base import json_text
 from compclip.base.errors import UserError
 
 
@@ -21,7 +24,7 @@ def atomic(path: str | Path) -> Iterator[Path]:
     Raises UserError naming the file when the disk is full or the folder cannot be written.
     """
     path = Path(path)
-    tmp = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    tmp = beside(path, "tmp")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         yield tmp
@@ -33,6 +36,11 @@ def atomic(path: str | Path) -> Iterator[Path]:
     finally:
         with contextlib.suppress(OSError):
             tmp.unlink()
+
+
+def beside(path: Path, kind: str) -> Path:
+    """A hidden name in the same folder that is nobody else's: two may write one file at once, on two machines."""
+    return path.with_name(f".{path.name[:100]}.{uuid.uuid4().hex[:12]}.{kind}")
 
 
 def _sync(path: Path) -> None:
@@ -53,21 +61,34 @@ def write_json(path: str | Path, value: Any) -> None:
 
 
 def read_text(path: str | Path) -> str:
-    """The file's text. Raises UserError where it is missing, unreadable or not UTF-8."""
+    """The file's text. Raises UserError where it is missing, unreadable, no regular file, or not UTF-8."""
     try:
-        return Path(path).read_bytes().decode("utf-8")
+        return read_bytes(path).decode("utf-8")
     except UnicodeDecodeError as error:
         raise UserError(f"{path}: not UTF-8 at byte {error.start}; convert the file to UTF-8") from error
+
+
+def read_bytes(path: str | Path) -> bytes:
+    """The file's bytes. Raises UserError where it is missing, unreadable or no regular file: a pipe may never end."""
+    try:
+        with open(path, "rb", opener=_at_once) as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                raise UserError(f"{path}: not a regular file; give the path of one")
+            return file.read()
     except OSError as error:
         raise UserError(f"{path}: {error.strerror or error}; give the path of an existing file") from error
+    except ValueError as error:  # a NUL in the name
+        raise UserError(f"{str(path)!r}: no file can have this name; give the path of an existing file") from error
+
+
+def _at_once(path: str, flags: int) -> int:
+    """Opened without waiting for whoever would write into a pipe."""
+    return os.open(path, flags | os.O_NONBLOCK)
 
 
 def read_json(path: str | Path) -> Any:
     """The file's JSON value. Raises UserError naming the line where it is not JSON."""
-    try:
-        return json.loads(read_text(path))
-    except json.JSONDecodeError as error:
-        raise UserError(f"{path}: not JSON at line {error.lineno}: {error.msg}; fix or fetch the file again") from error
+    return json_text.value(read_text(path), str(path))
 
 
 def fingerprint(*paths: str | Path) -> str:

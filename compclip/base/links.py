@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from compclip.base.errors import UserError
+from compclip.base.files import beside
 
 FICLONE = 0x40049409  # Linux: share the blocks of another file (btrfs, XFS)
 WRITABLE = 0o222
@@ -51,7 +52,7 @@ def protect(path: Path) -> None:
 def _tree(source: Path, target: Path) -> None:
     if _same_tree(source, target):
         return
-    with _beside(target) as fresh:
+    with _fresh(target) as fresh:
         for file in _files(source):
             (fresh / file).parent.mkdir(parents=True, exist_ok=True)
             _linked(source / file, fresh / file)
@@ -60,10 +61,9 @@ def _tree(source: Path, target: Path) -> None:
 
 
 @contextlib.contextmanager
-def _beside(target: Path) -> Iterator[Path]:
+def _fresh(target: Path) -> Iterator[Path]:
     """A place for the new one until it is whole; whatever happens, nothing stays there."""
-    fresh = target.with_name(f".{target.name}.{os.getpid()}.new")
-    remove(fresh)
+    fresh = beside(target, "new")
     try:
         yield fresh
     finally:
@@ -83,7 +83,7 @@ def _file(source: Path, target: Path) -> None:
     if target.is_file() and target.samefile(source):
         return
     target.parent.mkdir(parents=True, exist_ok=True)
-    with _beside(target) as fresh:
+    with _fresh(target) as fresh:
         _linked(source, fresh)
         if target.is_dir():
             remove(target)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
+from compclip.base import json_text
 from compclip.base.errors import UserError, unknown
 from compclip.base.files import read_json, read_text
 from compclip.evaluate.benchmark import Groups, Record
@@ -47,10 +47,7 @@ def lines(file: Path) -> list[tuple[int, Any]]:
 
 
 def _parsed(file: Path, number: int, line: str) -> Any:
-    try:
-        return json.loads(line)
-    except json.JSONDecodeError as error:
-        raise UserError(f"{file}: not JSON at line {number}: {error.msg}; fetch the official file") from error
+    return json_text.value(line, str(file), "fetch the official file", number)
 
 
 def unique(file: Path, records: Sequence[Record]) -> tuple[Record, ...]:

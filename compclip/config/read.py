@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from omegaconf import OmegaConf
-from omegaconf.errors import MissingMandatoryValue, OmegaConfBaseException
-from yaml import YAMLError
+from omegaconf.errors import MissingMandatoryValue
 
-from compclip.base.errors import UserError, one_line, unknown
+from compclip.base import yaml_text
+from compclip.base.errors import UserError, unknown
 from compclip.config import check
 from compclip.config.sections import (
     Backbone,
@@ -73,34 +73,29 @@ def _params(raw: dict) -> Params:
 
 
 def raw(path: str | Path, overrides: Sequence[str]) -> dict:
-    try:
-        merged = OmegaConf.load(path)
-    except (YAMLError, UnicodeDecodeError) as error:
-        raise UserError(f"{path}: not YAML: {one_line(str(error))}") from error
-    except OSError as error:  # OmegaConf raises it, without a number, for a file that holds a single value
-        fault = f"{error.strerror}; run from the project's root or give --params FILE" if error.errno else NO_SECTIONS
-        raise UserError(f"{path}: {fault}") from error
-    if not OmegaConf.is_dict(merged):
-        raise UserError(f"{path}: {NO_SECTIONS}")
+    """The file's sections as plain values, overrides applied. Raises UserError for what has none."""
+    if not Path(path).exists():
+        raise UserError(f"{path}: no such file; run from the project's root or give --params FILE")
+    return yaml_text.plain(overridden(path, overrides), str(path))
+
+
+def overridden(path: str | Path, overrides: Sequence[str]) -> Any:
+    """The same as OmegaConf has it, interpolations as they stand: what another params.yaml is written from."""
+    merged = yaml_text.read(path, NO_SECTIONS)
     for override in overrides:
         merged = _overridden(path, merged, override)
-    try:
-        values: Any = OmegaConf.to_container(merged, resolve=True, throw_on_missing=True)
-        return values
-    except MissingMandatoryValue as error:
-        raise UserError(f"{path}: {error.full_key}=???: must be given; write a value or remove the line") from error
-    except OmegaConfBaseException as error:
-        raise UserError(f"{path}: {error.full_key}: {str(error).splitlines()[0]}") from error
+    return merged
 
 
 def _overridden(path: str | Path, merged: Any, override: str) -> Any:
     if not re.match(r"[^=]+=", override):
         raise UserError(f"{path}: override {override!r}: must be key=value, as train.lr=1e-5")
+    yaml_text.check(override, f"{path}: override")
     try:
         given = OmegaConf.from_dotlist([override])
         OmegaConf.to_container(given, throw_on_missing=True)
         return OmegaConf.merge(merged, given)
     except MissingMandatoryValue as error:  # merging would pass over it
         raise UserError(f"{path}: override {override!r}: ??? is no value; give one") from error
-    except (OmegaConfBaseException, YAMLError, ValueError, TypeError) as error:
-        raise UserError(f"{path}: override {override!r}: {str(error).splitlines()[0]}") from error
+    except yaml_text.FAULTS as error:
+        raise UserError(f"{path}: override {override!r}: {yaml_text.told(error)}") from error

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
-from yaml import YAMLError
 
+from compclip.base import yaml_text
 from compclip.base.errors import UserError, one_line, unknown
 from compclip.runs import notify
 
@@ -63,16 +63,9 @@ def load(path: str | Path) -> Profile:
 
 
 def _read(path: str | Path) -> dict:
-    try:
-        raw = OmegaConf.to_container(OmegaConf.load(path))
-    except FileNotFoundError:
-        names = [str(p) for p in sorted(Path(path).parent.glob("*.yaml"))]
-        raise unknown("profile", str(path), names) from None
-    except (OSError, YAMLError, OmegaConfBaseException) as error:
-        raise UserError(f"{path}: not a profile: {one_line(str(error))}") from error
-    if not isinstance(raw, dict):
-        raise UserError(f"{path}: must be a mapping, as `partition: gpu`")
-    return raw
+    if not Path(path).exists():
+        raise unknown("profile", str(path), [str(p) for p in sorted(Path(path).parent.glob("*.yaml"))])
+    return yaml_text.plain(yaml_text.read(path, "must be a mapping, as `partition: gpu`"), str(path))
 
 
 def _check(profile: Profile, path: str | Path) -> None:

@@ -19,12 +19,8 @@ from dataclasses import dataclass, replace
 from math import sqrt
 from pathlib import Path
 
-from omegaconf import OmegaConf
-from omegaconf.errors import OmegaConfBaseException
-from yaml import YAMLError
-
+from compclip.base import yaml_text
 from compclip.base.errors import UserError, one_line, unknown
-from compclip.base.files import read_text
 from compclip.config.sections import PRETRAINED
 from compclip.report import published, tables
 from compclip.report.statistics import DRAWS, Interval, mean_std
@@ -97,12 +93,7 @@ class Finding:
 
 def read(path: Path) -> list[Claim]:
     """The claims of a file, in its order. Raises UserError naming the claim, the key and the fix."""
-    try:
-        raw = OmegaConf.to_container(OmegaConf.create(read_text(path)))
-    except (OmegaConfBaseException, YAMLError, ValueError) as error:
-        raise UserError(f"{path}: not YAML: {one_line(str(error))}") from error
-    if not isinstance(raw, dict):
-        raise UserError(f"{path}: must map each claim's name to {', '.join(KEYS)}")
+    raw = yaml_text.plain(yaml_text.read(path, f"must map each claim's name to {', '.join(KEYS)}"), str(path))
     return [_claim(f"{path}: {name}", str(name), fields) for name, fields in raw.items()]
 
 

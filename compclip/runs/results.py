@@ -5,7 +5,6 @@ Every file is checked as it is read, so that a number without its items, or item
 
 from __future__ import annotations
 
-import json
 import re
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -13,10 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from omegaconf import OmegaConf
-from omegaconf.errors import OmegaConfBaseException
-from yaml import YAMLError
 
+from compclip.base import json_text, yaml_text
 from compclip.base.errors import UserError
 from compclip.base.files import read_json, read_text
 from compclip.config.sections import Cell
@@ -112,17 +109,15 @@ def read_config(trained: Trained) -> dict[str, Any]:
         return {}
     try:
         parts = [_parsed(part) for part in SECTION.split(read_text(file)) if part.strip()]
-    except (OmegaConfBaseException, YAMLError, ValueError) as error:
+    except UserError as error:
         raise UserError(f"{file}: not a configuration: {error}; remove the run and train it again") from error
-    if not all(isinstance(part, dict) for part in parts):
-        raise UserError(f"{file}: expected a mapping; remove the run and train it again")
     return {key: value for part in parts for key, value in part.items()}
 
 
 @lru_cache(maxsize=SECTIONS)
 def _parsed(section: str) -> Any:
     """One section of a config.yaml: most are the same in hundreds of runs, and parsing is slow."""
-    return OmegaConf.to_container(OmegaConf.create(section))
+    return yaml_text.plain(yaml_text.parsed(section, "a section", "expected a mapping"), "a section")
 
 
 def read_curve(trained: Trained) -> list[dict[str, Any]]:
@@ -134,10 +129,7 @@ def read_curve(trained: Trained) -> list[dict[str, Any]]:
 
 
 def _line(file: Path, number: int, text: str) -> dict[str, Any]:
-    try:
-        value = json.loads(text)
-    except json.JSONDecodeError as error:
-        raise UserError(f"{file}: not JSON at line {number}: {error.msg}; train the run again") from error
+    value = json_text.value(text, str(file), "train the run again", number)
     if not isinstance(value, dict) or "step" not in value:
         raise UserError(f"{file}: line {number} has no 'step'; train the run again")
     return value

@@ -61,9 +61,7 @@ def storage_url(given: str, name: str, root: Path) -> str:
 
 def fixed_params(study: Study, source: Path, overrides: Sequence[str], root: Path) -> Path:
     """The params.yaml that all trials start from, the study's and the command's overrides applied: jobs read it."""
-    merged = OmegaConf.load(source)
-    for override in (*study.overrides, *overrides):
-        merged = OmegaConf.merge(merged, OmegaConf.from_dotlist([override]))
+    merged = read.overridden(source, (*study.overrides, *overrides))
     path = root / ".work" / "studies" / f"{study.name}.params.yaml"
     write_atomic(path, OmegaConf.to_yaml(merged))
     return path

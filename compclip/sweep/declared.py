@@ -32,12 +32,8 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from omegaconf import OmegaConf
-from omegaconf.errors import OmegaConfBaseException
-from yaml import YAMLError
-
-from compclip.base import plugins
-from compclip.base.errors import UserError, one_line, unknown
+from compclip.base import plugins, yaml_text
+from compclip.base.errors import UserError, unknown
 from compclip.base.files import read_json
 from compclip.config import grid
 from compclip.config.sections import PRETRAINED, Cell, Params, Run
@@ -120,12 +116,9 @@ def load(name: str, folder: Path = FOLDER) -> Study:
     path = folder / f"{name}.yaml"
     if not path.is_file():
         raise unknown("study", name, [p.stem for p in folder.glob("*.yaml")], str(folder))
-    try:
-        raw = OmegaConf.to_container(OmegaConf.load(path), resolve=True)
-    except (YAMLError, UnicodeDecodeError, OmegaConfBaseException) as error:
-        raise UserError(f"{path}: not YAML: {one_line(str(error))}") from error
-    except OSError as error:
-        raise UserError(f"{path}: must be a mapping with method, space, objectives and trials") from error
+    raw = yaml_text.plain(
+        yaml_text.read(path, "must be a mapping with method, space, objectives and trials"), str(path)
+    )
     try:
         return parse(name, raw)
     except UserError as error:

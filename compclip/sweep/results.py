@@ -9,7 +9,9 @@ from typing import Any
 
 from omegaconf import OmegaConf
 
+from compclip.base import yaml_text
 from compclip.base.files import sole, write_atomic, write_json
+from compclip.config import read
 from compclip.runs import store
 from compclip.sweep import page
 from compclip.sweep.declared import Study, overrides
@@ -89,9 +91,8 @@ def front(study: Study, trials: list[dict]) -> list[int]:
 
 def best_yaml(study: Study, params_path: Path, trial: dict) -> str:
     """A whole params.yaml with the trial's values in the method's section and the method in the grid."""
-    merged = OmegaConf.load(params_path)
-    for override in overrides(study, trial["params"], merged.methods):
-        merged = OmegaConf.merge(merged, OmegaConf.from_dotlist([override]))
+    methods = yaml_text.read(params_path, read.NO_SECTIONS).methods
+    merged = read.overridden(params_path, overrides(study, trial["params"], methods))
     if study.method not in merged.grid.methods:
         merged.grid.methods.append(study.method)
     listed = ", ".join(f"{o.column} {v:.4f}" for o, v in zip(study.objectives, trial["values"], strict=True))

@@ -103,7 +103,10 @@ def test_a_bad_line_of_the_curve_is_named(runs, line):
         collect([CELL], fake_runs.BENCHMARKS, runs)
 
 
-@pytest.mark.parametrize(("text", "message"), [("cell: {\n", "not a configuration"), ("- a\n", "expected a mapping")])
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [("cell: {\n", "not a configuration"), ("- a\n", "not a configuration: a section: expected a mapping")],
+)
 def test_a_configuration_that_is_none_is_named(runs, text, message):
     """In one line, though its sections are parsed one by one."""
     fake_runs.trained(runs, CELL.name).config.write_text(text)

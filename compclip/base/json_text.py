@@ -1,0 +1,27 @@
+"""JSON from outside: a value, or one line that says why not, whatever the text holds."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from compclip.base.errors import UserError
+
+FETCH = "fix or fetch the file again"
+
+
+def value(text: str, where: str, fix: str = FETCH, line: int = 0) -> Any:
+    """The value of a JSON text; `line` is where a text of one line stands in its file.
+
+    Raises UserError naming `where`, the line and `fix` for what is no JSON, nested too deeply, or has a number of
+    thousands of digits.
+    """
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError as error:
+        raise UserError(f"{where}: not JSON at line {line or error.lineno}: {error.msg}; {fix}") from error
+    except RecursionError:
+        fault = "nested too deeply"
+    except ValueError:  # of int(): its time grows with the square of the digits
+        fault = "has a number of thousands of digits"
+    raise UserError(f"{where}: {f'line {line}: ' if line else ''}{fault}; {fix}")

@@ -1,0 +1,82 @@
+"""YAML of strangers: a value, or one line, whatever it holds."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from compclip.base import yaml_text
+from compclip.base.errors import UserError
+
+WANTED = "must be a mapping"
+BOMB = "\n".join(["a0: &a0 [x, x]", *(f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 9)}]" for i in range(1, 9))])
+
+
+def test_a_mapping_and_what_its_interpolations_stand_for():
+    """Values as YAML has them; aliases and interpolations are written out."""
+    found = yaml_text.parsed(
+        "a: &a {lr: 1e-5, seeds: [0, 1]}\nb: *a\nc: ${a.lr}\nd: ${oc.env:NO_SUCH,none}", "f", WANTED
+    )
+    one = {"lr": 1e-5, "seeds": [0, 1]}
+    assert yaml_text.plain(found, "f") == {"a": one, "b": one, "c": 1e-5, "d": "none"}
+
+
+@pytest.mark.parametrize(
+    "text,message",
+    [
+        ("[" * 50_000, "f.yaml: nested more than 50 deep"),
+        ("{a: " * 50_000, "f.yaml: nested more than 50 deep"),
+        ("- " * 50_000, "f.yaml: nested more than 50 deep"),
+        ("a: " + "[" * 49 + "]" * 48, "f.yaml: not YAML: "),
+        ("x" * (1 << 20) + "é", "f.yaml: larger than 1 MiB"),
+        (BOMB, "f.yaml: more than 131072 values with its aliases written out"),
+        ("a: &a [1, *a]", r"f.yaml: \*a stands inside of what it names"),
+        ("- 1\n- 2", "f.yaml: must be a mapping"),
+        ("3", "f.yaml: must be a mapping"),
+        ("a: " + "1" * 5000, "f.yaml: not YAML: Exceeds the limit"),
+        ("null: 1", "f.yaml: not YAML: "),
+        ("{[a]: 1}", "f.yaml: not YAML: "),
+        ("a: !!set {x, y}", "f.yaml: not YAML: "),
+        ("a: !!python/object/apply:os.system [true]", "f.yaml: not YAML: "),
+        ("a: 1\na: 2", "f.yaml: not YAML: .*duplicate key a"),
+        ("a: {", "f.yaml: not YAML: "),
+    ],
+)
+def test_what_is_refused(text, message):
+    """Depth, size, aliases that grow, and what is no YAML: one line, and no library's traceback."""
+    with pytest.raises(UserError, match=message) as error:
+        yaml_text.parsed(text, "f.yaml", WANTED)
+    assert "\n" not in str(error.value)
+    assert len(str(error.value)) < 500
+
+
+@pytest.mark.parametrize(
+    "text,message",
+    [
+        ("a: ${", "f.yaml: "),
+        ("a: ${b}", "f.yaml: a: Interpolation key 'b' not found"),
+        ("a: ${b}\nb: ${a}", "f.yaml: .*refers to itself|f.yaml: .*ecursive"),
+        ("a: ???", r"f.yaml: a=\?\?\?: must be given; write a value or remove the line"),
+        ('a: {b: "x\\0y"}', r"f.yaml: a.b: holds the character '\\x00'; remove it"),
+        ('a: ["x\\x1by"]', r"f.yaml: a: holds the character '\\x1b'; remove it"),
+        ('"a\\x07": 1', r"f.yaml: a key: holds the character '\\x07'; remove it"),
+        ("a: ${nope:1}", "f.yaml: a: "),
+    ],
+)
+def test_values_that_cannot_be(text, message):
+    """What interpolations cannot give, and texts that no path and no command can hold, name their key."""
+    with pytest.raises(UserError, match=message) as error:
+        yaml_text.plain(yaml_text.parsed(text, "f.yaml", WANTED), "f.yaml")
+    assert "\n" not in str(error.value)
+
+
+@given(st.text(st.sampled_from("ab:-[]{}&*!?|>'\"%@`,# \n\t${}0123.~"), max_size=60))
+def test_any_text(text):
+    """Plain values or one line."""
+    try:
+        found = yaml_text.plain(yaml_text.parsed(text, "f", WANTED), "f")
+    except UserError as error:
+        assert "\n" not in str(error)  # noqa: PT017
+    else:
+        assert isinstance(found, dict)
