@@ -21,8 +21,14 @@ MENDABLE = {
 }
 
 
+LONGEST = 1000  # characters of a message: a value in it may be of any length
+
+
 class UserError(Exception):
     """A mistake in parameters, files or arguments; the message is one line naming the thing, its value and the fix."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(cut(message, LONGEST))
 
 
 def unknown(kind: str, name: str, known: Iterable[str], where: str = "") -> UserError:
@@ -50,13 +56,14 @@ def entry(main: Callable[[list[str]], int]) -> int:
     except OSError as error:
         if error.errno not in MENDABLE:
             raise
-        where = f"{_cut(error.filename)}: " if error.filename else ""
+        where = f"{cut(one_line(str(error.filename)), LONGEST // 2)}: " if error.filename else ""
         print(f"error: {where}{error.strerror}; {MENDABLE[error.errno]}, then run this again", file=sys.stderr)
         return 2
 
 
-def _cut(path: object) -> str:
-    return one_line(str(path) if len(str(path)) <= 300 else f"{str(path)[:100]}...{str(path)[-100:]}")
+def cut(text: str, longest: int) -> str:
+    """`text`, or its two ends where it is longer than that: the place and the fix stand there."""
+    return text if len(text) <= longest else f"{text[: longest // 2]} ... {text[-longest // 2 :]}"
 
 
 def one_line(text: str) -> str:

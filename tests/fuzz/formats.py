@@ -1,0 +1,159 @@
+"""Small valid files of every benchmark and source, in the official formats: {file: value or text}, and pictures."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from PIL import Image
+
+from compclip.benchmarks import aro, eqben, hard_positives, sugarcrepe, sugarcrepe_pp, valse, vl_checklist, whatsup
+
+Files = Mapping[str, Any]
+TWO = ("a red cup on a table", "a table on a red cup")
+BOX = {"x": 0, "y": 1, "width": 5, "height": 4}
+GENOME_BOX = dict(zip(aro.BOX, BOX.values(), strict=True))
+PICTURES = ("a.png", "b.jpg", "1.jpg", "2.jpg")
+
+
+def write(folder: Path, files: Files) -> None:
+    """Write the files of a format below a folder: values as JSON or JSON lines, texts as they are."""
+    for name, content in files.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        lines = content if name.endswith(".jsonl") else [content]
+        path.write_text(content if isinstance(content, str) else "\n".join(map(json.dumps, lines)))
+
+
+def pictures(folder: Path, names: tuple[str, ...] = PICTURES) -> None:
+    """Small pictures of different colours."""
+    for number, name in enumerate(names):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        Image.new("RGB", (8 + number, 6), (40 * number % 256, 90, 20)).save(folder / name)
+
+
+def _aro() -> Files:
+    genome = {"image_path": "a.png", "true_caption": TWO[0], "false_caption": TWO[1], **GENOME_BOX}
+    order = [{"image": "b.jpg", "caption_options": [TWO[0], TWO[1], "cup red a"]}] * 2
+    return {
+        f"{aro.RELATION}.json": [genome | {"relation_name": "on top of"}, genome | {"relation_name": "under"}],
+        f"{aro.ATTRIBUTION}.json": [genome | {"attributes": ["red", "grey"]}] * aro.MIN_CASES,
+        "flickr30k_order.json": order, "coco_order.json": order,
+    }  # fmt: skip
+
+
+def _counterfactuals() -> Files:
+    return {"examples.jsonl": [{"id": str(n), "image_0": "1", "image_1": "2", "caption_0": TWO[0], "caption_1": TWO[1]}
+                               for n in range(2)]}  # fmt: skip
+
+
+def _crepe() -> Files:
+    header = "image_id,caption,hard_negs,x,y,width,height\n"
+    row = "1,a red cup,\"['a grey cup', 'a red hat']\",0,0,5,5\n2,a cup,\"{'a hat'}\",1,1,4,4\n"
+    return {f"{kind}/prod_vg_hard_negs_{kind}_complexity_{n}.csv": header + row
+            for kind in ("atom", "swap", "negate") for n in range(4, 13)}  # fmt: skip
+
+
+def _eqben() -> Files:
+    rows = [{"image0": f"{subset}/a.png", "image1": f"{subset}/b.jpg", "caption0": TWO[0], "caption1": TWO[1]}
+            for subset in eqben.SUBTASKS]  # fmt: skip
+    return {"eqben_subset_10percent_final.json": rows}
+
+
+def _hard_positives() -> Files:
+    row = {"image_path": "a.png", "true_caption": TWO[0], "false_caption": TWO[1], **GENOME_BOX}
+    other = {**row, "true_caption": "a crimson cup on a table"}
+    return {name: value for kind in hard_positives.KINDS
+            for name, value in ((f"{kind}.json", [row] * 2), (f"{kind}_hard_positive.json", [other] * 2))}  # fmt: skip
+
+
+def _imagecode() -> Files:
+    return {"valid_data.json": {"open-images-1": {"0": "the cup", "9": "the table"}, "video-1": {"3": "later"}}}
+
+
+def _karpathy(split: str = "test") -> Files:
+    sentences = [{"raw": text} for text in TWO]
+    images = [{"filename": name, "filepath": "", "split": split, "sentences": sentences} for name in ("a.png", "b.jpg")]
+    return {"dataset.json": {"images": images}}
+
+
+def _coco() -> Files:
+    images = [{"id": 1, "file_name": "a.png"}, {"id": 2, "file_name": "b.jpg"}]
+    return {
+        "captions.json": {"images": images, "annotations": [{"image_id": i, "caption": t} for i in (1, 2) for t in TWO]}
+    }
+
+
+def _flickr() -> Files:
+    return {"captions.txt": f"image,caption\na.png,{TWO[0]}\nb.jpg,{TWO[1]}\n"}
+
+
+def _spec() -> Files:
+    from compclip.benchmarks import spec
+
+    text = [{"query": "a.png", "keys": list(TWO), "label": 0}, {"query": "b.jpg", "keys": list(TWO), "label": 1}]
+    image = [{"query": TWO[0], "keys": ["a.png", "b.jpg"], "label": 0}]
+    return {f"{subset}/{name}": rows for subset in spec.SUBSETS
+            for name, rows in ((spec.FILES["i2t"], text), (spec.FILES["t2i"], image))}  # fmt: skip
+
+
+def _sugarcrepe() -> Files:
+    row = {"filename": "a.png", "caption": TWO[0], "negative_caption": TWO[1]}
+    return {f"{subset}.json": {"0": row, "1": {**row, "filename": "b.jpg"}} for subset in sugarcrepe.SUBSETS}
+
+
+def _sugarcrepe_pp() -> Files:
+    row = {"filename": "a.png", "caption": TWO[0], "caption2": "on a table a red cup", "negative_caption": TWO[1]}
+    return {f"{subset}.json": [{"id": n, **row} for n in range(2)] for subset in sugarcrepe_pp.SUBSETS}
+
+
+def _svo() -> Files:
+    rows = "a man runs,1,2,True,False,False\na dog sits,2,1,False,True,False\na cat,1,2,False,False,True\n"
+    return {"svo_probes.csv": "sentence,pos_image_id,neg_image_id,subj_neg,verb_neg,obj_neg\n" + rows}
+
+
+def _valse() -> Files:
+    row = {"image_file": "a.png", "dataset": "coco", "caption": TWO[0], "foil": TWO[1], "mturk": {"caption": 3}}
+    return {f"{piece}.json": {"0": row, "1": {**row, "mturk": {"caption": 1}}} for piece in valse.PIECES}
+
+
+def _vl_checklist() -> Files:
+    rows = [["a.png", {"POS": [TWO[0]], "NEG": [TWO[1]]}]] * 2
+    return {file: rows for sources in vl_checklist.TASKS.values() for own in sources.values() for file in own.values()}
+
+
+def _whatsup() -> Files:
+    controlled = [{"image_path": "data/controlled_images/a.png", "caption_options": list(TWO)}]
+    return {file: controlled if name.startswith("Controlled") else [[1, *TWO], ["2", *TWO]]
+            for name, file in whatsup.FILES.items()}  # fmt: skip
+
+
+def _winoground() -> Files:
+    rows = [{"id": n, "image_0": "a", "image_1": "b.jpg", "caption_0": TWO[0], "caption_1": TWO[1]} for n in range(2)]
+    return {"examples.jsonl": rows}
+
+
+def _zeroshot() -> Files:
+    return {"classnames.txt": "red cup\ntable\n", "zeroshot_classification_templates.txt": "a photo of a {c}.\n{c}\n"}
+
+
+BENCHMARKS: dict[str, Callable[[], Files]] = {
+    "aro": _aro, "coco_counterfactuals": _counterfactuals, "crepe": _crepe, "eqben": _eqben,
+    "hard_positives": _hard_positives, "imagecode": _imagecode, "retrieval": _karpathy, "spec": _spec,
+    "sugarcrepe": _sugarcrepe, "sugarcrepe_pp": _sugarcrepe_pp, "svo_probes": _svo, "valse": _valse,
+    "vl_checklist": _vl_checklist, "whatsup": _whatsup, "winoground": _winoground, "zeroshot": _zeroshot,
+}  # fmt: skip
+SOURCES: dict[str, tuple[str, Callable[[], Files]]] = {
+    "coco": ("captions.json", _coco),
+    "flickr8k": ("captions.txt", _flickr),
+    "karpathy": ("dataset.json", lambda: _karpathy("train")),
+    "img2dataset": ("", lambda: {"a.txt": TWO[0], "b.txt": TWO[1]}),
+}
+# Where else a benchmark's pictures lie, below its folder of pictures.
+PLACES = {
+    "eqben": tuple(f"{subset}/{name}" for subset in eqben.SUBTASKS for name in ("a.png", "b.jpg")),
+    "imagecode": tuple(f"{name}/img{i}.jpg" for name in ("open-images-1", "video-1") for i in range(10)),
+    "zeroshot": ("red_cup/a.png", "table/b.jpg"),
+}
