@@ -2,6 +2,8 @@
 # types of the code. All work on a fresh machine.
 PYTHON ?= python3
 VENV := .venv
+# The tests that take longest wait for a cluster, a server, another process: twice as many of them as cores.
+WORKERS ?= $(shell echo $$((2 * $$(getconf _NPROCESSORS_ONLN))))
 BIN := $(abspath $(VENV))/bin
 
 .PHONY: repro test lint setup
@@ -9,7 +11,7 @@ repro: setup
 	PATH="$(BIN):$$PATH" dvc repro
 
 test: setup
-	PATH="$(BIN):$$PATH" python -m pytest -n auto --dist loadfile --no-loadscope-reorder
+	PATH="$(BIN):$$PATH" python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 lint: setup
 	PATH="$(BIN):$$PATH" ruff check

@@ -121,7 +121,7 @@ def steps(path: Path) -> list[dict]:
     return [{k: v for k, v in row.items() if k not in CLOCK} for row in rows]
 
 
-def wait_for(true: Callable[[], object], seconds: float = 120) -> None:
+def wait_for(true: Callable[[], object], seconds: float = 300) -> None:
     """Until a condition holds; fails the test when it does not in time."""
     deadline = time.monotonic() + seconds
     while not true():
@@ -145,7 +145,7 @@ def fork(call: Callable[[], object]) -> int:
     os._exit(0)
 
 
-def ended(pid: int, seconds: float = 120) -> int:
+def ended(pid: int, seconds: float = 300) -> int:
     """What such a copy ended with, waited for."""
     found: list[int] = []
 
