@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
+import json
+import os
+import shutil
 
 import numpy as np
 import pytest
@@ -155,6 +159,47 @@ def test_what_is_missing_is_one_line(tmp_path, blip, monkeypatch):
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with pytest.raises(UserError, match=r"needs the package transformers; run `pip install compclip\[captioners\]`"):
         hf.caption([], None, hf.Config(model=str(blip)))
+
+
+class Runs:
+    """A pickle that would make a file."""
+
+    def __init__(self, path):
+        self.path = path
+
+    def __reduce__(self):
+        return os.mkdir, (self.path,)
+
+
+def test_nothing_of_a_models_folder_is_run(tmp_path, blip):
+    """A module that its configs name, a pickle for weights, an adapter: one line, nothing run, and nobody asked."""
+    ran = tmp_path / "ran"
+    maps = {"auto_map": {"AutoConfig": "own.Own", "AutoProcessor": "own.Own", "AutoTokenizer": [None, "own.Own"]}}
+    for number, file in enumerate(("config.json", "tokenizer_config.json", "processor_config.json")):
+        folder = shutil.copytree(blip, tmp_path / str(number))
+        (folder / "own.py").write_text(f"import os\nos.mkdir({str(ran)!r})\n")
+        own = {"model_type": "own", "processor_class": "Own", "tokenizer_class": "Own"} | maps
+        (folder / file).write_text(json.dumps(json.loads((blip / file).read_text()) | own))
+        with contextlib.suppress(UserError):  # classes of transformers' own may stand in
+            hf._open(hf.Config(model=str(folder), device="cpu"))
+    folder = shutil.copytree(blip, tmp_path / "pickle")
+    (folder / "model.safetensors").unlink()
+    torch.save({"a": Runs(str(ran))}, folder / "pytorch_model.bin")
+    with pytest.raises(UserError, match="pickle: transformers cannot open it: "):
+        hf._open(hf.Config(model=str(folder), device="cpu"))
+    (folder / "adapter_config.json").write_text("{}")
+    with pytest.raises(UserError, match="pickle: an adapter, which names a model elsewhere"):
+        hf._open(hf.Config(model=str(folder), device="cpu"))
+    assert not ran.exists()
+
+
+@pytest.mark.parametrize("damage", [lambda raw: raw[:-5], lambda raw: b"", lambda raw: b"\xff" * 20])
+def test_damaged_weights_are_one_line(tmp_path, blip, damage):
+    """safetensors' own error has no base to catch."""
+    folder = shutil.copytree(blip, tmp_path / "m")
+    (folder / "model.safetensors").write_bytes(damage((blip / "model.safetensors").read_bytes()))
+    with pytest.raises(UserError, match="m: transformers cannot open it: "):
+        hf._open(hf.Config(model=str(folder), device="cpu"))
 
 
 @pytest.mark.parametrize("key", ["batch_size", "max_new_tokens"])

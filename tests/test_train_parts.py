@@ -8,6 +8,8 @@ from dataclasses import fields
 
 import pytest
 import torch
+from safetensors import safe_open
+from safetensors.torch import save_file
 
 from compclip.base.errors import UserError
 from compclip.config.sections import Train
@@ -133,6 +135,56 @@ def test_torn_checkpoint_falls_back(tmp_path, capsys):
     assert "unreadable checkpoint" in capsys.readouterr().out
     (tmp_path / "step_00000001.safetensors").write_bytes(b"")
     assert checkpoint.read(tmp_path, clip, adamw) is None
+
+
+def _rewritten(path, change):
+    """A checkpoint with its tensors and header changed."""
+    with safe_open(path, "pt") as file:
+        tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118 (no mapping)
+        header = json.loads(file.metadata()["header"])
+    tensors, header = change(tensors, header)
+    save_file(tensors, path, header if header is None else {"header": header})
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda t, h: (t, None),
+        lambda t, h: (t, "{"),
+        lambda t, h: (t, "[" * 100_000),
+        lambda t, h: (t, "[]"),
+        lambda t, h: (t, json.dumps(h | {"step": 1})),
+        lambda t, h: (t, json.dumps(h | {"step": "2"})),
+        lambda t, h: (t, json.dumps({"step": 2})),
+        lambda t, h: (t, json.dumps(h | {"dropped": {"missing": "many"}})),
+        lambda t, h: ({}, json.dumps(h)),
+        lambda t, h: (t | {"model.other": torch.ones(1)}, json.dumps(h)),
+        lambda t, h: ({k: v for k, v in t.items() if k != max(n for n in t if n.startswith("model."))}, json.dumps(h)),
+        lambda t, h: (
+            {k: v for k, v in t.items() if k != max(n for n in t if n.startswith("exp_avg."))},
+            json.dumps(h),
+        ),
+        lambda t, h: ({k: v[..., :1].contiguous() if v.ndim else v for k, v in t.items()}, json.dumps(h)),
+        lambda t, h: ({k: v.to(torch.int8) for k, v in t.items()}, json.dumps(h)),
+    ],
+)
+def test_a_damaged_checkpoint_leaves_the_model_as_it_was(tmp_path, capsys, change):
+    """Whole as a file and wrong in what it holds: the one before counts, and nothing of the wrong one stays."""
+    clip, adamw = _pair(0)
+    for step in (1, 2):
+        _steps(clip, adamw, 1)
+        checkpoint.write(tmp_path, step, clip, adamw, {"dropped": {}})
+    _rewritten(tmp_path / "step_00000002.safetensors", change)
+    other, adamw = _pair(7)
+    assert checkpoint.read(tmp_path, other, adamw) == {"step": 1, "dropped": {}}
+    assert "unreadable checkpoint" in capsys.readouterr().out
+    first, adamw = _pair(0)
+    _steps(first, adamw, 1)
+    assert all(torch.equal(a, b) for a, b in zip(first.parameters(), other.parameters(), strict=True))
+    (tmp_path / "step_00000001.safetensors").unlink()
+    other, adamw = _pair(7)
+    assert checkpoint.read(tmp_path, other, adamw) is None
+    assert all(torch.equal(a, b) for a, b in zip(_pair(7)[0].parameters(), other.parameters(), strict=True))
 
 
 def test_full_disk_keeps_the_last_checkpoint(tmp_path, monkeypatch):

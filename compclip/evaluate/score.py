@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -64,8 +63,7 @@ class Checkpoint:
 
 def by_path(ref: str, model: str = "", device: str = "cpu", tokenizer: str = "", activation: str = "") -> Checkpoint:
     """A checkpoint that is known by its path, or by a hub's name and tag, which stand for themselves."""
-    known = backbone.weights_fingerprint(ref) if Path(ref).exists() else ref
-    return Checkpoint(ref, {"path": ref, "fingerprint": known}, model, device, tokenizer, activation)
+    return Checkpoint(ref, {"path": ref, "fingerprint": backbone.known(ref)}, model, device, tokenizer, activation)
 
 
 def outcomes(

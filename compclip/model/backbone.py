@@ -5,7 +5,9 @@ B images or texts, N patches, T text positions, W width, D joint dim.
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,20 +15,18 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from compclip.base.errors import UserError, one_line, unknown
 from compclip.base.files import fingerprint, read_json, write_json
 from compclip.base.lazy import open_clip
-from compclip.model import tokenizers
+from compclip.model import architecture, borrowed, hub, tokenizers
 from compclip.model import weights as weights_files
 from compclip.model.weights import CONFIG
 
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-if TYPE_CHECKING:
     from compclip.config.sections import Backbone
 
 WEIGHTS = weights_files.NAMES[0]
@@ -148,13 +148,20 @@ def load(ref: str | Path, model: str = "", device: str = "cpu", tokenizer: str =
     if _is_folder(ref):
         return _load_folder(Path(ref), device, tokenizer, activation)
     if "::" in ref:
-        name, _, tag = ref.partition("::")
-        return create(name, tag, device=device, tokenizer=tokenizer)
+        return create(*_named(ref), device=device, tokenizer=tokenizer)
     if not Path(ref).exists():
         raise UserError(f"checkpoint {ref!r}: no such file or folder; give one with {CONFIG}, a file, or NAME::TAG")
     if not model:
         raise UserError(f"checkpoint {ref!r}: weights without {CONFIG}; give the architecture with --model NAME")
     return create(model, ref, device=device, tokenizer=tokenizer, activation=activation)
+
+
+def _named(ref: str) -> tuple[str, str]:
+    name, _, tag = ref.partition("::")
+    if not tag:
+        tags = open_clip.list_pretrained_tags_by_model(name)
+        raise UserError(f"checkpoint {ref!r}: no weights after '::'; give one of {', '.join([*tags, RANDOM])}")
+    return name, tag
 
 
 def _is_folder(ref: str) -> bool:
@@ -167,31 +174,65 @@ def _is_path(weights: str) -> bool:
 
 
 def _load_folder(folder: Path, device: str, tokenizer: str, activation: str = "") -> Model:
-    config = read_json(folder / CONFIG)
-    if "model_cfg" not in config:
-        raise UserError(f"{folder / CONFIG}: no key 'model_cfg'; not an open_clip config")
+    config = architecture.read(folder / CONFIG)
+    model_cfg, preprocess = config["model_cfg"], config.get("preprocess_cfg") or {}
     file = weights_files.in_folder(folder)
-    weights_files.check_activation(file, f"of {CONFIG}", config["model_cfg"], activation)
-    coder = tokenizers.of(str(folder), config["model_cfg"], tokenizer or config.get("tokenizer", ""), folder)
-    clip = _build(config["model_cfg"], str(folder)).to(device)
-    _load_state(clip, weights_files.read(file), file)
-    return _wrap(clip, config["model_cfg"], str(folder), config.get("preprocess_cfg", {}), coder)
+    weights_files.check_activation(file, f"of {CONFIG}", model_cfg, activation)
+    coder = tokenizers.of(str(folder), model_cfg, tokenizer or config.get("tokenizer", ""), folder)
+    clip = _filled(model_cfg, str(folder), file, weights_files.read(file)).to(device)
+    return _wrap(clip, model_cfg, str(folder), preprocess, coder)
+
+
+def _filled(model_cfg: dict, where: str, file: Path, state: dict[str, Tensor]) -> nn.Module:
+    """The module of a config with the weights of a file, which it must not outgrow."""
+    held, least = sum(t.numel() for t in state.values()), architecture.least_weights(model_cfg)
+    if least > held:
+        raise UserError(
+            f"{file}: a checkpoint of another architecture: holds {held} weights, and {where} describes {least} "
+            "at least; give the model it was trained with"
+        )
+    clip = _build(_without_origins(model_cfg), where)
+    weights_files.fill(clip, state, file)
+    return clip
+
+
+def _without_origins(model_cfg: dict) -> dict:
+    """A config whose towers are not filled from a hub first."""
+    towers = {"vision_cfg": "timm_model", "text_cfg": "hf_model"}
+    filled = {t: {f"{whose}_pretrained": False} for t, whose in towers.items() if model_cfg[t].get(f"{whose}_name")}
+    return model_cfg | {tower: model_cfg[tower] | none for tower, none in filled.items()}
 
 
 def _build(model_cfg: dict, where: str) -> nn.Module:
     """The module of a config alone, random weights."""
-    cfg = dict(model_cfg)
-    kind = open_clip.CustomTextCLIP if cfg.pop("custom_text", False) else open_clip.CLIP
+    _check_room(model_cfg, where)
+    cfg, tower = dict(model_cfg), model_cfg["text_cfg"].get("hf_model_name")
+    kind = open_clip.CustomTextCLIP if cfg.pop("custom_text", False) or tower else open_clip.CLIP
     try:
-        return kind(**cfg)
-    except (TypeError, KeyError, RuntimeError) as error:
-        raise UserError(f"{where}: the config does not describe an open_clip model: {error}") from error
+        with hub.asked() if tower else contextlib.nullcontext():
+            if tower:
+                borrowed.check_text_tower(tower, where)
+            return kind(**cfg)
+    except UserError:
+        raise
+    except Exception as error:  # open_clip asserts, and what it builds on raises errors of every kind
+        why = one_line(str(error))[:160] or type(error).__name__
+        raise UserError(f"{where}: the config does not describe an open_clip model: {why}; mend it") from error
+
+
+def _check_room(model_cfg: dict, where: str) -> None:
+    needed, there = 4 * architecture.least_weights(model_cfg), os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    if needed > there:
+        raise UserError(
+            f"{where}: the config describes a model of {needed >> 30} GiB at least, and this machine has "
+            f"{there >> 30} GiB; give a smaller one"
+        )
 
 
 def _register(model: str) -> str:
     """An open_clip name; a path to a JSON config is registered under its stem first."""
     if model.endswith(".json"):
-        read_json(model)
+        architecture.check(read_json(model), model)
         open_clip.add_model_config(Path(model))
         return Path(model).stem
     if model not in open_clip.list_models():
@@ -203,10 +244,10 @@ def _from_file(name: str, cfg: dict, file: Path, activation: str) -> tuple[nn.Mo
     if file.is_dir():
         raise UserError(f"weights {file}: a folder without {CONFIG}; put it there, or give the weights file")
     state = weights_files.read(file)
-    if "logit_bias" in state and cfg.get("init_logit_bias") is None:  # tuned with a sigmoid loss
-        cfg["init_logit_bias"] = state["logit_bias"].item()
-    clip = _build(cfg, name)
-    _load_state(clip, state, file)
+    bias = state.get("logit_bias")
+    if bias is not None and bias.numel() == 1 and cfg.get("init_logit_bias") is None:  # tuned with a sigmoid loss
+        cfg["init_logit_bias"] = bias.item()
+    clip = _filled(cfg, name, file, state)
     weights_files.check_activation(file, name, cfg, activation)
     return clip, weights_files.usual_preprocessing(name)
 
@@ -226,6 +267,7 @@ def _from_tag(name: str, cfg: dict, tag: str) -> tuple[nn.Module, dict]:
 
 
 def _wrap(clip: nn.Module, model_cfg: dict, source: str, preprocess: dict, coder: Any) -> Model:
+    _check_size(clip.visual, preprocess.get("size"), source)
     cfg = open_clip.transform.merge_preprocess_dict(
         open_clip.transform.PreprocessCfg(size=clip.visual.image_size), preprocess
     )
@@ -235,23 +277,19 @@ def _wrap(clip: nn.Module, model_cfg: dict, source: str, preprocess: dict, coder
     return Model(clip, coder, transform, dict(model_cfg), _plain(cfg), source)
 
 
+def _check_size(visual: nn.Module, size: Any, source: str) -> None:
+    """Raise UserError where pictures are prepared, or the tower is declared, in another size than it takes."""
+    declared = architecture.pair(visual.image_size)
+    if size and architecture.pair(size) != declared:
+        raise UserError(f"{source}: preprocess_cfg.size={size}: the model takes {declared}; remove it")
+    patches = getattr(getattr(visual, "trunk", None), "patch_embed", None)
+    fixed = getattr(patches, "img_size", None) if getattr(patches, "strict_img_size", False) else None
+    if fixed and architecture.pair(fixed) != declared:
+        raise UserError(f"{source}: vision_cfg.image_size={declared}: its timm model takes {tuple(fixed)}; give that")
+
+
 def _plain(cfg: dict) -> dict:
     return json.loads(json.dumps(cfg))
-
-
-def _load_state(clip: nn.Module, state: dict[str, Tensor], path: Path) -> None:
-    """Load weights strictly; those of another architecture are a UserError."""
-    own = clip.state_dict()
-    for name in ("logit_scale", "logit_bias"):  # some files have them as vectors of one
-        if name in state and name in own and state[name].numel() == 1:
-            state[name] = state[name].reshape(own[name].shape)
-    wrong = sorted(set(own) ^ set(state)) or sorted(k for k in own if own[k].shape != state[k].shape)
-    if wrong:
-        raise UserError(
-            f"{path}: a checkpoint of another architecture: {len(wrong)} tensors differ, as {wrong[0]!r}; "
-            "give the model it was trained with"
-        )
-    clip.load_state_dict(state)
 
 
 def _same_architecture(loaded: Model, name: str, weights: str) -> None:
@@ -275,11 +313,23 @@ def weights_fingerprint(ref: str | Path) -> str:
     return fingerprint(ref)
 
 
+def known(ref: str) -> str:
+    """What tells a checkpoint from others: of a folder or file its contents; a hub's name and tag stand for themselves.
+
+    Raises UserError for a folder that is no checkpoint, which may be a whole disk, and for a pipe, which may never end.
+    """
+    if not Path(ref).exists():
+        return ref
+    if not _is_folder(ref) and not Path(ref).is_file():
+        raise UserError(f"checkpoint {ref!r}: no weights file, and no folder with {CONFIG}; give one, or NAME::TAG")
+    return weights_fingerprint(ref)
+
+
 def unpack(model: Model, path: Path) -> None:
     """Load shipped half-precision weights into a float32 model. Raises UserError where they are missing."""
     if not path.is_file():
         raise UserError(f"{path}: no shipped weights; make them with `python -m compclip pretrain`")
-    model.clip.load_state_dict({k: v.float() for k, v in load_file(path).items()})
+    weights_files.fill(model.clip, weights_files.read(path), path)
 
 
 def fetched(spec: Backbone, seed: int) -> Model:

@@ -18,12 +18,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
-from safetensors.torch import load_file, save
+from safetensors.torch import save
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from compclip.base.errors import UserError
+from compclip.base.errors import UserError, one_line
 from compclip.base.files import read_json, write_atomic, write_json
+from compclip.model import weights as weights_files
 
 if TYPE_CHECKING:
     from compclip.config.sections import Lora
@@ -38,6 +39,11 @@ MODULES = {
     "patch": r"visual\.(conv1|trunk\.patch_embed\.proj)",
 }
 LAYERS = (nn.Linear, nn.Conv2d)
+LARGEST_RANK, LARGEST_ALPHA = 4096, 1e6
+# What makes an adapter another sum than ours, by PEFT's names.
+OTHER_SUMS = ("use_rslora", "use_dora", "use_qalora", "lora_bias", "bias", "rank_pattern", "alpha_pattern",
+              "modules_to_save", "trainable_token_indices", "layer_replication", "fan_in_fan_out")  # fmt: skip
+_FACTOR = re.compile(r"([\w.]+)\.lora_([AB])\.weight")
 _SELF_ATTENTION = re.compile(r"resblocks\.\d+\.attn$")
 
 
@@ -180,23 +186,60 @@ def merge(clip: nn.Module, scale: float = 1.0) -> None:
 def load(clip: nn.Module, folder: str | Path) -> None:
     """Add a saved adapter to the model that it was trained on. Raises UserError where it fits another."""
     folder = Path(folder)
-    config = read_json(folder / CONFIG)
+    rank, alpha = _settings(folder / CONFIG)
+    saved = weights_files.read(folder / WEIGHTS)
     try:
-        _adapt(clip, config["r"], config["lora_alpha"], config["target_modules"])
-        saved, own = load_file(folder / WEIGHTS), adapter(clip)
-        with torch.no_grad():
-            for name, factor in own.items():
-                factor.copy_(saved.pop(name.replace(f".{NAME}.", ".")))
-    except (KeyError, ValueError, RuntimeError, OSError) as error:
+        _adapt(clip, rank, alpha, "|".join(map(re.escape, _adapted(saved, rank, folder))))
+    except (KeyError, ValueError, RuntimeError) as error:
+        why = f"{folder}: not an adapter of this model: {one_line(str(error))[:160]}"
+        raise UserError(f"{why}; give the backbone that it was trained on") from error
+    own = {name.replace(f".{NAME}.", "."): factor for name, factor in adapter(clip).items()}
+    if foreign := sorted(set(saved) - set(own)):
         raise UserError(
-            f"{folder}: not an adapter of this model: {str(error).splitlines()[0]}; "
-            "give the backbone that it was trained on"
-        ) from error
-    if saved:
-        raise UserError(
-            f"{folder}: an adapter of another model: {min(saved)!r} has no place here; "
+            f"{folder}: an adapter of another model: {foreign[0]!r} has no place here; "
             "give the backbone that it was trained on"
         )
+    with torch.no_grad():
+        for name, factor in own.items():
+            factor.copy_(_fitting(saved, name, factor, folder))
+
+
+def _settings(path: Path) -> tuple[int, float]:
+    """Rank and alpha. Raises UserError for an adapter whose sum is another than W + alpha / rank B A."""
+    config = read_json(path)
+    found = config if isinstance(config, dict) else {}
+    rank, alpha = found.get("r"), found.get("lora_alpha")
+    if type(rank) is not int or not 1 <= rank <= LARGEST_RANK:
+        raise UserError(f"{path}: r={str(rank)[:40]}: must be a whole number from 1 to {LARGEST_RANK}")
+    if type(alpha) not in (int, float) or not 0 < alpha <= LARGEST_ALPHA:
+        raise UserError(f"{path}: lora_alpha={str(alpha)[:40]}: must be a number above 0, at most {LARGEST_ALPHA:g}")
+    if other := [key for key in OTHER_SUMS if found.get(key) not in (None, False, "none", {}, [])]:
+        raise UserError(f"{path}: {other[0]}: adapters with it are not supported; give the merged checkpoint instead")
+    return rank, alpha
+
+
+def _adapted(saved: dict[str, Tensor], rank: int, folder: Path) -> list[str]:
+    """The modules that an adapter has factors for; what its config names is a pattern of whoever wrote it."""
+    for name, factor in saved.items():
+        if not (place := _FACTOR.fullmatch(name)):
+            raise UserError(f"{folder}: {name[:120]!r} is no factor of an adapter; give a folder that PEFT wrote")
+        if factor.ndim < 2 or factor.shape[0 if place[2] == "A" else 1] != rank:
+            raise UserError(f"{folder}: {name!r} is {list(factor.shape)}, not of rank {rank}; fetch the folder again")
+    if not saved:
+        raise UserError(f"{folder}: holds no factors of an adapter; fetch the folder again")
+    return sorted({name.partition(".lora_")[0] for name in saved})
+
+
+def _fitting(saved: dict[str, Tensor], name: str, factor: Tensor, folder: Path) -> Tensor:
+    found = saved.get(name)
+    if found is None or found.shape != factor.shape:
+        has = "lacks it" if found is None else f"has {list(found.shape)}"
+        raise UserError(
+            f"{folder}: not an adapter of this model: {name!r} is {list(factor.shape)} here, and it {has}; "
+            "give the backbone that it was trained on"
+        )
+    weights_files.check_numbers(found, factor, f"{folder}: {name!r}")
+    return found
 
 
 def _replace_all(clip: nn.Module, chosen: Any, made: Any) -> None:

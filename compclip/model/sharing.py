@@ -5,6 +5,7 @@ Models that are fed alike share the work of reading, decoding and preparing pict
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -12,8 +13,9 @@ from typing import TypeVar
 
 from torch import nn
 
-from compclip.base.files import fingerprint, read_json
-from compclip.model import tokenizers
+from compclip.base.errors import UserError
+from compclip.base.files import fingerprint
+from compclip.model import architecture, tokenizers
 from compclip.model import weights as weights_files
 
 T = TypeVar("T")
@@ -37,15 +39,18 @@ def copies(clip: nn.Module, budget: int = BUDGET) -> int:
 
 
 def _feed(ref: str) -> str:
-    """Equal for checkpoints that take the same pixels and tokens."""
+    """Equal for checkpoints that take the same pixels and tokens; a damaged one is alone."""
     folder = Path(ref)
     if not (folder / weights_files.CONFIG).is_file():
         return ref
-    config = read_json(folder / weights_files.CONFIG)
-    architecture = {k: v for k, v in config.get("model_cfg", {}).items() if k != "init_logit_bias"}
+    try:
+        config = architecture.read(folder / weights_files.CONFIG)
+    except UserError:
+        return ref
+    model = {k: v for k, v in config["model_cfg"].items() if k != "init_logit_bias"}
     coder = [folder / name for name in tokenizers.FILES if (folder / name).is_file()]
     rest = [config.get("preprocess_cfg"), config.get("tokenizer"), fingerprint(*coder) if coder else ""]
-    return json.dumps([architecture, *rest], sort_keys=True)
+    return json.dumps([model, *rest], sort_keys=True)
 
 
 def _within(group: list[T], checkpoint: Callable[[T], str], budget: int) -> list[list[T]]:
@@ -63,6 +68,7 @@ def _within(group: list[T], checkpoint: Callable[[T], str], budget: int) -> list
 
 
 def _size(ref: str) -> int:
-    """Bytes of a folder's weights; a reference of another kind fills the memory."""
-    folder = Path(ref)
-    return weights_files.in_folder(folder).stat().st_size if folder.is_dir() else BUDGET
+    """Bytes of a folder's weights; a reference of another kind, or without weights, fills the memory."""
+    with contextlib.suppress(UserError):
+        return weights_files.in_folder(Path(ref)).stat().st_size
+    return BUDGET

@@ -17,11 +17,13 @@ from torch import Tensor
 
 from compclip.base.errors import UserError, one_line
 from compclip.base.lazy import open_clip
-from compclip.model import hub
+from compclip.model import borrowed, hub
 
 STAND_IN = "clip"
 FILES = ("tokenizer.json", "spiece.model", "vocab.txt", "vocab.json")
 WORDS = 1 << 16  # whose tokens are remembered
+VOCABULARY = 49408  # of CLIP's code
+WHOLE = 1 << 62  # of a tower that brings its own
 BYTES = 512  # CLIP's code has every byte twice, inside and at the end of a word, before its merges
 
 
@@ -106,10 +108,14 @@ class Hub:
     record = ""
 
     def __init__(self, source: str, text_cfg: dict) -> None:
+        borrowed.check_tokenizer(source)
+        options = text_cfg.get("tokenizer_kwargs") or {}  # those that architecture.TOKENIZER lets pass
         self._hf = open_clip.tokenizer.HFTokenizer(
-            source, text_cfg.get("context_length", 77), **(text_cfg.get("tokenizer_kwargs") or {}),
-            tokenizer_mode=text_cfg.get("tokenizer_mode"))  # fmt: skip
+            source, text_cfg.get("context_length", 77), **options, tokenizer_mode=text_cfg.get("tokenizer_mode"),
+            trust_remote_code=False)  # fmt: skip
+        self._size = WHOLE if text_cfg.get("hf_model_name") else text_cfg.get("vocab_size", VOCABULARY)
         self.layout = self._probed()
+        self(["a"])  # one that cannot pad says so here
 
     def _probed(self) -> Layout:
         """What the tokenizer puts around a text, as one word shows it."""
@@ -123,8 +129,14 @@ class Hub:
         return self._hf.tokenizer(self._hf.clean_fn(text), add_special_tokens=False).input_ids
 
     def __call__(self, texts: list[str]) -> Tensor:
-        """Ids [B, L]."""
-        return self._hf(texts)
+        """Ids [B, L]. Raises UserError for one that the model has no embedding of."""
+        ids_BL = self._hf(texts)
+        if ids_BL.numel() and int(ids_BL.max()) >= self._size:
+            raise UserError(
+                f"tokenizer: gives the id {int(ids_BL.max())}, and text_cfg.vocab_size={self._size}; give the "
+                "tokenizer that the model was trained with"
+            )
+        return ids_BL
 
     def count(self, text: str) -> int:
         """How many tokens a text has without what stands around it."""
@@ -145,12 +157,23 @@ def of(name: str, model_cfg: dict, choice: str = "", folder: Path | None = None)
     if not own:
         if choice not in ("", STAND_IN):
             raise UserError(f"model {name}: has CLIP's own tokenizer; remove tokenizer={choice}")
-        return Clip(text_cfg.get("context_length", 77))
+        return _clip(name, text_cfg)
     if choice == STAND_IN:
-        return StandIn(text_cfg.get("vocab_size", 49408), text_cfg.get("context_length", 77))
+        return StandIn(text_cfg.get("vocab_size", VOCABULARY), text_cfg.get("context_length", 77))
     if choice and not is_folder(Path(choice)):
         raise UserError(f"tokenizer {choice!r}: no folder with {' or '.join(FILES)}; {_download(own)}")
     return _hub(name, own, choice or (str(folder) if folder and is_folder(folder) else own), text_cfg)
+
+
+def _clip(name: str, text_cfg: dict) -> Clip:
+    if text_cfg.get("tokenizer_kwargs") or text_cfg.get("tokenizer_mode"):
+        raise UserError(f"model {name}: CLIP's own tokenizer takes no options; remove those of text_cfg")
+    if text_cfg.get("vocab_size", VOCABULARY) < VOCABULARY and not text_cfg.get("hf_model_name"):
+        raise UserError(
+            f"model {name}: text_cfg.vocab_size={text_cfg['vocab_size']}: CLIP's own tokenizer has {VOCABULARY}; "
+            "name the model's own as hf_tokenizer_name"
+        )
+    return Clip(text_cfg.get("context_length", 77))
 
 
 def is_folder(folder: Path) -> bool:
@@ -164,7 +187,9 @@ def _hub(name: str, own: str, source: str, text_cfg: dict) -> Hub:
             return Hub(source, text_cfg)
     except ImportError as error:
         raise UserError(f"model {name}: its tokenizer needs a package: {one_line(str(error))[:160]}") from error
-    except (OSError, ValueError, TypeError) as error:
+    except UserError:
+        raise
+    except Exception as error:  # a damaged file is met by whichever line of transformers reads it
         fault = f"{source} cannot be read" if source != own else f"is not in {hub.cached(own)} and cannot be fetched"
         raise UserError(f"model {name}: its tokenizer {fault} ({type(error).__name__}); {_download(own)}") from error
 

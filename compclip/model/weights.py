@@ -7,22 +7,25 @@ from __future__ import annotations
 
 import zipfile
 from pathlib import Path
+from typing import Any
 
 import torch
 from safetensors import safe_open
 from safetensors.torch import load_file, save
-from torch import Tensor
+from torch import Tensor, nn
 
 from compclip.base.errors import UserError, unknown
-from compclip.base.files import read_json, write_atomic
+from compclip.base.files import write_atomic
 from compclip.base.lazy import open_clip
-from compclip.model import hub
+from compclip.model import architecture, hub, torchscript
 
 CONFIG = "open_clip_config.json"
 # What a folder in open_clip's format calls its weights, best first.
 NAMES = ("open_clip_model.safetensors", "open_clip_pytorch_model.safetensors", "open_clip_pytorch_model.bin")
 GELU, QUICK = "gelu", "quickgelu"
 _ARCHIVE_SIZES = ("input_resolution", "context_length", "vocab_size")  # no weights
+LAYOUT = "give a file of tensors by name, plain or below the key state_dict"
+SHARED = 4  # times that tensors may stand on the same bytes, all told
 
 
 def activation(model_cfg: dict) -> str:
@@ -37,25 +40,89 @@ def write(path: Path, state: dict[str, Tensor], model_cfg: dict) -> None:
 
 
 def read(path: Path) -> dict[str, Tensor]:
-    """A file's tensors by open_clip's names, floats as float32. Raises UserError for one that cannot be read."""
+    """A file's tensors by open_clip's names, floats as float32; nothing in the file is run.
+
+    Raises UserError for one that cannot be read, holds something else, or would grow beyond its size.
+    """
     if not path.is_file():
         raise UserError(f"{path}: no such weights file; give an existing one")
     try:
         state = _tensors(path)
-        state = state.get("state_dict", state)
-        prefix = "module." if all(k.startswith("module.") for k in state) else ""
-        return {k.removeprefix(prefix): v.float() if v.is_floating_point() else v for k, v in state.items()}
+    except torchscript.Fault as error:
+        raise UserError(f"{path}: not a readable weights file: {error}; fetch it again") from error
     except Exception as error:  # pickle, zip and safetensors errors share no base
         raise UserError(f"{path}: not a readable weights file ({type(error).__name__}); fetch it again") from error
+    state = state.get("state_dict", state) if isinstance(state, dict) else state
+    _check_tensors(state, path)
+    prefix = "module." if all(k.startswith("module.") for k in state) else ""
+    return {k.removeprefix(prefix): v.float() if v.is_floating_point() else v for k, v in state.items()}
 
 
-def _tensors(path: Path) -> dict:
+def _tensors(path: Path) -> Any:
     if path.suffix == ".safetensors":
         return load_file(path)
     if _is_archive(path):
-        state = torch.jit.load(path, map_location="cpu").state_dict()
-        return {k: v for k, v in state.items() if k not in _ARCHIVE_SIZES}
+        return {k: v for k, v in torchscript.read(path).items() if k not in _ARCHIVE_SIZES}
+    _check_growth(path)
     return torch.load(path, "cpu", weights_only=True)
+
+
+def _check_growth(path: Path) -> None:
+    """torch writes nothing compressed: what would unpack to more than the file is made to fill the memory."""
+    if zipfile.is_zipfile(path):
+        with zipfile.ZipFile(path) as file:
+            if sum(info.file_size for info in file.infolist()) > path.stat().st_size:
+                raise torchscript.Fault("its parts together are larger than the file")
+
+
+def _check_tensors(state: Any, path: Path) -> None:
+    """Raise UserError where a file holds something else than plain tensors by name, or they are larger than it."""
+    if not isinstance(state, dict):
+        raise UserError(f"{path}: holds a {type(state).__name__}, not tensors by name; {LAYOUT}")
+    for name, tensor in state.items():
+        if not isinstance(name, str):
+            raise UserError(f"{path}: names something by a {type(name).__name__}, not by a text; {LAYOUT}")
+        if not isinstance(tensor, Tensor):
+            raise UserError(f"{path}: {name[:80]!r} is a {type(tensor).__name__}, not a tensor; {LAYOUT}")
+        if tensor.layout != torch.strided or tensor.device.type != "cpu" or tensor.is_quantized:
+            raise UserError(f"{path}: {name[:80]!r} is no plain tensor; save it dense, on the CPU, not quantized")
+    if sum(t.nbytes for t in state.values()) > SHARED * path.stat().st_size:
+        raise UserError(f"{path}: its tensors are larger than the file; fetch it again")
+
+
+def fill(clip: nn.Module, state: dict[str, Tensor], path: Path) -> None:
+    """Load weights strictly, in place.
+
+    Raises UserError naming the tensor for those of another architecture, and those that are no numbers to compute with.
+    """
+    own = clip.state_dict()
+    for name in ("logit_scale", "logit_bias"):  # some files have them as vectors of one
+        if name in state and name in own and state[name].numel() == 1:
+            state[name] = state[name].reshape(own[name].shape)
+    if wrong := sorted(set(own) ^ set(state)) or sorted(k for k in own if own[k].shape != state[k].shape):
+        raise UserError(
+            f"{path}: a checkpoint of another architecture: {len(wrong)} tensors differ, as "
+            f"{_difference(wrong[0], own, state)}; give the model it was trained with"
+        )
+    for name, tensor in state.items():
+        check_numbers(tensor, own[name], f"{path}: {name!r}")
+    clip.load_state_dict(state)
+
+
+def _difference(name: str, own: dict[str, Tensor], state: dict[str, Tensor]) -> str:
+    """How a tensor of a file differs from the model's, in words."""
+    if name not in own or name not in state:
+        return f"{name[:120]!r}, which {'the model' if name in state else 'the file'} lacks"
+    return f"{name!r}, {list(state[name].shape)} and not {list(own[name].shape)}"
+
+
+def check_numbers(tensor: Tensor, own: Tensor, what: str) -> None:
+    """Raise UserError for weights of another kind of number than the model's, and for those that are none."""
+    if own.is_floating_point() != tensor.is_floating_point() or tensor.is_complex():
+        wanted = "floats" if own.is_floating_point() else "whole numbers"
+        raise UserError(f"{what}: holds {str(tensor.dtype).removeprefix('torch.')}, not {wanted}; convert the file")
+    if not torch.isfinite(tensor.sum()) and not torch.isfinite(tensor).all():  # the sum alone is read in one pass
+        raise UserError(f"{what}: holds NaN or infinite weights; the training diverged, give another checkpoint")
 
 
 def _is_archive(path: Path) -> bool:
@@ -77,7 +144,7 @@ def recorded(path: Path) -> tuple[str, str]:
             raise UserError(f"{path}: not a readable weights file ({type(error).__name__}); fetch it again") from error
     beside = path.parent / CONFIG
     if path.name in NAMES and beside.is_file():
-        return activation(read_json(beside).get("model_cfg", {})), str(beside)
+        return activation(architecture.read(beside)["model_cfg"]), str(beside)
     return (QUICK, "OpenAI's archive") if path.is_file() and _is_archive(path) else ("", "")
 
 

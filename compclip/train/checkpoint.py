@@ -20,6 +20,10 @@ KEEP = 2
 _MOMENTS = ("exp_avg", "exp_avg_sq", "step")
 
 
+class Damaged(Exception):
+    """A file that is no checkpoint of the model at hand."""
+
+
 def write(folder: Path, step: int, clip: nn.Module, optimiser: torch.optim.Optimizer, header: dict) -> Path:
     """Save after `step` optimiser steps and drop all but the last two. Raises UserError where it cannot be written."""
     frozen = _frozen(clip)
@@ -38,9 +42,12 @@ def read(folder: Path, clip: nn.Module, optimiser: torch.optim.Optimizer, step: 
     """Restore the newest complete checkpoint, or that of a step; None where there is none. Gives its header."""
     for path in [_path(folder, step)] if step else reversed(_files(folder)):
         try:
-            return _restore(path, clip, optimiser)
-        except (SafetensorError, OSError) as error:
+            header, tensors = _contents(path, clip)
+        except (SafetensorError, OSError, Damaged) as error:
             print(f"warning: {path}: unreadable checkpoint ({error}); trying the one before", flush=True)
+        else:
+            _restore(tensors, clip, optimiser)
+            return header
     return None
 
 
@@ -53,23 +60,50 @@ def _frozen(clip: nn.Module) -> set[str]:
     return {name for name, parameter in clip.named_parameters() if not parameter.requires_grad}
 
 
-def _load(clip: nn.Module, state: dict[str, torch.Tensor]) -> None:
-    wrong = clip.load_state_dict(state, strict=False)
-    if wrong.unexpected_keys or set(wrong.missing_keys) - _frozen(clip):
-        raise ValueError(f"checkpoint of another model: {wrong}")
-
-
 def _files(folder: Path) -> list[Path]:
     return sorted(folder.glob("step_*.safetensors"))
 
 
-def _restore(path: Path, clip: nn.Module, optimiser: torch.optim.Optimizer) -> dict:
+def _contents(path: Path, clip: nn.Module) -> tuple[dict, dict[str, torch.Tensor]]:
+    """Header and tensors, looked at before anything of the model is touched."""
     with safe_open(path, "pt") as file:
         tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118 (no mapping)
-        header = json.loads(file.metadata()["header"])
-    _load(clip, {k.removeprefix("model."): v for k, v in tensors.items() if k.startswith("model.")})
+        header = _header(file.metadata() or {}, path)
+    _check_shapes(tensors, clip)
+    return header, tensors
+
+
+def _header(metadata: dict[str, str], path: Path) -> dict:
+    try:
+        header = json.loads(metadata["header"])
+    except (KeyError, ValueError, RecursionError) as error:
+        raise Damaged("its header is no JSON") from error
+    step, dropped = (header.get("step"), header.get("dropped")) if isinstance(header, dict) else (None, None)
+    if type(step) is not int or path.name != _path(path.parent, step).name:
+        raise Damaged("its header is of another step")
+    if not isinstance(dropped, dict) or not all(type(number) is int for number in dropped.values()):
+        raise Damaged("its header lacks the counts of what was dropped")
+    return header
+
+
+def _check_shapes(tensors: dict[str, torch.Tensor], clip: nn.Module) -> None:
+    """Raise Damaged where a checkpoint is not of this model: all that is trained, all buffers, whole moments."""
+    own, frozen = clip.state_dict(), _frozen(clip)
+    model = {k.removeprefix("model."): v for k, v in tensors.items() if k.startswith("model.")}
+    wrong = (set(model) - set(own)) | (set(own) - set(model) - frozen)
+    wrong |= {k for k in set(model) & set(own) if (model[k].shape, model[k].dtype) != (own[k].shape, own[k].dtype)}
+    for name, parameter in clip.named_parameters():
+        moments = [tensors[key] for m in _MOMENTS if (key := f"{m}.{name}") in tensors]
+        whole = len(moments) == len(_MOMENTS) and all(m.shape == parameter.shape for m in moments[:-1])
+        if moments and not whole:
+            wrong.add(name)
+    if wrong:
+        raise Damaged(f"of another model: {len(wrong)} tensors differ, as {min(wrong)!r}")
+
+
+def _restore(tensors: dict[str, torch.Tensor], clip: nn.Module, optimiser: torch.optim.Optimizer) -> None:
+    clip.load_state_dict({k.removeprefix("model."): v for k, v in tensors.items() if k.startswith("model.")}, False)
     for name, parameter in clip.named_parameters():
         state = {m: tensors[f"{m}.{name}"] for m in _MOMENTS if f"{m}.{name}" in tensors}
         if state:
             optimiser.state[parameter] = {m: v if m == "step" else v.to(parameter.device) for m, v in state.items()}
-    return header

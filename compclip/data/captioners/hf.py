@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import torch
 from omegaconf import MISSING
@@ -85,15 +86,18 @@ def _open(cfg: Config) -> tuple:
             f"options.model={cfg.model}: no config.json there; download a model where there is a hub, as "
             f"`hf download {EXAMPLE} --local-dir {cfg.model}`, and copy the folder to this place"
         )
+    if (Path(cfg.model) / "adapter_config.json").is_file():
+        raise UserError(f"options.model={cfg.model}: an adapter, which names a model elsewhere; merge it into that one")
     from transformers import AutoModelForImageTextToText, AutoProcessor
 
+    device = ("cuda" if torch.cuda.is_available() else "cpu") if cfg.device == "auto" else cfg.device
+    own: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}  # no hub, and no code of the folder's
     try:
-        processor = AutoProcessor.from_pretrained(cfg.model, local_files_only=True)
-        model = AutoModelForImageTextToText.from_pretrained(cfg.model, local_files_only=True)
-    except (OSError, ValueError, KeyError) as error:
+        processor = AutoProcessor.from_pretrained(cfg.model, **own)
+        model = AutoModelForImageTextToText.from_pretrained(cfg.model, weights_only=True, **own)
+        return processor, model.eval().to(device)
+    except Exception as error:  # a damaged file is met by whichever line of transformers reads it
         raise UserError(
             f"options.model={cfg.model}: transformers cannot open it: {one_line(str(error))[:300]}; it "
             "must be a whole image-to-text model"
         ) from error
-    device = ("cuda" if torch.cuda.is_available() else "cpu") if cfg.device == "auto" else cfg.device
-    return processor, model.eval().to(device)

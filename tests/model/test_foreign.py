@@ -1,0 +1,367 @@
+"""Checkpoints, adapters and tokenizers of strangers: opened as what they are, or refused in a line; no code of theirs."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from safetensors.torch import load_file, save_file
+
+from compclip.base.errors import UserError
+from compclip.base.files import read_json, write_json
+from compclip.config.sections import Backbone, Lora
+from compclip.model import backbone, hub, lora, sharing
+from tests.test_backbone import SIGLIP, _hf_tokenizer
+from tests.test_towers import TINY
+
+
+@pytest.fixture(autouse=True)
+def offline(monkeypatch, tmp_path):
+    """No hub, and an empty cache."""
+    monkeypatch.setattr(hub.constants, "HF_HUB_OFFLINE", True)
+    monkeypatch.setattr(hub.constants, "HF_HUB_CACHE", str(tmp_path / "cache"))
+
+
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory) -> Path:
+    """A checkpoint folder."""
+    root = tmp_path_factory.mktemp("tiny")
+    write_json(root / "tiny.json", TINY)
+    backbone.create(str(root / "tiny.json")).save(root / "saved")
+    return root / "saved"
+
+
+@pytest.fixture
+def folder(tiny, tmp_path) -> Path:
+    """A copy to be damaged."""
+    return shutil.copytree(tiny, tmp_path / "folder")
+
+
+def put(folder: Path, **tensors: torch.Tensor) -> None:
+    """Replace tensors of a folder's weights; `_` stands for the dot of their names."""
+    state = load_file(folder / backbone.WEIGHTS)
+    named = {name.replace(".", "_"): name for name in state}
+    save_file(state | {named[k]: v for k, v in tensors.items()}, folder / backbone.WEIGHTS, {"activation": "gelu"})
+
+
+def configure(folder: Path, section: str, **values: object) -> None:
+    """Change some keys of a folder's config."""
+    config = read_json(folder / backbone.CONFIG)
+    place = config["model_cfg"] if section == "model_cfg" else config.get(section) or config["model_cfg"][section]
+    place.update(values)
+    write_json(folder / backbone.CONFIG, config)
+
+
+def told(ref: object, **kwargs: str) -> str:
+    """The line that a checkpoint is refused with."""
+    with pytest.raises(UserError) as error:
+        backbone.load(str(ref), **kwargs)
+    assert "\n" not in str(error.value) and len(str(error.value)) < 1200
+    return str(error.value)
+
+
+def test_no_tag_is_no_random_weights():
+    """Random weights are asked for by their name."""
+    assert "checkpoint 'ViT-B-32::': no weights after '::'; give one of openai, " in told("ViT-B-32::")
+    assert "random" in told("ViT-B-32::") and "no weights after" in told("::")
+
+
+@pytest.mark.parametrize(
+    "dtype,kind", [(torch.int8, "int8"), (torch.bool, "bool"), (torch.int64, "int64"), (torch.complex64, "complex64")]
+)
+def test_weights_are_floats(folder, dtype, kind):
+    """The tensor is named, in a folder and in a file."""
+    put(folder, visual_proj=torch.ones(32, 16, dtype=dtype))
+    assert f"{backbone.WEIGHTS}: 'visual.proj': holds {kind}, not floats; convert the file" in told(folder)
+    write_json(folder / "own.json", TINY)
+    assert "'visual.proj': holds" in told(folder / backbone.WEIGHTS, model=str(folder / "own.json"))
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf")])
+def test_weights_are_finite(folder, value):
+    """One value among all is enough; one that a float32 cannot hold is infinite."""
+    whole = torch.ones(32, 16)
+    whole[31, 15] = value
+    put(folder, visual_proj=whole)
+    assert "'visual.proj': holds NaN or infinite weights" in told(folder)
+    put(folder, visual_proj=torch.full((32, 16), 1e300, dtype=torch.float64))
+    assert "'visual.proj': holds NaN or infinite weights" in told(folder)
+    put(folder, visual_proj=torch.full((32, 16), 3e38))  # the sum alone is infinite
+    backbone.load(folder)
+
+
+def test_buffers_of_whole_numbers_stay_so(tmp_path):
+    """A ResNet counts its batches; floats in their place are refused."""
+    cfg = TINY | {"vision_cfg": {"layers": [1, 1, 1, 1], "width": 8, "image_size": 64, "head_width": 8}}
+    write_json(tmp_path / "rn.json", cfg)
+    backbone.create(str(tmp_path / "rn.json")).save(tmp_path / "rn")
+    assert backbone.load(tmp_path / "rn").clip.visual.bn1.num_batches_tracked.dtype == torch.int64
+    put(tmp_path / "rn", visual_bn1_num_batches_tracked=torch.tensor(1.0))
+    assert "'visual.bn1.num_batches_tracked': holds float32, not whole numbers" in told(tmp_path / "rn")
+
+
+def test_a_tensor_of_another_shape_is_named(folder):
+    """Name and both shapes; a missing one and one too many as well."""
+    put(folder, visual_proj=torch.ones(16, 32))
+    assert "1 tensors differ, as 'visual.proj', [16, 32] and not [32, 16]" in told(folder)
+    state = load_file(folder / backbone.WEIGHTS)
+    save_file({k: v for k, v in state.items() if k != "visual.proj"}, folder / backbone.WEIGHTS)
+    assert "as 'visual.proj', which the file lacks" in told(folder)
+    save_file(state | {"other": torch.ones(1)}, folder / backbone.WEIGHTS)
+    assert "as 'other', which the model lacks" in told(folder)
+
+
+@pytest.mark.parametrize(
+    "section,values,said",
+    [
+        ("vision_cfg", {"layers": 1_000_000_000}, "vision_cfg.layers=1000000000: must be"),
+        (
+            "vision_cfg",
+            {"layers": 200, "width": 16384},
+            "describes 644259350944 at least; give the model it was trained with",
+        ),
+        ("text_cfg", {"context_length": 8192, "vocab_size": 4_000_000}, "describes 128"),
+        ("vision_cfg", {"head_width": 5}, "does not describe an open_clip model: "),
+        ("vision_cfg", {"head_width": 64}, "does not describe an open_clip model: "),
+        ("vision_cfg", {"timm_model_name": "no_such"}, "does not describe an open_clip model: Unknown model"),
+        ("text_cfg", {"vocab_size": 1000}, "vocab_size=1000: CLIP's own tokenizer has 49408"),
+        ("text_cfg", {"tokenizer_kwargs": {"clean": "whitespace"}}, "CLIP's own tokenizer takes no options"),
+        ("text_cfg", {"hf_model_name": "nobody/it"}, "does not describe an open_clip model: "),
+        ("preprocess_cfg", {"size": 64}, "preprocess_cfg.size=64: the model takes (32, 32); remove it"),
+        ("model_cfg", {"multimodal_cfg": {}}, "does not describe an open_clip model: "),
+        ("model_cfg", {"quick_gelu": "no"}, 'model_cfg.quick_gelu="no": must be true or false'),
+    ],
+)
+def test_a_config_that_cannot_be_is_refused_before_it_is_built(folder, section, values, said):
+    """Sizes against the weights at hand; parts that do not go together; what the towers take."""
+    configure(folder, section, **values)
+    assert said in told(folder)
+
+
+def test_a_model_larger_than_the_machine_is_refused(tmp_path):
+    """Random weights have no file to be compared with."""
+    write_json(
+        tmp_path / "huge.json", TINY | {"text_cfg": TINY["text_cfg"] | {"layers": 200, "width": 16384, "heads": 1}}
+    )
+    with pytest.raises(UserError, match="huge: the config describes a model of .* GiB at least, and this machine has"):
+        backbone.create(str(tmp_path / "huge.json"))
+
+
+@pytest.mark.parametrize(
+    "text", ["3", "[]", '"x"', "null", '{"embed_dim": 4}', "{", '{"embed_dim": 1, "vision_cfg": [], "text_cfg": {}}']
+)
+def test_a_config_by_path_is_checked_too(tmp_path, text):
+    """A backbone's `model` may be a file from anywhere."""
+    (tmp_path / "own.json").write_text(text)
+    with pytest.raises(UserError, match=r"own.json: "):
+        backbone.create(str(tmp_path / "own.json"))
+
+
+def test_what_is_no_checkpoint_is_not_read_through(tmp_path):
+    """A whole disk, a device or a pipe is no checkpoint."""
+    os.mkfifo(tmp_path / "pipe")
+    for ref in (tmp_path, tmp_path / "pipe", Path("/dev/zero")):
+        with pytest.raises(
+            UserError, match=f"checkpoint '{ref}': no weights file, and no folder with open_clip_config"
+        ):
+            backbone.known(str(ref))
+    assert backbone.known("ViT-B-32::openai") == "ViT-B-32::openai"
+    assert "no such weights file" in told(tmp_path / "pipe", model="ViT-B-32")
+
+
+@settings(max_examples=25)
+@given(st.data())
+def test_a_damaged_folder_loads_or_is_refused_in_a_line(tiny, tmp_path_factory, data):
+    """Weights or config cut short, or some bytes changed."""
+    name = data.draw(st.sampled_from((backbone.WEIGHTS, backbone.CONFIG)))
+    raw = bytearray((tiny / name).read_bytes())
+    for place in data.draw(st.lists(st.integers(0, min(len(raw), 6000) - 1), max_size=3)):
+        raw[place] = data.draw(st.integers(0, 255))
+    folder = shutil.copytree(tiny, tmp_path_factory.getbasetemp() / "damaged", dirs_exist_ok=True)
+    (folder / name).write_bytes(raw[: data.draw(st.sampled_from((len(raw), len(raw) - 1, len(raw) // 2, 100, 9, 0)))])
+    try:
+        backbone.load(folder)
+    except UserError as error:
+        assert str(folder) in str(error)
+
+
+def test_a_damaged_checkpoint_does_not_hold_up_the_others(folder, tiny):
+    """It is alone in its part, and says what is wrong when it is opened."""
+    (folder / backbone.CONFIG).write_text('{"model_cfg": []}')
+    assert sharing.parts([str(folder), str(tiny), str(tiny)], str) == [[str(folder)], [str(tiny), str(tiny)]]
+
+
+@pytest.mark.parametrize("damage", [lambda raw: raw[:-5], lambda raw: b"", lambda raw: b"\xff" * 8 + raw])
+def test_shipped_weights_that_are_damaged(folder, tmp_path, damage):
+    """Cut short, empty, or with a header of any length."""
+    write_json(tmp_path / "own.json", TINY)
+    shipped = tmp_path / "w.fp16.safetensors"
+    shipped.write_bytes(damage((folder / backbone.WEIGHTS).read_bytes()))
+    with pytest.raises(UserError, match="w.fp16.safetensors: not a readable weights file"):
+        backbone.fetched(Backbone(str(tmp_path / "own.json"), str(shipped)), 0)
+
+
+def test_a_file_holds_tensors_by_name(tmp_path):
+    """And not more of them than it has bytes."""
+    write_json(tmp_path / "own.json", TINY)
+    for content, said in (
+        ([torch.ones(1)], "holds a list, not tensors by name"),
+        ({"model": {"a": torch.ones(1)}}, "'model' is a dict, not a tensor; give a file of tensors by name"),
+        ({1: torch.ones(1)}, "names something by a int"),
+        ({"a": torch.ones(1).expand(1 << 30)}, "its tensors are larger than the file"),
+        ({"a": torch.eye(2).to_sparse()}, "'a' is no plain tensor"),
+        ({"a": torch.ones(1, device="meta")}, "'a' is no plain tensor"),
+    ):
+        torch.save(content, tmp_path / "w.pt")
+        assert said in told(tmp_path / "w.pt", model=str(tmp_path / "own.json"))
+
+
+CODE = "import pathlib\npathlib.Path({!r}).touch()\nfrom transformers import PreTrainedTokenizerFast as Own\n"
+
+
+@pytest.fixture
+def siglip(tmp_path, monkeypatch) -> Path:
+    """A checkpoint whose folder has a tokenizer, and a module beside it that marks that it was run."""
+    monkeypatch.setattr(sys, "stdin", None)
+    _hf_tokenizer(tmp_path / "tok")
+    write_json(tmp_path / "own.json", SIGLIP)
+    backbone.create(str(tmp_path / "own.json"), tokenizer=str(tmp_path / "tok")).save(tmp_path / "saved")
+    (tmp_path / "saved" / "own.py").write_text(CODE.format(str(tmp_path / "ran")))
+    return tmp_path / "saved"
+
+
+MAP = {"auto_map": {"AutoTokenizer": [None, "own.Own"], "AutoConfig": "own.Own"}}
+
+
+@pytest.mark.parametrize(
+    "file,content,said",
+    [
+        ("tokenizer_config.json", MAP, "auto_map asks to run the code that lies beside it; nobody's code is run"),
+        ("config.json", MAP, "config.json: auto_map asks to run the code"),
+        ("tokenizer_config.json", {"tokenizer_class": "Own"}, "is a Own, a class of its own"),
+        ("tokenizer_config.json", {"tokenizer_class": "RagTokenizer"}, "is a RagTokenizer, a class of its own"),
+        ("tokenizer_config.json", {"tokenizer_class": ["x"]}, "a class of its own"),
+        ("config.json", {"tokenizer_class": "AutoModel"}, "is a AutoModel"),
+        ("tokenizer_config.json", [], "tokenizer_config.json: no mapping"),
+        ("tokenizer.json", {}, "its tokenizer "),
+        ("tokenizer.json", [], "its tokenizer "),
+    ],
+)
+def test_a_tokenizer_with_code_or_a_class_of_its_own_is_refused(siglip, tmp_path, file, content, said):
+    """In a checkpoint's folder, and as a backbone's; what it brings is not run, and nobody is asked."""
+    write_json(siglip / file, content)
+    for name in ("tokenizer_config.json", "tokenizer.json"):
+        shutil.copy(siglip / name, tmp_path / "tok" / name)
+    if file == "config.json":
+        shutil.copy(siglip / file, tmp_path / "tok" / file)
+    assert said in told(siglip)
+    with pytest.raises(UserError):
+        backbone.create(str(tmp_path / "own.json"), tokenizer=str(tmp_path / "tok"))
+    assert not (tmp_path / "ran").exists()
+
+
+def test_options_of_a_tokenizer_are_known_ones(siglip, tmp_path):
+    """Those that say how a text is cleaned pass; the one that would run code does not, with or without a map."""
+    configure(siglip, "text_cfg", tokenizer_kwargs={"clean": "canonicalize", "strip_sep_token": False})
+    backbone.load(siglip)
+    write_json(siglip / "tokenizer_config.json", read_json(siglip / "tokenizer_config.json") | MAP)
+    configure(siglip, "text_cfg", tokenizer_kwargs={"trust_remote_code": True})
+    assert "text_cfg.tokenizer_kwargs: unknown key 'trust_remote_code'" in told(siglip)
+    assert not (tmp_path / "ran").exists()
+
+
+def test_a_timm_tower_takes_its_own_size_alone(siglip):
+    """It would say so at the first picture."""
+    configure(siglip, "vision_cfg", image_size=256)
+    configure(siglip, "preprocess_cfg", size=256)
+    assert "vision_cfg.image_size=(256, 256): its timm model takes (224, 224); give that" in told(siglip)
+
+
+def test_a_tokenizer_without_padding_or_with_too_many_words(siglip):
+    """Both would be met by the first batch of texts."""
+    configure(siglip, "text_cfg", vocab_size=3)
+    state = load_file(siglip / backbone.WEIGHTS)
+    state["text.token_embedding.weight"] = state["text.token_embedding.weight"][:3].contiguous()
+    save_file(state, siglip / backbone.WEIGHTS, {"activation": "gelu"})
+    with pytest.raises(UserError, match="gives the id 4, and text_cfg.vocab_size=3"):
+        backbone.load(siglip).tokenize(["a star"])
+    config = read_json(siglip / "tokenizer_config.json")
+    write_json(siglip / "tokenizer_config.json", {k: v for k, v in config.items() if k != "pad_token"})
+    write_json(siglip / "tokenizer.json", read_json(siglip / "tokenizer.json") | {"padding": None})
+    assert "its tokenizer" in told(siglip)
+
+
+@pytest.fixture
+def adapter(tmp_path) -> Path:
+    """A folder with an adapter of the tiny model."""
+    write_json(tmp_path / "tiny.json", TINY)
+    clip = backbone.create(str(tmp_path / "tiny.json"), seed=3).clip
+    lora.inject(clip, Lora(rank=2), ("image", "text"))
+    lora.finish(clip, tmp_path / "adapter")
+    return tmp_path / "adapter"
+
+
+def fits(adapter: Path) -> None:
+    """Load an adapter into the model that it was made for."""
+    lora.load(backbone.create(str(adapter.parent / "tiny.json"), seed=3).clip, adapter)
+
+
+@pytest.mark.parametrize(
+    "change,said",
+    [
+        ({"r": 1_000_000_000}, "r=1000000000: must be a whole number from 1 to 4096"),
+        ({"r": 3}, "is .*, not of rank 3"),
+        ({"r": [[1]]}, "must be a whole number"),
+        ({"lora_alpha": float("nan")}, "lora_alpha=nan: must be a number above 0"),
+        ({"lora_alpha": None}, "lora_alpha=None: must be"),
+        ({"use_dora": True}, "use_dora: adapters with it are not supported"),
+        ({"rank_pattern": {"x": 3}}, "rank_pattern: adapters with it are not supported"),
+    ],
+)
+def test_settings_of_an_adapter(adapter, change, said):
+    """Its config is a stranger's too; the pattern that it names modules by is not used."""
+    write_json(adapter / lora.CONFIG, read_json(adapter / lora.CONFIG) | {"target_modules": "(x+x+)+y"})
+    fits(adapter)
+    (adapter / lora.CONFIG).write_text(json.dumps(read_json(adapter / lora.CONFIG) | change))
+    with pytest.raises(UserError, match=said):
+        fits(adapter)
+
+
+@pytest.mark.parametrize(
+    "change,said",
+    [
+        (lambda s, n: s | {n: s[n][..., :1].contiguous()}, "is .* here, and it has"),
+        (lambda s, n: s | {n: s[n] * float("nan")}, "holds NaN or infinite weights"),
+        (lambda s, n: s | {n: s[n].to(torch.int8)}, "holds int8, not floats"),
+        (lambda s, n: {k: v for k, v in s.items() if k != n}, "lacks it"),
+        (lambda s, n: {"x": s[n]}, "'x' is no factor of an adapter"),
+        (lambda s, n: {"visual.ln_pre.lora_A.weight": torch.ones(2, 2)}, "not an adapter of this model"),
+        (lambda s, n: {"no.such.lora_A.weight": torch.ones(2, 2)}, "not an adapter of this model"),
+        (lambda s, n: {}, "holds no factors"),
+    ],
+)
+def test_factors_of_an_adapter(adapter, change, said):
+    """Shapes are not stretched to fit, and numbers are numbers."""
+    state = load_file(adapter / lora.WEIGHTS)
+    save_file(change(state, "transformer.resblocks.0.mlp.c_fc.lora_A.weight"), adapter / lora.WEIGHTS)
+    with pytest.raises(UserError, match=said):
+        fits(adapter)
+
+
+def test_a_damaged_adapter(adapter):
+    """Cut short, or no JSON."""
+    whole = (adapter / lora.WEIGHTS).read_bytes()
+    for raw in (whole[:-4], b"", b"\xff" * 20):
+        (adapter / lora.WEIGHTS).write_bytes(raw)
+        with pytest.raises(UserError, match="not a readable weights file"):
+            fits(adapter)
+    (adapter / lora.CONFIG).write_text("[1]")
+    with pytest.raises(UserError, match="adapter_config.json: r=None"):
+        fits(adapter)
