@@ -31,7 +31,7 @@ def test_the_shipped_grid():
         ("trian.lr=3", r"unknown section 'trian'; did you mean 'train'\?"),
         ("train.lr=fast", r"train.lr='fast': must be float"),
         ("train.lr=-1", r"train.lr=-1.0: must be > 0"),
-        ("train.lr=nan", r"train.lr=nan: must be > 0"),
+        ("train.lr=nan", r"train.lr=nan: must be a finite number"),
         ("train.epochs=0", r"train.epochs=0.0: must be > 0"),
         ("train.batch_size=1", r"train.batch_size=1: must be >= 2"),
         ("train.beta2=1", r"train.beta2=1.0: must be >= 0 and < 1"),
@@ -155,7 +155,7 @@ def test_cells_have_names_of_their_own():
     assert len(config_grid.cells(read.load(PARAMS, [*sets, "grid.backbones=[a,a-b]", "grid.data=[c]"]))) == 2
     with pytest.raises(UserError, match="'clic-a-b-c-0' stands twice"):
         read.load(PARAMS, [*sets, "grid.backbones=[a,a-b]", "grid.data=[c,b-c]"])
-    with pytest.raises(UserError, match="cell 'clic-org/vit-c-0': cannot name a folder"):
+    with pytest.raises(UserError, match="backbone 'org/vit': must be letters"):
         read.load(PARAMS, [*sets, "backbones.org/vit.model=x", "grid.backbones=[org/vit]", "grid.data=[c]"])
 
 
@@ -194,7 +194,7 @@ def test_invalid_utf8_and_missing_file(tmp_path):
         read.load(tmp_path / "p.yaml")
     with pytest.raises(UserError, match="Is a directory"):
         read.load(tmp_path)
-    with pytest.raises(UserError, match="none.yaml: No such file or directory; run from the project's root"):
+    with pytest.raises(UserError, match="none.yaml: no such file; run from the project's root"):
         read.load(tmp_path / "none.yaml")
 
 
@@ -271,7 +271,7 @@ def test_config_yaml_reproduces_the_run(tmp_path_factory, lr, epochs, gamma, see
 @pytest.mark.parametrize(
     "text,message",
     [
-        ("", "config.yaml: cell: .*missing mandatory value: method"),
+        ("", "config.yaml: cell.method: must be given"),
         ("cell: 3\n", "config.yaml: cell=3: must be a mapping"),
         ("cell: {method: clipp, backbone: a, data: b, seed: 0}\n", "unknown method 'clipp'"),
         (

@@ -91,6 +91,21 @@ def read_json(path: str | Path) -> Any:
     return json_text.value(read_text(path), str(path))
 
 
+def read_mapping(path: str | Path) -> dict[str, Any]:
+    """The file's JSON object. Raises UserError for anything else."""
+    found = read_json(path)
+    if not isinstance(found, dict):
+        raise UserError(f"{path}: holds a {type(found).__name__} where a mapping belongs; {json_text.FETCH}")
+    return found
+
+
+def out_folder(path: str) -> Path:
+    """A folder to write, as an option names it. Raises UserError where something else is in its place."""
+    if os.path.lexists(path) and not os.path.isdir(path):
+        raise UserError(f"{path}: is no folder; give one, or a name that is free")
+    return Path(path)
+
+
 def fingerprint(*paths: str | Path) -> str:
     """SHA-256 (hex) over names and bytes of files and, recursively and sorted, of folders."""
     digest = hashlib.sha256()

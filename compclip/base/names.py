@@ -30,5 +30,10 @@ class Name(str):
         return type(self), (str(self), "name")
 
 
+def given(text: str, option: str) -> Name:
+    """The name that an option gives, alone or as `stage@name`. Raises UserError for what is none."""
+    return Name(text.rpartition("@")[2], option)
+
+
 def _cut(text: str) -> str:
     return text if len(text) <= LONGEST else f"{text[:LONGEST]}..."

@@ -6,6 +6,7 @@ The parser that builds values recurses, and a deep text ends the process; the ev
 from __future__ import annotations
 
 import io
+import math
 import re
 from pathlib import Path
 from typing import Any
@@ -14,12 +15,14 @@ import yaml
 from omegaconf import OmegaConf
 from omegaconf.errors import MissingMandatoryValue, OmegaConfBaseException
 
+from compclip.base import references
 from compclip.base.errors import UserError, one_line
 from compclip.base.files import read_text
 
 DEPTH = 50
 BYTES = 1 << 20
 NODES = 1 << 17  # with every alias written out
+WHOLE = 1 << 63  # whole numbers beyond it are numbers to nobody behind us
 SHOWN = 300  # characters of a fault
 # What OmegaConf raises of a text: its own errors, and what Python says of keys, dates, integers and single values.
 FAULTS = (yaml.YAMLError, OmegaConfBaseException, OSError, ValueError, TypeError, AttributeError, RecursionError)
@@ -58,30 +61,51 @@ def check(text: str, where: str) -> None:
 def plain(config: Any, where: str) -> Any:
     """Plain values, interpolations resolved.
 
-    Raises UserError naming the key of one that cannot be, or whose text no file and no command could hold.
+    Raises UserError naming the key of one that cannot be: an interpolation that leads nowhere or grows without end, a
+    text that no file and no command could hold, a number that is none, a key that is no text.
     """
     try:
-        values = OmegaConf.to_container(config, resolve=True, throw_on_missing=True)
+        values = OmegaConf.to_container(config, throw_on_missing=True)
+        if references.check(values, where):
+            values = OmegaConf.to_container(config, resolve=True, throw_on_missing=True)
     except MissingMandatoryValue as error:
         raise UserError(f"{where}: {error.full_key}=???: must be given; write a value or remove the line") from error
     except FAULTS as error:
         key = getattr(error, "full_key", None)
         raise UserError(f"{where}: {f'{key}: ' if key else ''}{told(error)}") from error
-    _check_texts(values, where, "")
+    _check_values(values, where, "")
     return values
 
 
-def _check_texts(value: Any, where: str, key: str) -> None:
-    """Control characters end file names and commands, and half a surrogate pair is no character."""
+def _check_values(value: Any, where: str, key: str) -> None:
     if isinstance(value, dict):
         for name, below in value.items():
-            _check_texts(str(name), where, key or "a key")
-            _check_texts(below, where, f"{key}.{name}".lstrip("."))
+            _check_key(name, where, key)
+            _check_values(below, where, f"{key}.{name}".lstrip("."))
     elif isinstance(value, list):
         for below in value:
-            _check_texts(below, where, key)
-    elif isinstance(value, str) and (found := NO_TEXT.search(value)):
-        raise UserError(f"{where}: {key}: holds the character {found[0]!a}; remove it")
+            _check_values(below, where, key)
+    elif fault := _fault(value):
+        raise UserError(f"{where}: {key}{fault}")
+
+
+def _check_key(name: Any, where: str, key: str) -> None:
+    if type(name) not in (str, int):
+        raise UserError(f"{where}: {f'{key}: ' if key else ''}key {name!r}: must be a text; put it into quotes")
+    if fault := _fault(name):
+        raise UserError(f"{where}: {key or 'a key'}{fault}")
+
+
+def _fault(value: Any) -> str:
+    """Control characters end file names and commands, and half a surrogate pair is no character."""
+    if isinstance(value, str):
+        found = NO_TEXT.search(value)
+        return f": holds the character {found[0]!a}; remove it" if found else ""
+    if isinstance(value, float) and not math.isfinite(value):
+        return f"={value}: must be a finite number"
+    if isinstance(value, int) and abs(value) >= WHOLE:
+        return ": a number beyond 2**63; give a smaller one"
+    return "" if value is None or isinstance(value, (int, float)) else f": is a {type(value).__name__}; write a text"
 
 
 def told(error: Exception) -> str:

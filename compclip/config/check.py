@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import fields
 
 from compclip.base import plugins
 from compclip.base.errors import UserError, unknown
+from compclip.base.names import Name
 from compclip.config.grid import PER_DATA, captioner_config, cells, method_config, rewriter_config, sets
 from compclip.config.sections import Params
-from compclip.config.structured import mapping
+from compclip.config.structured import SEEDS, mapping
+
+# What lies in data/, or beside a benchmark's results, by a name of its own.
+OWN = {"data": ("benchmarks", "fingerprints", "scenes_world"), "benchmark": ("summary",)}
+
+
+def name(text: str, kind: str) -> Name:
+    """A key of `data`, `backbones`, `benchmarks` or `methods`. Raises UserError where it cannot name files."""
+    if text in OWN.get(kind, ()):
+        raise UserError(f"{kind} {text!r}: is what the project calls files of its own; rename it")
+    return Name(text, kind)
 
 
 def alone(params: Params) -> None:
@@ -31,7 +41,7 @@ def alone(params: Params) -> None:
 
 def _check_method(params: Params, name: str, raw: dict) -> None:
     variants = mapping(raw.get("variants"), f"methods.{name}.variants")
-    for method in (name, *(f"{name}.{variant}" for variant in variants)):
+    for method in (name, *(f"{name}.{Name(variant, f'variant of {name}')}" for variant in variants)):
         method_config(params, method)
     for data in sets(params, name):
         if data not in params.data:
@@ -59,12 +69,9 @@ def _check_grid(params: Params) -> None:
         for value in getattr(grid, name):
             if value not in table:
                 raise unknown(name.rstrip("s"), value, table, f"grid.{name}")
-    if not 0 <= min(grid.seeds) <= max(grid.seeds) < 2**32:
+    if not 0 <= min(grid.seeds) <= max(grid.seeds) < SEEDS:
         raise UserError(f"grid.seeds={grid.seeds}: seeds must be >= 0 and < 2**32")
-
-    for cell in _distinct([cell.name for cell in cells(params)], "the names of the grid's cells"):
-        if not re.fullmatch(r"[\w.+-]+", cell):
-            raise UserError(f"cell {cell!r}: cannot name a folder; use letters, digits and _ . + - in the grid's names")
+    _distinct([cell.name for cell in cells(params)], "the names of the grid's cells")
 
 
 def _check_wise_ft(params: Params) -> None:

@@ -10,7 +10,8 @@ from typing import Any
 from omegaconf import OmegaConf
 
 from compclip.base import plugins
-from compclip.config.sections import Backbone, Cell, Data, Run, Train
+from compclip.config import structured as sections
+from compclip.config.sections import Backbone, Data, Run, Train
 from compclip.config.structured import mapping, structured
 
 
@@ -21,13 +22,14 @@ def to_yaml(run: Run) -> str:
 
 def plain_yaml(resolved: Mapping[str, Any]) -> str:
     """The same of plain values."""
-    return OmegaConf.to_yaml(OmegaConf.create(dict(resolved)))
+    cell = {key: str(value) if isinstance(value, str) else value for key, value in resolved["cell"].items()}  # no Name
+    return OmegaConf.to_yaml(OmegaConf.create({**resolved, "cell": cell}))
 
 
 def from_plain(raw: Mapping[str, Any], where: str) -> Run:
     """The run that plain values describe. Raises UserError naming `where` and the key."""
     raw = {str(key): mapping(value, f"{where}: {key}") for key, value in raw.items()}
-    cell = structured(Cell, raw.get("cell", {}), f"{where}: cell")
+    cell = sections.cell(raw.get("cell"), f"{where}: cell")
     method = plugins.find(plugins.METHODS, cell.method.partition(".")[0]).Config
     kinds = {"method": method, "train": Train, "backbone": Backbone, "data": Data}
     return Run(cell, **{name: structured(kind, raw.get(name, {}), f"{where}: {name}") for name, kind in kinds.items()})

@@ -9,6 +9,7 @@ from typing import Any
 
 from compclip.base import plugins
 from compclip.base.errors import UserError, unknown
+from compclip.base.names import Name
 from compclip.config.sections import Cell, Data, Params, Run, Train
 from compclip.config.servers import Rewriter
 from compclip.config.structured import mapping, structured
@@ -19,7 +20,8 @@ PER_DATA = "per_data"  # methods.<name>.per_data.<data>: what holds on this data
 def cells(params: Params) -> list[Cell]:
     """All cells of the grid, methods outermost."""
     grid = params.grid
-    return [Cell(*c) for c in itertools.product(grid.methods, grid.backbones, grid.data, grid.seeds)]
+    places = itertools.product(grid.methods, grid.backbones, grid.data, grid.seeds)
+    return [Cell(Name(m, "method"), Name(b, "backbone"), Name(d, "data"), seed) for m, b, d, seed in places]
 
 
 def line_cells(params: Params) -> list[Cell]:

@@ -10,7 +10,7 @@ from typing import Any
 from omegaconf import OmegaConf
 from omegaconf.errors import MissingMandatoryValue
 
-from compclip.base import yaml_text
+from compclip.base import references, yaml_text
 from compclip.base.errors import UserError, unknown
 from compclip.config import check
 from compclip.config.sections import (
@@ -37,6 +37,7 @@ SECTIONS: dict[str, Any] = {
     "scenes": World,
 }
 TABLES: dict[str, Any] = {"backbones": Backbone, "data": Data, "benchmarks": Benchmark}
+LITERAL = (("grid", "methods"), ("wise_ft", "methods"))  # besides the tables' keys what dvc.yaml hands to a shell
 NO_SECTIONS = "must be a mapping of sections such as grid and train"
 
 
@@ -45,8 +46,10 @@ def load(path: str | Path = DEFAULT, overrides: Sequence[str] = (), together: bo
 
     Raises UserError naming key, value and fix.
     """
-    sections = raw(path, overrides)
+    merged = overridden(path, overrides)
+    sections = yaml_text.plain(merged, str(path))
     try:
+        _check_literal(merged)
         params = _params(sections)
         if together:
             check.together(params)
@@ -62,25 +65,35 @@ def _params(raw: dict) -> Params:
     sections: dict[str, Any] = {n: structured(kind, mapping(raw.get(n), n), n) for n, kind in SECTIONS.items()}
     tables: dict[str, Any] = {
         name: {
-            k: structured(kind, mapping(v, f"{name}.{k}"), f"{name}.{k}")
+            check.name(k, name.removesuffix("s")): structured(kind, mapping(v, f"{name}.{k}"), f"{name}.{k}")
             for k, v in mapping(raw.get(name), name).items()
         }
         for name, kind in TABLES.items()
     }
-    params = Params(**sections, **tables, methods=mapping(raw.get("methods"), "methods"))
+    methods: dict[str, Any] = {check.name(k, "method"): v for k, v in mapping(raw.get("methods"), "methods").items()}
+    params = Params(**sections, **tables, methods=methods)
     check.alone(params)
     return params
 
 
+def _check_literal(merged: Any) -> None:
+    """DVC reads params.yaml too, and writes interpolations into its commands as they stand."""
+    sections: Any = OmegaConf.to_container(merged)
+    for section, key in LITERAL:
+        given = sections.get(section)
+        if isinstance(given, dict) and references.MARK in str(given.get(key)):
+            raise UserError(f"{section}.{key}={given[key]}: DVC resolves no interpolations; write the names out")
+
+
 def raw(path: str | Path, overrides: Sequence[str]) -> dict:
     """The file's sections as plain values, overrides applied. Raises UserError for what has none."""
-    if not Path(path).exists():
-        raise UserError(f"{path}: no such file; run from the project's root or give --params FILE")
     return yaml_text.plain(overridden(path, overrides), str(path))
 
 
 def overridden(path: str | Path, overrides: Sequence[str]) -> Any:
     """The same as OmegaConf has it, interpolations as they stand: what another params.yaml is written from."""
+    if not Path(path).exists():
+        raise UserError(f"{path}: no such file; run from the project's root or give --params FILE")
     merged = yaml_text.read(path, NO_SECTIONS)
     for override in overrides:
         merged = _overridden(path, merged, override)

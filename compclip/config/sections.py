@@ -10,10 +10,12 @@ from typing import Any
 from omegaconf import MISSING
 
 from compclip.base.errors import UserError, unknown
+from compclip.base.names import Name
 
 ACTIVATIONS = ("gelu", "quickgelu")
 PRETRAINED = "pretrained"  # the method that trains nothing: the backbone as it is
 FEWEST = 200  # bootstrap samples: five behind each end of the interval
+LONGEST = 200  # bytes of a cell's name: files are called by it, with endings and marks of their own
 
 
 @dataclass(frozen=True)
@@ -207,12 +209,18 @@ class Params:
 
 @dataclass(frozen=True)
 class Cell:
-    """One place of the grid."""
+    """One place of the grid. Raises UserError for what cannot name one, or is too long together."""
 
-    method: str
-    backbone: str
-    data: str
+    method: Name
+    backbone: Name
+    data: Name
     seed: int
+
+    def __post_init__(self) -> None:
+        for kind in ("method", "backbone", "data"):
+            object.__setattr__(self, kind, Name(getattr(self, kind), kind))
+        if len(self.name.encode()) > LONGEST:
+            raise UserError(f"cell {self.name}: has more than {LONGEST} bytes; shorten the names of the grid")
 
     @property
     def name(self) -> str:

@@ -5,14 +5,15 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable
-from dataclasses import fields
-from typing import Any
+from dataclasses import fields, is_dataclass
+from types import NoneType, UnionType
+from typing import Any, Union, get_args, get_origin, get_type_hints
 
 from omegaconf import MISSING, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from compclip.base.errors import UserError, unknown
-from compclip.config.sections import Data, Evaluate, Lora, Train, World
+from compclip.config.sections import Cell, Data, Evaluate, Lora, Train, World
 
 POSITIVE = (
     "epochs",
@@ -42,6 +43,7 @@ RANGES: tuple[tuple[tuple[str, ...], str, Callable[[float], bool]], ...] = (
     (NOT_NEGATIVE, ">= 0", lambda v: 0 <= v < math.inf),
     (("warmup_fraction", "beta1", "beta2"), ">= 0 and < 1", lambda v: 0 <= v < 1),
 )
+SEEDS = 2**32
 CHOICES = {"trainable": ("all", "text", "image", "none"), "precision": ("float32", "bf16")}
 
 
@@ -50,6 +52,22 @@ def mapping(raw: Any, where: str) -> dict:
     if raw is not None and not isinstance(raw, dict):
         raise UserError(f"{where}={raw!r}: must be a mapping, as `name: value` below it")
     return {str(key): value for key, value in (raw or {}).items()}
+
+
+def cell(raw: Any, where: str) -> Cell:
+    """A cell as its document has it. Raises UserError naming `where` and the key."""
+    raw, known = mapping(raw, where), [f.name for f in fields(Cell)]
+    for key in sorted(raw.keys() - set(known)):
+        raise unknown("key", key, known, where)
+    for key in known:
+        if raw.get(key) is None:
+            raise UserError(f"{where}.{key}: must be given; add it")
+    if type(raw["seed"]) is not int or not 0 <= raw["seed"] < SEEDS:
+        raise UserError(f"{where}.seed={raw['seed']!r}: must be a whole number from 0 to 2**32 - 1")
+    try:
+        return Cell(**raw)
+    except UserError as error:
+        raise UserError(f"{where}: {error}") from error
 
 
 def structured(kind: Any, raw: dict, where: str) -> Any:
@@ -67,8 +85,9 @@ def structured(kind: Any, raw: dict, where: str) -> Any:
         made = OmegaConf.to_object(OmegaConf.merge(schema, raw))
     except UserError as error:
         raise UserError(str(error) if str(error).startswith(f"{where}.") else f"{where}.{error}") from error
-    except (OmegaConfBaseException, TypeError, ValueError) as error:  # ValueError: a Config of another package
+    except (OmegaConfBaseException, ArithmeticError, TypeError, ValueError) as error:  # of a Config's own, too
         raise _mistyped(kind, raw, where) or UserError(f"{where}: {str(error).splitlines()[0]}") from error
+    _check_types(made, where)
     if kind in (Train, Data, Evaluate, World):
         _check_values(made, where)
     return made
@@ -92,13 +111,51 @@ def _mistyped(kind: Any, raw: dict, where: str) -> UserError | None:
     """The error for the first field whose value has the wrong type, found by trying each alone."""
     for f in fields(kind):
         try:
-            OmegaConf.merge(OmegaConf.structured(kind), {f.name: raw[f.name]} if f.name in raw else {})
-        except (OmegaConfBaseException, TypeError):
+            merged = OmegaConf.merge(OmegaConf.structured(kind), {f.name: raw[f.name]} if f.name in raw else {})
+            values: Any = OmegaConf.to_container(merged)
+            bad = f.name in raw and _misfit(values[f.name], _hints(kind)[f.name])
+        except (OmegaConfBaseException, ArithmeticError, TypeError):
+            bad = True
+        if bad:
             plain = isinstance(f.default, (str, int, float)) and f.default != MISSING
             default = f"; the default is {f.default!r}" if plain else ""
-            wanted = f.type if isinstance(f.type, str) else f.type.__name__
-            return UserError(f"{where}.{f.name}={raw[f.name]!r}: must be {wanted}{default}")
+            return UserError(f"{where}.{f.name}={raw.get(f.name)!r}: must be {_said(f.type)}{default}")
     return None
+
+
+def _said(kind: Any) -> str:
+    return kind if isinstance(kind, str) else getattr(kind, "__name__", str(kind))
+
+
+def _check_types(values: Any, where: str) -> None:
+    """What OmegaConf lets through: lists where a list's elements belong, and numbers that are none."""
+    kind: Any = type(values)
+    for f in fields(values):
+        value, hint = getattr(values, f.name), _hints(kind)[f.name]
+        if is_dataclass(value):
+            _check_types(value, f"{where}.{f.name}")
+        elif _misfit(value, hint):
+            rule = "a finite number" if isinstance(value, float) else _said(f.type)
+            raise UserError(f"{where}.{f.name}={value!r}: must be {rule}")
+
+
+@functools.cache
+def _hints(kind: Any) -> dict[str, Any]:
+    return get_type_hints(kind)
+
+
+def _misfit(value: Any, hint: Any) -> bool:
+    """Whether a value is not of its field's type; a type that this does not know takes everything."""
+    outer, inner = get_origin(hint), get_args(hint)
+    if outer in (Union, UnionType):
+        return all(_misfit(value, one) for one in inner)
+    if outer is list:
+        return not isinstance(value, list) or any(_misfit(one, inner[0]) for one in value)
+    if outer is dict:
+        return not isinstance(value, dict) or any(_misfit(one, inner[1]) for one in value.values())
+    if hint is float:
+        return type(value) is not float or not math.isfinite(value)
+    return hint in (int, bool, str, NoneType) and type(value) is not hint
 
 
 def _check_values(values: Any, where: str) -> None:

@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from compclip.base import names
 from compclip.base.errors import entry, unknown
 from compclip.config import grid, read
 
@@ -29,10 +30,11 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--params", default="params.yaml")
     parser.add_argument("overrides", nargs="*", metavar="key=value")
     args = parser.parse_args(argv)
+    name = names.given(args.data, "--data")
     params = read.load(args.params, args.overrides)
-    if args.data not in params.data:
-        raise unknown("data", args.data, params.data)
-    print(json.dumps(_stage(args, params.data[args.data], Path("data") / args.data)))
+    if name not in params.data:
+        raise unknown("data", name, params.data)
+    print(json.dumps(_stage(args, params.data[name], Path("data") / name)))
     return 0
 
 

@@ -18,10 +18,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from compclip.base import names
 from compclip.base.errors import UserError, entry, unknown
-from compclip.base.files import read_json
+from compclip.base.files import out_folder, read_json, read_mapping
+from compclip.base.names import Name
 from compclip.config.sections import PRETRAINED, Benchmark, Cell
 from compclip.evaluate import cells, census, kept
+from compclip.runs import folder as folders
 from compclip.runs.folder import Published
 
 PARAMS = "params.yaml"
@@ -32,21 +35,21 @@ def main(argv: Sequence[str], root: Path = Path(".")) -> int:
     """Evaluate a method, a cell or a checkpoint as the arguments say; 0, 1 where a cell failed, or UserError."""
     args, overrides = _arguments(argv)
     if args.method:
-        return _method(args.method, root)
+        return _method(names.given(args.method, "--method"), root)
     from compclip.config import read
 
     params = read.load(args.params, overrides)
     if args.census:
-        return _census(params.benchmarks, args.census, root)
+        return _census(params.benchmarks, names.given(args.census, "--census"), root)
     return _cell(params, args.cell, root) if args.cell else _checkpoint(params, args)
 
 
-def _method(method: str, root: Path) -> int:
+def _method(method: Name, root: Path) -> int:
     """The stage of a method, as the plan has it."""
     path = root / PLAN / f"{method}.json"
     if not path.is_file():
         raise UserError(f"{path}: not there; run `dvc repro plan` first, or `dvc repro evaluate@{method}`")
-    plan = read_json(path)
+    plan = read_mapping(path)
     wanted = [Cell(**item["cell"]) for item in plan["cells"].values()]
     done = cells.bring(wanted, kept.planned(plan, root))
     print(f"{method}: {len(wanted)} cells, {done.scored} runs scored", flush=True)
@@ -55,7 +58,7 @@ def _method(method: str, root: Path) -> int:
     return 1 if done.failed else 0
 
 
-def _census(sections: dict[str, Benchmark], name: str, root: Path) -> int:
+def _census(sections: dict[str, Benchmark], name: Name, root: Path) -> int:
     if name not in sections:
         raise unknown("benchmark", name, sections, "benchmarks")
     print(json.dumps(census.take(name, sections[name], root)))
@@ -76,19 +79,21 @@ def _cell(params: Any, name: str, root: Path) -> int:
         done = cells.bring([cell], kept.task(params, root))
         if done.failed:
             raise UserError(f"{name}: {done.failed[name]}")
-        documents = {n: read_json(done.results[name] / f"{n}.json") for n in params.evaluate.benchmarks}
+        wanted = [Name(n, "benchmark") for n in params.evaluate.benchmarks]
+        documents = {n: read_json(folders.result(done.results[name], n)) for n in wanted}
     _show(documents)
     return 0
 
 
 def _checkpoint(params: Any, args: argparse.Namespace) -> int:
-    names = args.benchmarks or params.evaluate.benchmarks
+    wanted = args.benchmarks or params.evaluate.benchmarks
+    out = out_folder(args.out) if args.out else None
     options = (args.model, args.device, args.tokenizer, args.activation)
-    documents = _scored(params, args.checkpoint, names, *options)
+    documents = _scored(params, args.checkpoint, wanted, *options)
     cells.warn(documents)
     _show(documents)
-    if args.out:
-        kept.write(documents, Path(args.out))
+    if out:
+        kept.write(documents, out)
     return 0
 
 

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from compclip.base.errors import UserError
-from compclip.base.files import read_json
 from compclip.config.sections import PRETRAINED, Cell
 from compclip.evaluate import kept
 from compclip.evaluate.kept import Task
@@ -49,7 +48,9 @@ def finished(cell: Cell, root: Path) -> Folder:
     trained = Published(root, cell).trained
     if not trained.environment.is_file():
         raise UserError(f"{trained.path}: not there; run `dvc repro train@{cell.method}` first")
-    folder = store.folder(str(read_json(trained.environment)["run_key"]), root)
+    if not trained.run_key:
+        raise UserError(f"{trained.environment}: names no run_key; run `dvc repro -f train@{cell.method}`")
+    folder = store.folder(trained.run_key, root)
     if not folder.finished:
         store.adopt(trained, folder)
     return folder

@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from compclip.base import plugins
-from compclip.base.files import read_json, write_json
+from compclip.base.files import read_mapping, write_json
+from compclip.base.names import Name
 from compclip.evaluate.embeddings import BOX
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ def census(benchmark: Benchmark) -> dict[str, Any]:
     }
 
 
-def take(name: str, section: Section, root: Path = Path(".")) -> dict[str, Any]:
+def take(name: Name, section: Section, root: Path = Path(".")) -> dict[str, Any]:
     """Count a benchmark and keep what was found, with the state of its files; gives the counts."""
     benchmark = load(name, section)
     found = census(benchmark)
@@ -51,10 +52,10 @@ def take(name: str, section: Section, root: Path = Path(".")) -> dict[str, Any]:
     return found
 
 
-def fingerprint(name: str, section: Section, root: Path = Path(".")) -> str:
+def fingerprint(name: Name, section: Section, root: Path = Path(".")) -> str:
     """A benchmark's fingerprint: the one that was kept as long as its files are as they were, else taken now."""
     path = root / FOLDER / f"{name}.json"
-    known = read_json(path) if path.is_file() else {}
+    known = read_mapping(path) if path.is_file() else {}
     return str(known["fingerprint"]) if _holds(known, section) else load(name, section).fingerprint()
 
 

@@ -17,7 +17,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from compclip.base import links
-from compclip.base.files import read_json, write_json
+from compclip.base.files import write_json
+from compclip.base.names import Name
 from compclip.config import plan
 from compclip.config.sections import Benchmark as Section
 from compclip.evaluate import census
@@ -46,7 +47,7 @@ class Task:
         return [scored, self.batch_size, self.code]
 
     def _fingerprint(self, name: str) -> str:
-        return census.fingerprint(name, self.sections[name], self.root)
+        return census.fingerprint(Name(name, "benchmark"), self.sections[name], self.root)
 
     def identity(self, weights: str) -> str:
         """Equal for equal results: the weights' fingerprint, benchmarks, batch size and code."""
@@ -68,7 +69,7 @@ def planned(document: Mapping[str, Any], root: Path = Path(".")) -> Task:
 
 def weights_of(trained: Trained) -> str:
     """The fingerprint of a finished training's weights, as its own files have it."""
-    found = read_json(trained.environment).get("weights_fingerprint")
+    found = trained.facts().get("weights_fingerprint")
     if found:
         return str(found)
     from compclip.model import backbone
@@ -112,7 +113,7 @@ def publish(made: Path, cell: Cell, root: Path) -> None:
 def write(documents: Mapping[str, dict], folder: Path) -> None:
     """Write <benchmark>.json and summary.json into `folder`, each whole; other files there stay."""
     for name, document in documents.items():
-        write_json(folders.result(folder, name), document)
+        write_json(folders.result(folder, Name(name, "benchmark")), document)
     write_json(folder / folders.SUMMARY, summary(documents))
 
 

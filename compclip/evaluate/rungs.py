@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from compclip.base.files import read_json, read_text
+from compclip.base import json_text
+from compclip.base.files import read_mapping, read_text
 from compclip.evaluate import score
 from compclip.evaluate.benchmark import Benchmark
 
@@ -40,7 +41,7 @@ class Rungs:
     @classmethod
     def of(cls, folder: Folder, params: Params) -> Rungs:
         """What a pruner asks of a run, scored as `params.evaluate` says."""
-        asked, how = read_json(folder.rungs), params.evaluate
+        asked, how = read_mapping(folder.rungs), params.evaluate
         benchmarks = score.load(params.benchmarks, asked["benchmarks"]).benchmarks
         return cls(tuple(asked["shares"]), benchmarks, how.batch_size, how.threads, folder.intermediate)
 
@@ -58,7 +59,8 @@ class Rungs:
         whole = text[: text.rfind("\n") + 1]
         if whole != text:
             os.truncate(self.out, len(whole.encode()))
-        return {json.loads(line)["step"] for line in whole.splitlines()}
+        lines = enumerate(whole.splitlines(), 1)
+        return {json_text.value(line, str(self.out), "remove the file", i)["step"] for i, line in lines}
 
     def _score(self, step: int, model: Model) -> None:
         mode, threads = model.clip.training, torch.get_num_threads()

@@ -23,9 +23,10 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from compclip.base import code, plugins
+from compclip.base import code, names, plugins
 from compclip.base.errors import UserError, entry
-from compclip.base.files import read_json, write_json
+from compclip.base.files import out_folder, read_mapping, write_json
+from compclip.base.names import Name
 from compclip.config import grid, read
 from compclip.config.sections import PRETRAINED, Cell
 from compclip.config.sections import Benchmark as Section
@@ -77,7 +78,7 @@ def bring(cell: Cell, asked: Asked, root: Path, device: str) -> tuple[dict, bool
         "batch_size": asked.batch_size,
         "code": code.digest(line.__name__, *modules),
     }
-    old = read_json(out) if out.is_file() else {}
+    old = read_mapping(out) if out.is_file() else {}
     if made_of.items() <= old.items():
         return old, False
     start, found = time.perf_counter(), []
@@ -98,12 +99,12 @@ def _ends(cell: Cell, root: Path) -> tuple[Path, Path]:
     return cells.pretrained(cell, root), cells.checkpoint(cell, root)
 
 
-def bring_all(method: str, root: Path, device: str) -> None:
+def bring_all(method: Name, root: Path, device: str) -> None:
     """All lines of a method, as its plan asks. Raises UserError when the others are done, where some failed."""
     path = root / PLAN / f"{method}.json"
     if not path.is_file():
         raise UserError(f"{path}: no such plan; name the method in wise_ft.methods and run `dvc repro plan`")
-    plan, failed = read_json(path), []
+    plan, failed = read_mapping(path), []
     asked = Asked.planned(plan)
     for planned in plan["cells"].values():
         cell = Cell(**planned["cell"])
@@ -131,13 +132,14 @@ def main(argv: Sequence[str], root: Path = Path(".")) -> int:
     args = _arguments(argv)
     backbone.check(args.device)
     if args.method:
-        bring_all(args.method, root, args.device)
+        bring_all(names.given(args.method, "--method"), root, args.device)
     elif args.cell:
         params = read.load(args.params, args.overrides)
         cell = grid.resolve(params, args.cell).cell
         print(table(bring(cell, Asked.of(params), root, args.device)[0]))
     else:
-        line.between(args.pretrained, args.tuned, args.alpha, args.model).save(args.out)
+        out = out_folder(args.out)
+        line.between(args.pretrained, args.tuned, args.alpha, args.model).save(out)
         print(f"{args.out}: alpha {args.alpha:g} between {args.pretrained} and {args.tuned}")
     return 0
 

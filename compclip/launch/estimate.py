@@ -6,6 +6,7 @@ files, and the median counts. Runs on GPUs say nothing of runs on CPUs. Nothing 
 
 from __future__ import annotations
 
+import contextlib
 import statistics
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -14,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 from compclip.base.errors import UserError
-from compclip.base.files import read_json
 from compclip.runs import folder as folders
 from compclip.runs import inventory, lives, progress, results, store
 from compclip.runs.folder import Trained
@@ -123,11 +123,11 @@ def finished(todo: Iterable[StoredRun], root: Path) -> list[Finished]:
     wanted = {(_base(s.cell.method), s.cell.backbone) for s in todo}
     found: dict[tuple[str, str], dict[str, tuple[float, Trained, float]]] = defaultdict(dict)
     for trained, spent in _everywhere(root):
-        pair = _pair(trained)
-        if pair in wanted:
-            when = trained.environment.stat().st_mtime
-            run_key = str(read_json(trained.environment).get("run_key", trained.path))
-            found[pair].setdefault(run_key, (when, trained, spent))
+        with contextlib.suppress(UserError):  # one that cannot be read tells nothing
+            pair = _pair(trained)
+            if pair in wanted:
+                when = trained.environment.stat().st_mtime
+                found[pair].setdefault(trained.run_key or str(trained.path), (when, trained, spent))
     newest = (sorted(runs.values(), key=lambda run: -run[0])[:NEWEST] for runs in found.values())
     return [one for runs in newest for _, trained, spent in runs if (one := _read(trained, spent))]
 
@@ -144,13 +144,13 @@ def _everywhere(root: Path) -> Iterable[tuple[Trained, float]]:
 
 def _pair(trained: Trained) -> tuple[str, str] | None:
     cell = inventory.cell_of(trained.config)
-    return (_base(str(cell["method"])), str(cell["backbone"])) if cell else None
+    return (_base(str(cell["method"])), str(cell.get("backbone"))) if "method" in cell else None
 
 
 def _read(trained: Trained, spent: float) -> Finished | None:
-    """One run; none where its files are another version's."""
+    """One run; none where its files are another version's, or damaged."""
     try:
         last = progress.last_row(trained.metrics)
-        return measured(results.read_config(trained), read_json(trained.environment), last, spent)
-    except (UserError, KeyError, TypeError, ZeroDivisionError):
+        return measured(results.read_config(trained), results.read_environment(trained), last, spent)
+    except (UserError, KeyError, TypeError, ArithmeticError):
         return None

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from compclip.base.errors import UserError
-from compclip.base.files import read_json
+from compclip.base.names import Name
 from compclip.config import grid
 from compclip.config.sections import Params
 from compclip.evaluate import kept
@@ -58,7 +58,7 @@ def stale(every: Sequence[StoredRun], params: Params, root: Path = Path(".")) ->
 
 def _published(stored: StoredRun, params: Params) -> bool:
     """Whether runs/ has this run, with a result for every benchmark."""
-    facts, results = stored.published.trained.environment, stored.published.results
-    if not facts.is_file() or read_json(facts).get("run_key") != stored.key:
+    results = stored.published.results
+    if stored.published.trained.run_key != stored.key:
         return False
-    return all(folder.result(results, name).is_file() for name in params.evaluate.benchmarks)
+    return all(folder.result(results, Name(name, "benchmark")).is_file() for name in params.evaluate.benchmarks)

@@ -1,18 +1,23 @@
-"""slurm/*.yaml: where runs are sent and with which resources. Never part of a run's identity."""
+"""slurm/*.yaml: where runs are sent and with which resources. Never part of a run's identity.
+
+`setup` is shell commands that a job runs as its user: read another's profile before you use it. Nothing else of a
+profile can become one.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 
-from omegaconf import OmegaConf
-from omegaconf.errors import OmegaConfBaseException
-
 from compclip.base import yaml_text
-from compclip.base.errors import UserError, one_line, unknown
+from compclip.base.errors import UserError, unknown
+from compclip.config.structured import mapping, structured
 from compclip.runs import notify
 
 EXECUTORS = ("local", "slurm")
+OPTION = re.compile(r"[a-z][a-z0-9_-]*")
 
 
 @dataclass(frozen=True)
@@ -49,15 +54,7 @@ POSITIVE = ("jobs", "nodes", "time_min", "signal_s", "array_limit")
 
 def load(path: str | Path) -> Profile:
     """Read and check a profile. Raises UserError naming key, value and fix."""
-    raw = _read(path)
-    known = [f.name for f in fields(Profile)]
-    for key in raw:
-        if key not in known:
-            raise unknown("key", str(key), known, str(path))
-    try:
-        profile = OmegaConf.to_object(OmegaConf.merge(OmegaConf.structured(Profile), raw))
-    except OmegaConfBaseException as error:
-        raise UserError(f"{path}: {error.full_key}: {one_line(str(error).splitlines()[0])}") from error
+    profile = structured(Profile, mapping(_read(path), str(path)), f"{path}: profile")
     _check(profile, path)
     return profile
 
@@ -68,8 +65,21 @@ def _read(path: str | Path) -> dict:
     return yaml_text.plain(yaml_text.read(path, "must be a mapping, as `partition: gpu`"), str(path))
 
 
+def _texts(profile: Profile) -> Iterator[tuple[str, str]]:
+    """What stands behind an option in a job's script: a line break would end it there."""
+    for name in ("partition", "account", "qos", "constraint"):
+        yield name, getattr(profile, name)
+    yield from ((f"options.{name}", value) for name, value in profile.options.items())
+
+
 def _check(profile: Profile, path: str | Path) -> None:
     notify.check(profile.notify, f"{path}: notify")
+    for name, value in _texts(profile):
+        if not value.isprintable():
+            raise UserError(f"{path}: {name}={value!a}: must be one line of plain text; a command belongs into setup")
+    for name in profile.options:
+        if not OPTION.fullmatch(name):
+            raise UserError(f"{path}: options: {name!a}: is no option of sbatch; give its name, as mail-type")
     if profile.executor not in EXECUTORS:
         raise unknown("executor", profile.executor, EXECUTORS, f"{path}: executor")
     for name in POSITIVE:

@@ -137,6 +137,8 @@ def parameters(profile: Profile, runs: Sequence[StoredRun], code: Path, root: Pa
     threads = max(s.resolved["train"]["threads"] + s.resolved["train"]["workers"] for s in runs)
     first = shlex.quote(str(code.resolve()))
     setup = [*profile.setup, f"export PYTHONSAFEPATH=1 PYTHONPATH={first}${{PYTHONPATH:+:$PYTHONPATH}}"]
+    if not f"{root.resolve()}{code.resolve()}".isprintable():
+        raise UserError(f"{str(root.resolve())!a}: cannot stand in a job's script; rename the folder")
     options = {"requeue": True, "chdir": str(root.resolve()), **profile.options}
     given = {
         "partition": profile.partition, "account": profile.account, "qos": profile.qos,

@@ -6,6 +6,7 @@ import argparse
 import sys
 from pathlib import Path
 
+from compclip.base import names
 from compclip.base.errors import entry, unknown
 from compclip.config import read
 from compclip.model import backbone
@@ -17,10 +18,11 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--backbone", required=True, help="a name of the section backbones")
     parser.add_argument("--params", default=read.DEFAULT)
     args = parser.parse_args(argv)
+    name = names.given(args.backbone, "--backbone")
     params = read.load(args.params)
-    if args.backbone not in params.backbones:
-        raise unknown("backbone", args.backbone, params.backbones, "backbones")
-    backbone.fetched(params.backbones[args.backbone], params.scenes.seed).save(Path("models") / args.backbone)
+    if name not in params.backbones:
+        raise unknown("backbone", name, params.backbones, "backbones")
+    backbone.fetched(params.backbones[name], params.scenes.seed).save(Path("models") / name)
     return 0
 
 

@@ -16,7 +16,7 @@ from typing import Any
 
 from compclip.base import plugins
 from compclip.base.errors import UserError, entry
-from compclip.base.files import write_atomic, write_json
+from compclip.base.files import out_folder, write_atomic, write_json
 from compclip.config import grid, read, sections
 from compclip.report import claims, claims_table, formats, page, plots, published, stale, tables, wise_ft
 from compclip.report.claims import Claim
@@ -62,7 +62,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--partial", action="store_true", help="show the cells there are and name the missing ones")
     parser.add_argument("--params", type=Path, default=Path("params.yaml"), help="the file that holds the grid")
     parser.add_argument("--root", type=Path, default=Path(), help="folder that holds runs/, results/ and wise_ft/")
-    parser.add_argument("--out", type=Path, default=Path("reports"), help="folder to write")
+    parser.add_argument("--out", type=out_folder, default=Path("reports"), help="folder to write")
     parser.add_argument("--published", type=Path, help=f"papers' tables; default: {PUBLISHED}")
     parser.add_argument("--claims", type=Path, help=f"papers' findings; default: {CLAIMS}")
     return parser

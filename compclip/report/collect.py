@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from compclip.base.errors import UserError
+from compclip.base.names import Name
 from compclip.config.sections import PRETRAINED
 from compclip.runs import folder, results
 from compclip.runs.folder import Published
@@ -75,7 +76,7 @@ def _results(place: Published, benchmarks: list[str]) -> tuple[dict[str, Result]
     """The results there are by benchmark, and why the others are not."""
     found, failed = {}, []
     for name in benchmarks:
-        path = folder.result(place.results, name)
+        path = folder.result(place.results, Name(name, "benchmark"))
         if not path.is_file():
             failed.append(f"no result of {name}")
             continue

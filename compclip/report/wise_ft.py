@@ -45,13 +45,22 @@ class Line:
 
 
 def collect(cells: Iterable[Cell], root: Path, partial: bool = False) -> tuple[list[Line], list[Missing]]:
-    """The lines of the cells, and the cells that have none. Raises UserError for those unless `partial`."""
+    """The lines of the cells, and the cells that have none, or a damaged one.
+
+    Raises UserError for those unless `partial`.
+    """
     paths = {cell: Published(root, cell).line for cell in cells}
-    found = [_read(cell, path) for cell, path in paths.items() if path.is_file()]
-    missing = [Missing(cell.name, "no WiSE-FT line") for cell, path in paths.items() if not path.is_file()]
+    found, missing = [], [Missing(cell.name, "no WiSE-FT line") for cell, path in paths.items() if not path.is_file()]
     if missing and not partial:
         named = ", ".join(m.cell for m in missing)
         raise UserError(f"{root}: {named}: no WiSE-FT line; run `dvc repro`, or give --partial")
+    for cell, path in ((cell, path) for cell, path in paths.items() if path.is_file()):
+        try:
+            found.append(_read(cell, path))
+        except UserError as error:
+            if not partial:
+                raise
+            missing.append(Missing(cell.name, str(error)))
     return found, missing
 
 
@@ -59,7 +68,7 @@ def _read(cell: Cell, path: Path) -> Line:
     raw = read_json(path)
     try:
         return Line(cell, tuple(_mixture(p) for p in raw["points"]))
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
         raise UserError(
             f"{path}: not a WiSE-FT file ({error!r}); run `python -m compclip wise_ft --cell {cell.name}` again"
         ) from error

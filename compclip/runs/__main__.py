@@ -47,7 +47,7 @@ def listing(held: Sequence[Held], used: Uses) -> str:
 
 def _row(one: Held, used: Uses) -> tuple[str, ...]:
     by = used.of(one.folder) or [f"(made for {name})" for name in [inventory.cell_name(one.folder)] if name]
-    marks = ["kept"] if one.kept else []
+    marks = ["kept"] * one.kept + [one.fault] * bool(one.fault)
     hours = f"{one.device_seconds / 3600:.2f}"
     return one.folder.key, bytes_said(one.size), hours, age_said(one.age_s), one.state, ", ".join(marks + by)
 

@@ -22,9 +22,10 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from compclip.base.files import read_json
+from compclip.base.files import read_mapping
+from compclip.base.names import Name
 
 if TYPE_CHECKING:
     from compclip.config.sections import Cell
@@ -66,6 +67,15 @@ class Trained:
     def environment(self) -> Path:
         """Versions, machine, times and the run key."""
         return self.path / "environment.json"
+
+    def facts(self) -> dict[str, Any]:
+        """What environment.json says; empty where there is none. Raises UserError for a file that is no mapping."""
+        return read_mapping(self.environment) if self.environment.is_file() else {}
+
+    @property
+    def run_key(self) -> str:
+        """The run key that environment.json names; empty where none does. Raises UserError as `facts`."""
+        return str(self.facts().get("run_key", ""))
 
     @property
     def parts(self) -> tuple[Path, ...]:
@@ -190,7 +200,7 @@ class Folder:
         """The results that the last job left; None where it did not come to them."""
         if not self.scored.is_file():
             return None
-        return self.scores(str(read_json(self.scored)["identity"]))
+        return self.scores(Name(read_mapping(self.scored).get("identity"), f"{self.scored}: identity"))
 
     def half_written(self) -> Iterator[Path]:
         """What a trainer that was killed inside a write left."""
@@ -244,7 +254,7 @@ class Published:
         return self.root / RESULTS / LINES / f"{self.cell.place}.json"
 
 
-def result(folder: Path, benchmark: str) -> Path:
+def result(folder: Path, benchmark: Name) -> Path:
     """One benchmark's results in a folder of results."""
     return folder / f"{benchmark}.json"
 

@@ -11,16 +11,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from omegaconf import OmegaConf
-
-from compclip.base import links
+from compclip.base import links, yaml_text
 from compclip.base.errors import UserError
+from compclip.base.files import read_text
 from compclip.runs import jobs, lives, lock, store
 from compclip.runs.folder import Folder
 
 KEY = re.compile(r"[0-9a-f]{16}")
 REMOVED = ".removed-"  # a run on its way out
-FINISHED, STOPPED, EMPTY = "finished", "stopped", "empty"
+FINISHED, STOPPED, EMPTY, DAMAGED = "finished", "stopped", "empty", "damaged"
 CELL = re.compile(r"cell:\n(?:[ \t]+.*\n)+")  # where a config.yaml names its cell
 
 
@@ -43,6 +42,7 @@ class Held:
     age_s: float
     blocks: dict[tuple[int, int], Block]
     kept: bool = False
+    fault: str = ""  # the file that cannot be read, of a damaged one
 
     @property
     def size(self) -> int:
@@ -66,8 +66,12 @@ def look(folder: Folder) -> Held:
     """One run now."""
     marks = (folder.final.environment, folder.metrics, folder.lock, folder.run, folder.path)
     newest = next((p.stat().st_mtime for p in marks if p.exists()), time.time())
-    age = max(0.0, time.time() - newest)
-    return Held(folder, _state(folder), lives.spent(folder), age, _blocks(folder.path), folder.kept.exists())
+    age, blocks, fault = max(0.0, time.time() - newest), _blocks(folder.path), ""
+    try:
+        state = _state(folder)
+    except UserError as error:
+        state, fault = DAMAGED, str(error)
+    return Held(folder, state, lives.spent(folder), age, blocks, folder.kept.exists(), fault)
 
 
 def _state(folder: Folder) -> str:
@@ -115,16 +119,25 @@ def freed(held: Iterable[Held]) -> int:
 
 
 def cell_name(folder: Folder) -> str:
-    """The cell for which a run was made; nothing where nobody wrote it down."""
+    """The cell for which a run was made; nothing where nobody wrote it down, what is wrong where nobody can read it."""
     path = next((p for p in (folder.final.config, folder.run) if p.is_file()), None)
-    cell = cell_of(path) if path else {}
-    return "-".join(map(str, cell.values()))
+    try:
+        return "-".join(map(str, cell_of(path).values())) if path else ""
+    except UserError as error:
+        return str(error)
 
 
 def cell_of(config: Path) -> dict[str, Any]:
-    """The cell that a config.yaml names, found without parsing the rest; empty where it names none."""
-    found = CELL.search(config.read_text(encoding="utf-8")) if config.is_file() else None
-    return dict(OmegaConf.create(found[0]).cell) if found else {}
+    """The cell that a config.yaml names, found without parsing the rest; empty where it names none.
+
+    Raises UserError for a file that cannot be read.
+    """
+    found = CELL.search(read_text(config)) if config.is_file() else None
+    if not found:
+        return {}
+    where = f"{config}: cell"
+    named = yaml_text.plain(yaml_text.parsed(found[0], where, "must be a mapping"), where)["cell"]
+    return named if isinstance(named, dict) else {}
 
 
 def remove(folder: Folder) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import shutil
 import signal
 import socket
@@ -21,8 +22,8 @@ from typing import Any, Protocol
 
 from compclip.base import calm
 from compclip.base.errors import UserError, one_line
-from compclip.base.files import read_json, write_atomic, write_json
-from compclip.config import documents, read
+from compclip.base.files import read_mapping, write_atomic, write_json
+from compclip.config import documents, read, structured
 from compclip.runs import cluster, notify
 from compclip.runs.folder import Folder
 from compclip.runs.store import StoredRun
@@ -32,6 +33,18 @@ TAIL_BYTES = 8192
 FULL_BYTES = 65536
 PENDING, RUNNING, DONE, FAILED = "pending", "running", "done", "failed"
 LIVE = (PENDING, RUNNING)
+# What job.json says of each kind of job, and how it is told from a damaged one.
+LOCAL: dict[str, Callable[[Any], bool]] = {
+    "host": lambda v: isinstance(v, str),
+    "pid": lambda v: type(v) is int and v > 1,
+    "started": lambda v: isinstance(v, str),
+}
+SLURM: dict[str, Callable[[Any], bool]] = {
+    "id": lambda v: isinstance(v, str) and re.fullmatch(r"\d[\d_+]*", v, re.ASCII) is not None,
+    "log": lambda v: isinstance(v, str),
+    "sent": lambda v: v is None or isinstance(v, (int, float)),
+    "notify": lambda v: v is None or isinstance(v, str),
+}
 
 
 class Job(Protocol):
@@ -72,7 +85,7 @@ class LocalJob:
         """By its exit status where it is our child: a process whose threads are still ending looks gone before."""
         if self.child:
             return self.child.poll() is None
-        return started(self.record["pid"]) == self.record["started"]
+        return bool(self.record["started"]) and started(self.record["pid"]) == self.record["started"]
 
     def reason(self) -> str:
         """How it ended where that is known, and the last line that it logged."""
@@ -187,8 +200,10 @@ def tell(folder: Folder, variable: str, job: str, why: str) -> None:
 
 def _sent_name(folder: Folder) -> str:
     """The cell as the job was sent for it."""
-    cell = read.raw(folder.run, ()).get("cell", {}) if folder.run.is_file() else {}
-    return "-".join(map(str, cell.values())) or folder.key
+    try:
+        return structured.cell(read.raw(folder.run, ()).get("cell"), f"{folder.run}: cell").name
+    except UserError:  # nobody wrote it, or it cannot be read: the message goes out
+        return folder.key
 
 
 def tell_found(job: Job) -> None:
@@ -198,13 +213,25 @@ def tell_found(job: Job) -> None:
 
 
 def find(folder: Folder) -> Job | None:
-    """The job that was last sent for a run, alive or not; None for another machine's process and where none was."""
+    """The job that was last sent for a run, alive or not; None for another machine's process and where none was.
+
+    Raises UserError where its record is damaged.
+    """
     if not folder.job.is_file():
         return None
-    record = read_json(folder.job)
+    record = _record(folder)
     if record["kind"] == "slurm":
         return SlurmJob(folder, record)
     return LocalJob(folder, record) if record["host"] == socket.gethostname() else None
+
+
+def _record(folder: Folder) -> dict[str, Any]:
+    """What job.json says. A number of no process is never one to stop: the system takes some for all processes."""
+    record = read_mapping(folder.job)
+    wanted = {"slurm": SLURM, "local": LOCAL}.get(str(record.get("kind")), {})
+    if not wanted or not all(fits(record.get(name)) for name, fits in wanted.items()):
+        raise UserError(f"{folder.job}: not what was noted of a job; remove it when no such job runs")
+    return record
 
 
 def attach(folder: Folder) -> Job | None:

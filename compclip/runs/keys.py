@@ -11,7 +11,7 @@ from pathlib import Path
 
 from compclip.base import links
 from compclip.base.errors import UserError, entry
-from compclip.base.files import read_json, write_json
+from compclip.base.files import read_mapping, write_json
 from compclip.runs import store
 
 
@@ -23,7 +23,7 @@ def write(root: Path) -> int:
     for path in (root / store.KEYS).glob("*.json"):
         if path.name not in {plan.name for plan in plans}:
             links.remove(path)
-    made = [(plan.name, store.keys(read_json(plan), root)) for plan in plans]
+    made = [(plan.name, store.keys(read_mapping(plan), root)) for plan in plans]
     for name, keys in made:
         write_json(root / store.KEYS / name, keys)
     return sum(len(keys) for _, keys in made)

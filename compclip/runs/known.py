@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import json
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
@@ -17,7 +16,7 @@ from typing import Any
 
 from compclip.base import code, plugins
 from compclip.base.errors import UserError, one_line
-from compclip.base.files import write_json
+from compclip.base.files import read_bytes, read_mapping, write_json
 from compclip.config import grid, read
 from compclip.config.sections import Cell, Params, Run
 from compclip.runs import key, store
@@ -57,8 +56,8 @@ def cells(params_path: str | Path = read.DEFAULT, root: Path = Path(".")) -> lis
 
 def _bytes(path: str | Path) -> bytes:
     """The file's contents; none where `read.load` is to say what is wrong with it."""
-    with contextlib.suppress(OSError):
-        return Path(path).read_bytes()
+    with contextlib.suppress(UserError):
+        return read_bytes(path)
     return REFERENCE
 
 
@@ -86,8 +85,8 @@ def _watched(params: Params) -> list[str]:
 
 
 def _remembered(place: Path, text: bytes, root: Path) -> list[Known] | None:
-    with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
-        kept = json.loads(place.read_text(encoding="utf-8"))
+    with contextlib.suppress(UserError, KeyError, TypeError, AttributeError):
+        kept = read_mapping(place)
         if kept["stamp"] == _stamp(text, kept["watched"], root):
             return [Known(Cell(**one.pop("cell")), **one) for one in kept["cells"]]
     return None

@@ -23,6 +23,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from compclip.base.errors import UserError
+from compclip.base.files import read_mapping
 from compclip.runs.folder import Folder
 
 BEAT_S, STILL_S, DEAD_S, LONG_S = 15.0, 30.0, 60.0, 3600.0
@@ -157,9 +159,9 @@ def holder(folder: Folder) -> str:
 
 def _read(path: Path) -> dict[str, Any]:
     """What a lease says; nothing where its holder died before it said anything."""
-    with contextlib.suppress(OSError, ValueError):
-        found = json.loads(path.read_text(encoding="utf-8"))
-        if isinstance(found, dict) and found.keys() >= {"host", "machine", "pid"}:
+    with contextlib.suppress(UserError):
+        found = read_mapping(path)
+        if found.keys() >= {"host", "machine", "pid"}:
             return found
     return {}
 

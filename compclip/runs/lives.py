@@ -14,8 +14,11 @@ import uuid
 from pathlib import Path
 from typing import Any
 
-from compclip.base.files import write_json
+from compclip.base.errors import UserError
+from compclip.base.files import read_mapping, write_json
 from compclip.runs.folder import Folder
+
+DAMAGED = (UserError, ValueError, KeyError, TypeError, OverflowError)  # of a file that is not what we wrote
 
 
 def begin(folder: Folder, devices: int) -> Path:
@@ -42,8 +45,8 @@ def touch(path: Path) -> None:
 def end(path: Path) -> None:
     """It came to its end."""
     touch(path)
-    with contextlib.suppress(OSError, ValueError, KeyError):  # the work is done: this must not undo it
-        life = json.loads(path.read_text(encoding="utf-8"))
+    with contextlib.suppress(OSError, *DAMAGED):  # the work is done: this must not undo it
+        life = read_mapping(path)
         fresh = path.with_suffix(".new")
         fresh.write_text(json.dumps({**life, "seconds": _seconds(path, life)}), encoding="utf-8")
         os.replace(fresh, path)
@@ -53,8 +56,8 @@ def device_seconds(folder: Folder) -> float:
     """Seconds x devices over all lives of a run, requeued and killed ones counted, and this process's up to now."""
     total = 0.0
     for path in folder.lives.glob("*.json"):
-        with contextlib.suppress(OSError, ValueError, KeyError):  # one that is being written
-            life = json.loads(path.read_text(encoding="utf-8"))
+        with contextlib.suppress(OSError, *DAMAGED):  # one that is being written
+            life = read_mapping(path)
             if "seconds" not in life and _process().items() <= life.items():
                 touch(path)
             total += _seconds(path, life) * life["devices"]
@@ -70,6 +73,6 @@ def spent(folder: Folder) -> float:
     lived = device_seconds(folder)
     if lived or not folder.finished:
         return lived
-    with contextlib.suppress(OSError, ValueError):
-        return float(json.loads(folder.final.environment.read_text(encoding="utf-8")).get("device_seconds", 0.0))
+    with contextlib.suppress(*DAMAGED):
+        return float(folder.final.facts().get("device_seconds", 0.0))
     return 0.0

@@ -62,8 +62,8 @@ def holder(folder: Folder) -> int | None:
         with open(folder.lock, encoding="utf-8") as file:
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
-        pid = folder.lock.read_text(encoding="utf-8").strip()
-        return int(pid) if pid.isdigit() else 0
+        pid = folder.lock.read_text(encoding="utf-8", errors="replace").strip()
+        return int(pid) if pid.isdecimal() and len(pid) < 10 else 0
     except OSError:  # none there, not ours to read, or a file system without locks
         return None
     return None

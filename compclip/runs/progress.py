@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from compclip.base import json_text
+from compclip.base.errors import UserError
+
 if TYPE_CHECKING:
     from compclip.runs.store import StoredRun
 
 TAIL_BYTES = 4096
+AGAIN = "train the run again"
 # What a logged step says of the clock: the only fields in which two runs of one key differ.
 CLOCK = ("time", "samples_per_second", "matrix_share", "data_wait")
 
@@ -37,19 +40,26 @@ class Progress:
 
 
 def progress(log: Path, train: Mapping[str, Any]) -> Progress | None:
-    """What a metrics.jsonl says last; None before the first step is logged."""
+    """What a metrics.jsonl says last; None before the first step is logged. Raises UserError for a damaged one."""
     row = last_row(log)
     if row is None:
         return None
+    try:
+        return _of(row, train)
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        raise UserError(f"{log}: its last line is no step's ({error!r}); {AGAIN}") from error
+
+
+def _of(row: Mapping[str, Any], train: Mapping[str, Any]) -> Progress:
     # as train.total_steps, from the share of an epoch that the step is
     steps = train["max_steps"] or max(1, round(train["epochs"] * round(row["step"] / row["epoch"])))
-    speed = row["samples_per_second"]
-    left = max(0, steps - row["step"]) * train["batch_size"]
-    return Progress(row["step"], steps, row["loss"], speed, left / speed if speed else 0.0, row["time"])
+    step, loss, speed, when = int(row["step"]), *(float(row[key]) for key in ("loss", "samples_per_second", "time"))
+    left = max(0, steps - step) * train["batch_size"]
+    return Progress(step, steps, loss, speed, left / speed if speed else 0.0, when)
 
 
 def last_row(log: Path) -> dict | None:
-    """The last complete line; one that is being written is not it."""
+    """The last complete line; one that is being written is not it. Raises UserError for one that is no mapping."""
     try:
         with open(log, "rb") as file:
             file.seek(0, 2)
@@ -57,7 +67,12 @@ def last_row(log: Path) -> dict | None:
             lines = file.read().split(b"\n")[:-1]
     except OSError:
         return None
-    return json.loads(lines[-1]) if lines else None
+    if not lines:
+        return None
+    row = json_text.value(lines[-1].decode(errors="replace"), str(log), AGAIN)
+    if not isinstance(row, dict):
+        raise UserError(f"{log}: its last line is no step's; {AGAIN}")
+    return row
 
 
 @dataclass

@@ -6,6 +6,7 @@ Every file is checked as it is read, so that a number without its items, or item
 from __future__ import annotations
 
 import re
+import sys
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
@@ -16,6 +17,7 @@ import numpy as np
 from compclip.base import json_text, yaml_text
 from compclip.base.errors import UserError
 from compclip.base.files import read_json, read_text
+from compclip.config import structured
 from compclip.config.sections import Cell
 from compclip.runs import folder
 from compclip.runs.folder import Trained
@@ -24,6 +26,9 @@ from compclip.runs.items import KINDS, Items
 DECLARED = ("kind", "lower", "scores")  # what a benchmark says of itself
 SECTION = re.compile(r"^(?=[a-z])", re.MULTILINE)  # where a section of config.yaml begins
 SECTIONS = 1024  # sections kept in memory
+# What others compute with of environment.json; the rest is shown as it stands.
+NUMBERS = ("seconds", "device_seconds", "processes", "peak_memory_mib", "trained_parameters", "parameters")
+MAPPINGS = ("packages", "dropped")
 LISTS = 1024  # lists of ids kept in memory: every run has those of the same benchmarks
 
 
@@ -72,7 +77,8 @@ class FinishedRun:
     @property
     def end(self) -> float:
         """Seconds since the epoch: the last logged step, or when the files were written."""
-        return self.curve[-1]["time"] if self.curve else self.trained.config.stat().st_mtime
+        last = self.curve[-1].get("time") if self.curve else None
+        return self.trained.config.stat().st_mtime if last is None else last
 
     @property
     def start(self) -> float:
@@ -88,12 +94,10 @@ class FinishedRun:
 def read(trained: Trained, results_folder: Path) -> FinishedRun:
     """One run with all results of its folder. Raises UserError where its configuration names no cell."""
     config = read_config(trained)
-    cell = config.get("cell") or {}
-    if missing := [k for k in ("method", "backbone", "data", "seed") if k not in cell]:
-        raise UserError(f"{trained.config}: no cell.{missing[0]}; remove the run and train it again")
+    cell = structured.cell(config.get("cell"), f"{trained.config}: cell")
     found = {result.benchmark: result for result in map(read_result, folder.results(results_folder))}
     facts = config, read_curve(trained), read_environment(trained)
-    return FinishedRun(trained, results_folder, Cell(**cell), *facts, found)
+    return FinishedRun(trained, results_folder, cell, *facts, found)
 
 
 def files(trained: Trained, results_folder: Path) -> list[Path]:
@@ -111,7 +115,13 @@ def read_config(trained: Trained) -> dict[str, Any]:
         parts = [_parsed(part) for part in SECTION.split(read_text(file)) if part.strip()]
     except UserError as error:
         raise UserError(f"{file}: not a configuration: {error}; remove the run and train it again") from error
-    return {key: value for part in parts for key, value in part.items()}
+    found = {key: value for part in parts for key, value in part.items()}
+    if "cell" not in found:
+        raise UserError(f"{file}: not a configuration: it names no cell; remove the run and train it again")
+    for key, value in found.items():
+        if not isinstance(value, dict):
+            raise UserError(f"{file}: {key}={value!r}: must be a mapping; remove the run and train it again")
+    return found
 
 
 @lru_cache(maxsize=SECTIONS)
@@ -130,14 +140,31 @@ def read_curve(trained: Trained) -> list[dict[str, Any]]:
 
 def _line(file: Path, number: int, text: str) -> dict[str, Any]:
     value = json_text.value(text, str(file), "train the run again", number)
-    if not isinstance(value, dict) or "step" not in value:
+    if not isinstance(value, dict) or type(value.get("step")) is not int:
         raise UserError(f"{file}: line {number} has no 'step'; train the run again")
+    for key, found in value.items():
+        if found is not None and type(found) is not float and not _is_number(found):  # a norm may be infinite
+            raise UserError(f"{file}: line {number}: {key}={found!r}: must be a number; train the run again")
     return value
 
 
+def _is_number(value: Any) -> bool:
+    """A number that can be computed with, which JSON's longest are not."""
+    return type(value) in (int, float) and abs(value) <= sys.float_info.max
+
+
 def read_environment(trained: Trained) -> dict[str, Any]:
-    """Versions, machine, times and the run key; empty where there is no file."""
-    return dict(read_json(trained.environment)) if trained.environment.is_file() else {}
+    """Versions, machine, times and the run key; empty where there is no file. Raises UserError for a damaged one."""
+    facts = trained.facts()
+    for names, fits, rule in ((NUMBERS, _is_number, "a number"), (MAPPINGS, _is_mapping, "a mapping")):
+        for name in names:
+            if facts.get(name) is not None and not fits(facts[name]):
+                raise UserError(f"{trained.environment}: {name}={facts[name]!r}: must be {rule}; train the run again")
+    return facts
+
+
+def _is_mapping(value: Any) -> bool:
+    return isinstance(value, dict)
 
 
 def read_result(path: Path) -> Result:
@@ -148,15 +175,27 @@ def read_result(path: Path) -> Result:
     try:
         items = {name: _items(value) for name, value in raw.get("items", {}).items()}
         result = Result(
-            raw["benchmark"], raw.get("module", raw["benchmark"]), _kind(raw["kind"]), dict(raw["metrics"]),
-            frozenset(raw["lower"]), frozenset(raw["scores"]), dict(raw.get("counts", {})), items,
-            dict(raw.get("means", {})), raw.get("fingerprint", ""), float(raw.get("seconds", 0.0)),
-            raw.get("checkpoint", {}).get("tokenizer", ""),
+            str(raw["benchmark"]), str(raw.get("module", raw["benchmark"])), _kind(raw["kind"]),
+            _numbers(raw["metrics"]), frozenset(map(str, raw["lower"])), frozenset(map(str, raw["scores"])),
+            _numbers(raw.get("counts", {})), items, _names(raw.get("means", {})), str(raw.get("fingerprint", "")),
+            float(raw.get("seconds", 0.0)), str(raw.get("checkpoint", {}).get("tokenizer", "")),
         )  # fmt: skip
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        _check(path, result)
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
         raise UserError(f"{path}: not a results file ({error!r}); evaluate the run again") from error
-    _check(path, result)
     return result
+
+
+def _numbers(raw: dict[str, Any]) -> dict[str, Any]:
+    """Numbers by name; None stands for one of no item."""
+    for name, value in raw.items():
+        if value is not None and value == value and not _is_number(value):  # NaN: no item
+            raise ValueError(f"{name}={value!r} is no number")
+    return dict(raw)
+
+
+def _names(raw: dict[str, Any]) -> dict[str, list[str]]:
+    return {name: [str(member) for member in members] for name, members in raw.items()}
 
 
 def _kind(name: str) -> str:
@@ -167,8 +206,8 @@ def _kind(name: str) -> str:
 
 def _items(raw: dict[str, Any]) -> Items:
     ids, values = _shared(tuple(map(str, raw["ids"]))), np.asarray(raw["outcomes"], dtype=np.float64)
-    if len(ids) != len(values):
-        raise ValueError(f"{len(ids)} ids for {len(values)} outcomes")
+    if values.shape != (len(ids),):
+        raise ValueError(f"{len(ids)} ids for {values.shape[0] if values.ndim == 1 else values.shape} outcomes")
     return Items(ids, values)
 
 

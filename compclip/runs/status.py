@@ -2,8 +2,9 @@
 
 State, step, loss, samples/s, time left, job and last error, all read from files, processes and SLURM's queue; nothing
 is changed. States: stale (nothing made yet), pending, running, scoring (trained, its benchmarks are under way), stopped
-(goes on from its last checkpoint when it is started again), failed, done (trained and scored), published (in runs/ as
-well). A window too short for all runs shows those first that live or failed.
+(goes on from its last checkpoint when it is started again), failed, damaged (a file of it cannot be read), done
+(trained and scored), published (in runs/ as well). A window too short for all runs shows those first that live or
+failed.
 """
 
 from __future__ import annotations
@@ -18,16 +19,16 @@ from pathlib import Path
 from typing import Any
 
 from compclip.base.errors import UserError, entry, one_line
-from compclip.base.files import read_json
-from compclip.config import read
+from compclip.base.files import read_mapping
+from compclip.config import read, structured
 from compclip.runs import jobs, known, lives, lock, store
 from compclip.runs.folder import Folder, Published
 from compclip.runs.progress import Progress, progress
 
 REFRESH_S = 2.0
 FRAME = 5  # lines of the watch that are no row
-SCORING, STOPPED, STALE, PUBLISHED = "scoring", "stopped", "stale", "published"
-URGENT = (jobs.RUNNING, SCORING, jobs.FAILED, jobs.PENDING, STOPPED, STALE, jobs.DONE, PUBLISHED)
+SCORING, STOPPED, STALE, PUBLISHED, DAMAGED = "scoring", "stopped", "stale", "published", "damaged"
+URGENT = (jobs.RUNNING, SCORING, jobs.FAILED, DAMAGED, jobs.PENDING, STOPPED, STALE, jobs.DONE, PUBLISHED)
 HEADER = ("run", "state", "step", "loss", "samples/s", "left", "GPU-h", "job", "last error")
 
 
@@ -71,11 +72,19 @@ def listed(params_path: str, root: Path = Path(".")) -> tuple[list[Listed], int]
     for folder in store.folders(root):
         if folder.key in found:
             continue
-        if not lock.said(folder) and not jobs.attach(folder):
+        if _idle(folder):
             older += 1
         else:
             found[folder.key] = Listed(folder.key, folder)
     return list(found.values()), older
+
+
+def _idle(folder: Folder) -> bool:
+    """Whether nobody works on a run; not of one that does not tell."""
+    try:
+        return not lock.said(folder) and not jobs.attach(folder)
+    except UserError:
+        return False
 
 
 def _grid(params_path: str, root: Path) -> Iterable[Listed]:
@@ -85,19 +94,32 @@ def _grid(params_path: str, root: Path) -> Iterable[Listed]:
 
 
 def _trials(root: Path) -> Iterable[Listed]:
-    """Trials of sweeps that were given a run."""
+    """Trials of sweeps that were given a run; a study that cannot be read is a row as well."""
     for path in sorted((root / "studies").glob("*/trials.json")):
-        for trial in read_json(path)["trials"]:
-            if key := trial["run_key"]:
-                name = f"{path.parent.name}#{trial['number']}"
-                yield Listed(name, store.folder(key, root), error=trial["reason"])
+        try:
+            yield from [_trial(path, t, root) for t in read_mapping(path)["trials"] if t["run_key"]]
+        except UserError as error:
+            yield Listed(path.parent.name, None, error=str(error))
+        except (KeyError, TypeError) as error:
+            yield Listed(path.parent.name, None, error=f"{path}: not a study's trials ({error!r})")
+
+
+def _trial(path: Path, trial: Mapping[str, Any], root: Path) -> Listed:
+    name, run = f"{path.parent.name}#{trial['number']}", store.folder(str(trial["run_key"]), root)
+    return Listed(name, run, error=str(trial["reason"]))
 
 
 def row(found: Listed) -> Row:
     """Look at one run now."""
-    folder = found.folder
-    if folder is None:
+    if found.folder is None:
         return Row(found.name, STALE, error=found.error)
+    try:
+        return _row(found, found.folder)
+    except UserError as error:
+        return Row(found.name, DAMAGED, error=one_line(str(error)))
+
+
+def _row(found: Listed, folder: Folder) -> Row:
     seen, job, spent = _progress(found, folder), jobs.find(folder), lives.spent(folder)
     state = job.state() if job else ""
     if job and state in jobs.LIVE:
@@ -122,7 +144,7 @@ def _progress(found: Listed, folder: Folder) -> Progress | None:
 def _name(found: Listed, folder: Folder) -> str:
     """Of a run that neither the grid nor a study has, the name that it was sent with."""
     cell = _written(folder).get("cell") if found.name == folder.key else None
-    return "-".join(map(str, cell.values())) if cell else found.name
+    return structured.cell(cell, f"{folder.path}: cell").name if cell else found.name
 
 
 def _written(folder: Folder) -> Mapping[str, Any]:
@@ -138,8 +160,7 @@ def _stage(state: str, folder: Folder) -> str:
 
 def _made(found: Listed, folder: Folder) -> str:
     """published, done, or nothing."""
-    facts = found.published.trained.environment if found.published else None
-    if facts and facts.is_file() and read_json(facts).get("run_key") == folder.key:
+    if found.published and found.published.trained.run_key == folder.key:
         return PUBLISHED
     return jobs.DONE if folder.scored.is_file() else ""
 

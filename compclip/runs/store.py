@@ -17,7 +17,8 @@ from typing import Any
 
 from compclip.base import links
 from compclip.base.errors import UserError
-from compclip.base.files import fingerprint, read_json, write_atomic
+from compclip.base.files import fingerprint, read_mapping, write_atomic
+from compclip.base.names import Name
 from compclip.config.sections import Cell, Run
 from compclip.runs import key, users
 from compclip.runs.folder import Folder, Inputs, Published, Trained
@@ -56,7 +57,7 @@ class StoredRun:
 
     def _adopted(self) -> bool:
         trained = self.published.trained
-        if not trained.environment.is_file() or read_json(trained.environment).get("run_key") != self.key:
+        if trained.run_key != self.key:
             return False
         adopt(trained, self.folder)
         return True
@@ -96,8 +97,8 @@ def place(root: Path) -> Path:
 
 
 def folder(run_key: str, root: Path = Path(".")) -> Folder:
-    """A run's folder by its key."""
-    return Folder(place(root) / run_key)
+    """A run's folder by its key. Raises UserError for a key that is none, which files of others may give."""
+    return Folder(place(root) / Name(run_key, "run key"))
 
 
 def adopt(trained: Trained, into: Folder) -> None:
@@ -126,14 +127,17 @@ def _code(method: str) -> str:
     return key.code_of(method)
 
 
-def planned(method: str, root: Path = Path(".")) -> list[StoredRun]:
+def planned(method: Name, root: Path = Path(".")) -> list[StoredRun]:
     """The cells of a method as the stages `plan` and `keys` left them. Raises UserError where these did not run."""
     plan, keys = (root / folder / f"{method}.json" for folder in (PLAN, KEYS))
     for path, stage in ((plan, "plan"), (keys, "keys")):
         if not path.is_file():
             raise UserError(f"{path}: not there; run `dvc repro {stage}` first, or `dvc repro train@{method}`")
-    resolved, found = read_json(plan)["cells"], read_json(keys)
-    return [_planned(run, found[name], root) for name, run in resolved.items()]
+    resolved, found = read_mapping(plan), read_mapping(keys)
+    try:
+        return [_planned(run, found[name], root) for name, run in resolved["cells"].items()]
+    except (AttributeError, KeyError, TypeError) as error:
+        raise UserError(f"{plan}, {keys}: not as their stages wrote them ({error!r}); run `dvc repro keys`") from error
 
 
 def _planned(resolved: Mapping[str, Any], made: Mapping[str, str], root: Path) -> StoredRun:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import json
 from pathlib import Path
 
 from compclip.base.errors import UserError
-from compclip.base.files import write_json
+from compclip.base.files import read_mapping, write_json
 from compclip.runs.folder import Folder
 
 
@@ -26,8 +25,8 @@ def projects(folder: Folder) -> set[str]:
     found = set()
     for path in (*folder.users.glob("*.json"), *folder.lives.glob("*.json")):
         try:
-            found.add(str(json.loads(path.read_text(encoding="utf-8"))["project"]))
-        except (OSError, ValueError, KeyError, TypeError):
+            found.add(str(read_mapping(path)["project"]))
+        except (UserError, KeyError):
             found.add("")
     return found
 

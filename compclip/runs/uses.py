@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from compclip.base.errors import UserError
-from compclip.base.files import read_json
-from compclip.config import read
+from compclip.base.files import read_mapping
+from compclip.config import read, structured
 from compclip.runs import folder as folders
 from compclip.runs import key, known
 from compclip.runs.folder import Folder, Trained
@@ -43,13 +43,15 @@ class Uses:
         return found
 
     def _perhaps(self, folder: Folder) -> list[str]:
-        run = written(folder)
-        if not run:
-            return ["perhaps a cell whose data is not here"] if self.open else []
-        name = "-".join(map(str, run["cell"].values()))
-        found = [f"MLflow: {name}"] if name in self.lost else []
-        cell = self.open.get(key.request(run, known.trains(run["cell"]["method"]))) if self.open else None
-        return found + ([f"perhaps {cell}"] if cell else [])
+        try:
+            run = written(folder)
+            if not run:
+                return ["perhaps a cell whose data is not here"] if self.open else []
+            name = structured.cell(run.get("cell"), f"{folder.path}: cell").name
+            cell = self.open.get(key.request(run, known.trains(run["cell"]["method"]))) if self.open else None
+        except (UserError, KeyError, TypeError, AttributeError) as error:
+            return [f"perhaps a cell: {error}"]
+        return [f"MLflow: {name}"] * (name in self.lost) + ([f"perhaps {cell}"] if cell else [])
 
 
 def written(folder: Folder) -> Mapping[str, Any]:
@@ -90,14 +92,19 @@ def _cells(path: Path, root: Path, prefix: str, named: dict[str, list[str]]) -> 
 def trials(root: Path) -> Iterator[tuple[str, str]]:
     """Run key and name of every trial of every study, of those that are under way as well."""
     for path in sorted((root / STUDIES).glob("*/trials.json")):
-        study, name = read_json(path), path.parent.name
-        if reference := study.get("reference"):
-            yield reference["run_key"], f"{name}: pretrained"
-        for trial in study["trials"]:
-            if trial["run_key"]:
-                yield trial["run_key"], f"{name}#{trial['number']}"
+        yield from _tried(path)
     for path in sorted((root / STORAGES).glob("*.db")):
         yield from _stored(path)
+
+
+def _tried(path: Path) -> list[tuple[str, str]]:
+    study, name = read_mapping(path), path.parent.name
+    try:
+        reference = study.get("reference")
+        found = [(str(reference["run_key"]), f"{name}: pretrained")] if reference else []
+        return found + [(str(t["run_key"]), f"{name}#{t['number']}") for t in study["trials"] if t["run_key"]]
+    except (KeyError, TypeError) as error:
+        raise UserError(f"{path}: not a study's trials ({error!r}); run the sweep again with --page") from error
 
 
 def _stored(path: Path) -> Iterator[tuple[str, str]]:
@@ -119,6 +126,5 @@ def _tracked(root: Path) -> Iterator[tuple[str, str]]:
     if not (root / SYNCED).is_file():
         return
     published = {f"{p.parent.name}-{p.name}": p for p in folders.published(root / folders.RUNS)}
-    for name in read_json(root / SYNCED):
-        facts = Trained(published[name]).environment if name in published else None
-        yield name, str(read_json(facts).get("run_key", "")) if facts and facts.is_file() else ""
+    for name in read_mapping(root / SYNCED):
+        yield name, Trained(published[name]).run_key if name in published else ""

@@ -26,7 +26,7 @@ report another, or train the best values again with other seeds.
 from __future__ import annotations
 
 import json
-import math
+import sys
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
@@ -34,9 +34,12 @@ from typing import Any
 
 from compclip.base import plugins, yaml_text
 from compclip.base.errors import UserError, unknown
-from compclip.base.files import read_json
+from compclip.base.files import read_mapping
+from compclip.base.names import Name
 from compclip.config import grid
 from compclip.config.sections import PRETRAINED, Cell, Params, Run
+from compclip.config.structured import SEEDS, mapping
+from compclip.runs import folder as folders
 
 FOLDER = Path("experiments/studies")
 PRUNERS = ("none", "median")
@@ -77,9 +80,9 @@ class Objective:
     direction: str = "maximize"
 
     @property
-    def benchmark(self) -> str:
+    def benchmark(self) -> Name:
         """The part before the first stroke."""
-        return self.column.partition("/")[0]
+        return Name(self.column.partition("/")[0], "benchmark")
 
     @property
     def sign(self) -> int:
@@ -91,10 +94,10 @@ class Objective:
 class Study:
     """A declared study; see the top of this file."""
 
-    name: str
-    method: str
-    backbone: str
-    data: str
+    name: Name
+    method: Name
+    backbone: Name
+    data: Name
     space: tuple[Dimension, ...]
     objectives: tuple[Objective, ...]
     trials: int
@@ -113,7 +116,7 @@ class Study:
 
 def load(name: str, folder: Path = FOLDER) -> Study:
     """The study of that name. Raises UserError naming file, key, value and fix."""
-    path = folder / f"{name}.yaml"
+    path = folder / f"{Name(name, '--study')}.yaml"
     if not path.is_file():
         raise unknown("study", name, [p.stem for p in folder.glob("*.yaml")], str(folder))
     raw = yaml_text.plain(
@@ -132,12 +135,13 @@ def parse(name: str, raw: Any) -> Study:
     for key in ("method", "backbone", "data", "space", "objectives", "trials"):
         if not raw.get(key):
             raise UserError(f"{key}: must be given; add it")
+    names = {key: Name(raw[key], key) for key in ("method", "backbone", "data")}
     raw["space"] = _space(raw["space"])
     raw["objectives"] = tuple(_objective(o) for o in _sequence(raw["objectives"], "objectives"))
     raw["paper"] = tuple(_paper(p, raw["space"]) for p in _sequence(raw.get("paper") or [], "paper"))
-    raw["overrides"] = tuple(map(str, _sequence(raw.get("overrides") or [], "overrides")))
-    raw["rungs"] = tuple(map(float, _sequence(raw.get("rungs", list(Study.rungs)), "rungs")))
-    study = Study(name, **raw)
+    raw["overrides"] = tuple(_text(o, "overrides") for o in _sequence(raw.get("overrides") or [], "overrides"))
+    raw["rungs"] = tuple(_number(r, "rungs") for r in _sequence(raw.get("rungs", list(Study.rungs)), "rungs"))
+    study = Study(Name(name, "study"), **raw | names)
     _check(study)
     return study
 
@@ -150,6 +154,8 @@ def _check(study: Study) -> None:
         value = getattr(study, key)
         if not isinstance(value, int) or isinstance(value, bool) or value < low:
             raise UserError(f"{key}={value!r}: must be a whole number >= {low}")
+    if study.seed >= SEEDS:
+        raise UserError(f"seed={study.seed}: must be < 2**32")
     if study.startup_trials < (least := getattr(sampler, "LEAST_STARTUP", 1)):
         raise UserError(f"startup_trials={study.startup_trials}: must be >= {least} with the sampler {study.sampler}")
     if study.pruner != "none" and len(study.objectives) > 1:
@@ -173,17 +179,21 @@ def _dimension(name: str, raw: dict, before: Mapping[str, Dimension]) -> Dimensi
     if len(kinds) != 1:
         raise UserError(f"{where}: must have one of {', '.join(KINDS)}; as {{float: [0, 1]}}")
     values, log, when = _sequence(raw[kinds[0]], where), raw.get("log", False), _when(raw.get("when"), where, before)
+    if not isinstance(log, bool):
+        raise UserError(f"{where}: log={log!r}: must be true or false")
     if kinds[0] == "categorical":
+        if not all(isinstance(v, (str, bool)) or _is_number(v) for v in values):
+            raise UserError(f"{where}={values}: must be texts, numbers, true or false")
         if len(values) < 2 or len(set(map(repr, values))) < len(values) or log:
             raise UserError(f"{where}={values}: must be two or more different choices, without log")
         return Dimension(name, "categorical", choices=tuple(values), when=when)
-    if len(values) != 2 or not all(isinstance(v, (int, float)) and not isinstance(v, bool) for v in values):
-        raise UserError(f"{where}={values}: must be two numbers, as [0, 1]")
+    if len(values) != 2 or not all(map(_is_number, values)):
+        raise UserError(f"{where}={values}: must be two finite numbers, as [0, 1]")
     if not values[0] < values[1] or (log and values[0] <= 0):
         raise UserError(f"{where}={values}: must rise{' and begin above 0 for log' * bool(log)}")
     if kinds[0] == "int" and not all(isinstance(v, int) for v in values):
         raise UserError(f"{where}={values}: must be whole numbers")
-    return Dimension(name, kinds[0], values[0], values[1], bool(log), when=when)
+    return Dimension(name, kinds[0], values[0], values[1], log, when=when)
 
 
 def _when(raw: Any, where: str, before: Mapping[str, Dimension]) -> dict[str, tuple[Value, ...]] | None:
@@ -201,12 +211,12 @@ def _when(raw: Any, where: str, before: Mapping[str, Dimension]) -> dict[str, tu
 
 def _objective(raw: Any) -> Objective:
     raw = _mapping({"column": raw} if isinstance(raw, str) else raw, "objectives", ("column", "direction"))
-    found = Objective(str(raw.get("column", "")), raw.get("direction", "maximize"))
+    found = Objective(str(raw.get("column", "")), str(raw.get("direction", "maximize")))
     benchmark, stroke, metric = found.column.partition("/")
     if not (benchmark and stroke and metric):
         raise UserError(f"objectives: column={found.column!r}: must be benchmark/metric, as sugarcrepe/swap")
     if found.direction not in DIRECTIONS:
-        raise unknown("direction", str(found.direction), DIRECTIONS, f"objectives: {found.column}")
+        raise unknown("direction", found.direction, DIRECTIONS, f"objectives: {found.column}")
     return found
 
 
@@ -234,6 +244,22 @@ def _mapping(raw: Any, where: str, known: Any = None) -> dict:
     return {str(key): value for key, value in raw.items()}
 
 
+def _is_number(value: Any) -> bool:
+    return type(value) in (int, float) and abs(value) <= sys.float_info.max  # false of nan
+
+
+def _number(value: Any, where: str) -> float:
+    if not _is_number(value):
+        raise UserError(f"{where}: {value!r} is no finite number; write one")
+    return float(value)
+
+
+def _text(value: Any, where: str) -> str:
+    if not isinstance(value, str):
+        raise UserError(f"{where}: {value!r} is no text; write key=value")
+    return value
+
+
 def _sequence(raw: Any, where: str) -> list:
     if not isinstance(raw, list):
         raise UserError(f"{where}={raw!r}: must be a list, as [a, b]")
@@ -255,7 +281,7 @@ def overrides(study: Study, values: Mapping[str, Value], methods: Mapping[str, A
 
 def run(study: Study, params: Params, method: str = "") -> Run:
     """The run that `params` (a trial's overrides applied) describes; `method`: another one than the study's."""
-    cell = Cell(method or study.method, study.backbone, study.data, study.seed)
+    cell = Cell(Name(method or study.method, "method"), study.backbone, study.data, study.seed)
     for kind, name, table in (
         ("method", cell.method.partition(".")[0], (*params.methods, PRETRAINED)),
         ("backbone", cell.backbone, params.backbones),
@@ -293,12 +319,12 @@ def scores(study: Study, folder: Path) -> list[float]:
     """The objectives' values from a finished run's results folder. Raises UserError for one that is not there."""
     found = []
     for objective in study.objectives:
-        path = folder / f"{objective.benchmark}.json"
-        metrics = read_json(path).get("metrics", {})
+        path = folders.result(folder, objective.benchmark)
+        metrics = mapping(read_mapping(path).get("metrics"), f"{path}: metrics")
         name = objective.column.partition("/")[2]
         if name not in metrics:
             raise unknown("metric", name, metrics, str(path))
-        if not isinstance(metrics[name], (int, float)) or not math.isfinite(metrics[name]):
+        if not _is_number(metrics[name]):
             raise UserError(f"{path}: {name}={metrics[name]}: must be a number; choose another column")
         found.append(float(metrics[name]))
     return found
@@ -306,4 +332,4 @@ def scores(study: Study, folder: Path) -> list[float]:
 
 def scored(study: Study, folder: Path) -> bool:
     """Whether the results of all objectives are there."""
-    return all((folder / f"{o.benchmark}.json").is_file() for o in study.objectives)
+    return all(folders.result(folder, o.benchmark).is_file() for o in study.objectives)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import json
 import sys
 import time
 from collections.abc import Callable
@@ -15,6 +14,7 @@ import optuna
 import sqlalchemy
 from optuna.trial import FrozenTrial, TrialState
 
+from compclip.base import json_text
 from compclip.base.errors import UserError, one_line
 from compclip.base.files import read_text, write_json
 from compclip.config import read
@@ -269,8 +269,8 @@ class Driver:
             return False
         lines = [line for line in read_text(path).split("\n")[:-1] if line]  # the last one may be half-written
         for line in lines[flight.rungs :]:
-            scored = json.loads(line)
-            flight.trial.report(scored["metrics"][self.study.objectives[0].column], scored["step"])
+            step, value = _rung(line, path, self.study.objectives[0].column)
+            flight.trial.report(value, step)
             flight.rungs += 1
             if flight.trial.should_prune():
                 return True
@@ -304,6 +304,16 @@ class Driver:
     def write(self) -> None:
         """The files of studies/<name>/."""
         results.write(self.document(), self.study, self.params, self.root / "studies" / self.study.name)
+
+
+def _rung(line: str, path: Path, column: str) -> tuple[int, float]:
+    """The step of a rung and its value."""
+    fix = "remove the run, then start again with --retry-failed"
+    scored = json_text.value(line, str(path), fix)
+    try:
+        return int(scored["step"]), float(scored["metrics"][column])
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
+        raise UserError(f"{path}: not a rung's scores ({error!r}); {fix}") from error
 
 
 def importance(study: Study, opened: optuna.Study) -> dict[str, dict[str, float]]:

@@ -94,7 +94,7 @@ def best_yaml(study: Study, params_path: Path, trial: dict) -> str:
     methods = yaml_text.read(params_path, read.NO_SECTIONS).methods
     merged = read.overridden(params_path, overrides(study, trial["params"], methods))
     if study.method not in merged.grid.methods:
-        merged.grid.methods.append(study.method)
+        merged.grid.methods.append(str(study.method))
     listed = ", ".join(f"{o.column} {v:.4f}" for o, v in zip(study.objectives, trial["values"], strict=True))
     return (
         f"# Study {study.name}, trial {trial['number']}: {listed}; selected on these very columns.\n"

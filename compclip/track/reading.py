@@ -14,6 +14,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from compclip.base import json_text
 from compclip.base.errors import UserError
 from compclip.base.files import fingerprint, read_text, write_atomic
 from compclip.config.sections import Cell
@@ -100,7 +101,7 @@ def in_store(at: Folder) -> tuple[Trained, Path] | None:
 def _kept(file: Path) -> Iterator[tuple[str, dict[str, Any]]]:
     """The lines of the file by run; none where it is missing or damaged, or other code wrote it."""
     try:
-        code, *lines = map(json.loads, read_text(file).splitlines())
+        code, *lines = (json_text.value(line, str(file)) for line in read_text(file).splitlines())
         if code["code"] == _code():
             yield from ((line["path"], line) for line in lines)
     except (UserError, ValueError, KeyError, TypeError):

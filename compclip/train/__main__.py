@@ -21,8 +21,9 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from compclip.base import calm
+from compclip.base import calm, names
 from compclip.base.errors import UserError, entry
+from compclip.base.names import Name
 from compclip.runs import jobs, local, machine, store
 from compclip.runs.local import Left, SideBySide
 from compclip.runs.store import StoredRun
@@ -30,7 +31,7 @@ from compclip.runs.store import StoredRun
 PARAMS = "params.yaml"
 
 
-def bring(method: str, params: str, root: Path = Path(".")) -> int:
+def bring(method: Name, params: str, root: Path = Path(".")) -> int:
     """Every cell of a method trained and published; 1 where one failed.
 
     What is finished costs no training and none of its imports.
@@ -184,7 +185,7 @@ def main(argv: list[str]) -> int:
     if args.method and args.overrides:
         raise UserError(f"--method {args.method}: is trained as plan/ has it; leave out {args.overrides[0]}")
     calm.settle()
-    return bring(args.method, args.params) if args.method else _one(args)
+    return bring(names.given(args.method, "--method"), args.params) if args.method else _one(args)
 
 
 if __name__ == "__main__":

@@ -9,7 +9,11 @@ from pathlib import Path
 
 from torch import Tensor
 
-from compclip.base.files import write_atomic
+from compclip.base import json_text
+from compclip.base.errors import UserError
+from compclip.base.files import read_text, write_atomic
+
+AGAIN = "remove the run and train it again"
 
 
 class Log:
@@ -19,7 +23,7 @@ class Log:
         self.path, self.steps, self.batch_size, self.per_epoch = path, steps, batch_size, per_epoch
         self.first, self.started = done, time.perf_counter()
         self.bar = _bar(done, steps) if sys.stderr.isatty() else None
-        kept = [line for line in _lines(path) if json.loads(line)["step"] <= done]
+        kept = [line for i, line in enumerate(_lines(path), 1) if _step(path, i, line) <= done]
         write_atomic(path, "".join(line + "\n" for line in kept))
 
     def write(
@@ -78,5 +82,13 @@ def _lines(path: Path) -> list[str]:
     """The complete lines of a log; a last line cut by a kill is not one."""
     if not path.exists():
         return []
-    text = path.read_text(encoding="utf-8")
+    text = read_text(path)
     return text[: text.rfind("\n") + 1].splitlines()
+
+
+def _step(path: Path, number: int, line: str) -> int:
+    """The step of a line. Raises UserError where it has none: what was trained before cannot be told then."""
+    value = json_text.value(line, str(path), AGAIN, number)
+    if not isinstance(value, dict) or type(value.get("step")) is not int:
+        raise UserError(f"{path}: line {number} has no 'step'; {AGAIN}")
+    return value["step"]

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 from compclip.base.errors import entry
+from compclip.base.files import out_folder
 from compclip.config import read
 from compclip.data.scenes import generate
 
@@ -16,7 +17,7 @@ def main(argv: list[str]) -> int:
     """Make the world of params.yaml's section `scenes`."""
     about = generate.__doc__.splitlines()[0]
     parser = argparse.ArgumentParser(prog="python -m compclip.data.scenes", description=about)
-    parser.add_argument("--out", type=Path, default=Path("data/scenes_world"))
+    parser.add_argument("--out", type=out_folder, default=Path("data/scenes_world"))
     parser.add_argument("--params", default="params.yaml")
     parser.add_argument("overrides", nargs="*", metavar="key=value")
     args = parser.parse_args(argv)

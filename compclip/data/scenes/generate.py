@@ -18,8 +18,9 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
+from compclip.base import json_text
 from compclip.base.errors import UserError
-from compclip.base.files import write_atomic, write_json
+from compclip.base.files import read_text, write_atomic, write_json
 from compclip.config.sections import World
 from compclip.data.scenes import grammar, layout, questions
 from compclip.data.scenes.layout import Scene, Thing
@@ -113,7 +114,7 @@ def _train_row(world: World, out: Path, index: int) -> dict:
 
 def read_layouts(path: Path) -> dict[str, Scene]:
     """Scenes by sample id, from layouts.jsonl."""
-    rows = (json.loads(line) for line in path.read_text(encoding="utf-8").splitlines())
+    rows = (json_text.value(line, str(path), line=i) for i, line in enumerate(read_text(path).splitlines(), 1))
     return {row["id"]: _scene(row["scene"]) for row in rows}
 
 

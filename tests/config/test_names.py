@@ -1,0 +1,196 @@
+"""Names of params.yaml become paths and words of shell commands: one rule, before anything is done."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from omegaconf import OmegaConf
+
+from compclip.base.errors import UserError
+from compclip.base.names import Name
+from compclip.config import __main__ as config_command
+from compclip.config import grid, read, sections, structured
+from compclip.data import prepare
+from compclip.evaluate import __main__ as evaluate_command
+from compclip.evaluate import wise_ft
+from compclip.model import __main__ as model_command
+from compclip.runs import __main__ as runs_command
+from compclip.runs import store
+from compclip.runs.folder import Folder, Trained
+from compclip.sweep import __main__ as sweep_command
+from compclip.train import __main__ as train_command
+from compclip.train import job as train_job
+from tests.conftest import ROOT
+from tests.tiny_project import PARAMS, environment
+
+BAD = ["y$(touch X)", "../../x", "/abs", "a b", "x;y", "-rf", ".hidden", "x" * 65, "a|b", "a'b"]
+TABLES = {
+    "data": "{source: karpathy, path: a, images: b, captioner: none}",
+    "backbones": "{model: tiny.json}",
+    "benchmarks": "{benchmark: sugarcrepe, path: a, images: b}",
+    "methods": "{}",
+}
+RULE = "must be letters, digits and _ . [+] -, begin with none of"
+
+
+@pytest.fixture
+def params(tmp_path, monkeypatch) -> Path:
+    """A params.yaml in the current folder, and nothing else."""
+    monkeypatch.chdir(tmp_path)
+    Path("params.yaml").write_text(PARAMS.replace("STEPS", "10"))
+    return Path("params.yaml")
+
+
+def add(params: Path, section: str, text: str) -> None:
+    """Write another entry into a table."""
+    before = params.read_text()
+    assert f"\n{section}: {{" in before
+    params.write_text(before.replace(f"\n{section}: {{", f"\n{section}: {{{text}, "))
+
+
+@pytest.mark.parametrize("name", BAD)
+@pytest.mark.parametrize("section", TABLES)
+def test_the_tables(params, section, name):
+    """Refused by every command, in one line, with nothing written."""
+    add(params, section, f"{json.dumps(name)}: {TABLES[section]}")
+    for argv in (["check"], ["plan"]):
+        with pytest.raises(UserError, match=f"params.yaml: {section.removesuffix('s')} .*{RULE}") as error:
+            config_command.main(argv)
+        assert "\n" not in str(error.value)
+    assert os.listdir() == ["params.yaml"]
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_variants(params, name):
+    """They stand in a method's name."""
+    add(params, "methods", f"clic: {{variants: {{{json.dumps(name)}: {{}}}}}}")
+    with pytest.raises(UserError, match=f"variant of clic .*{RULE}"):
+        read.load(params)
+
+
+@pytest.mark.parametrize(("section", "name"), [("data", "fingerprints"), ("data", "benchmarks"),
+                                               ("data", "scenes_world"), ("benchmarks", "summary")])  # fmt: skip
+def test_names_of_the_project_s_own(params, section, name):
+    """Their files would be overwritten by others of the project's."""
+    add(params, section, f"{name}: {TABLES[section]}")
+    with pytest.raises(UserError, match=f"'{name}': is what the project calls files of its own; rename it"):
+        read.load(params)
+
+
+def test_no_method_takes_the_place_of_the_lines(params):
+    """results/_wise_ft: a method's name begins with a letter."""
+    add(params, "methods", "_wise_ft: {}")
+    with pytest.raises(UserError, match="unknown method '_wise_ft'"):
+        read.load(params)
+
+
+@pytest.mark.parametrize(
+    "text", ['["${oc.env:NO_SUCH,finetune}"]', "'${evaluate.benchmarks}'", '["x${grid.seeds[0]}"]']
+)
+def test_what_dvc_hands_to_a_shell_stands_in_the_file(params, text):
+    """DVC reads the same file and resolves nothing: a shell would get the text as it stands."""
+    params.write_text(re.sub(r"methods: \[.*?\]", lambda _: f"methods: {text}", params.read_text(), count=1))
+    with pytest.raises(UserError, match=r"grid.methods=.*: DVC resolves no interpolations; write the names out"):
+        read.load(params)
+
+
+def test_no_shell_sees_a_name(params, monkeypatch):
+    """`dvc repro` runs `plan` first, which fails; forced past it, a stage's command has no name in it."""
+    add(params, "benchmarks", f'"y$(touch X)": {TABLES["benchmarks"]}')
+    params.write_text(params.read_text() + "wise_ft: {methods: []}\n")
+    shutil.copy(ROOT / "dvc.yaml", ".")
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    for command in (["init", "--no-scm", "--quiet"], ["repro", "--force", "--single-item", "benchmark"]):
+        done = subprocess.run(
+            [sys.executable, "-m", "dvc", *command], capture_output=True, text=True, env=environment() | {"PATH": path}
+        )
+    assert done.returncode != 0 and "benchmark 'y$(touch X)': must be letters" in done.stderr
+    assert not Path("X").exists()
+
+
+def test_commands_of_dvc_yaml_name_nothing():
+    """What DVC writes into a command stands in the file."""
+    stages = read.yaml_text.read(ROOT / "dvc.yaml", "stages")
+    raw = OmegaConf.to_container(stages)["stages"]
+    assert not [name for name, stage in raw.items() if "${" in stage.get("do", stage)["cmd"]]
+
+
+COMMANDS = {
+    "--data": prepare.main,
+    "--backbone": model_command.main,
+    "--study": sweep_command.main,
+}
+
+
+@pytest.mark.parametrize("name", ["../../x", "/abs", "a\nb", "x" * 300])
+def test_options_that_name_something(params, name):
+    """Before anything is read or written."""
+    for option, command in COMMANDS.items():
+        with pytest.raises(UserError, match=f"{option} .*{RULE}"):
+            command([option, name])
+    for command in (train_command.main, evaluate_command.main, wise_ft.main):
+        with pytest.raises(UserError, match=f"--method .*{RULE}"):
+            command(["--method", name])
+        with pytest.raises(UserError, match="grid: unknown cell"):
+            command(["--cell", name])
+    with pytest.raises(UserError, match=f"--census .*{RULE}"):
+        evaluate_command.main(["--census", name])
+    with pytest.raises(UserError, match=f"run key .*{RULE}"):
+        train_job.main([name])
+    with pytest.raises(UserError, match="unknown run"):
+        runs_command.main(["keep", name])
+    assert os.listdir() == ["params.yaml"]
+
+
+def test_run_keys_of_files(tmp_path):
+    """runs/ and a shared store are others' files as well: their keys and identities lead nowhere else."""
+    path = tmp_path / "runs" / "a" / "b-c-0"
+    path.mkdir(parents=True)
+    (path / "environment.json").write_text('{"run_key": "../../elsewhere"}')
+    with pytest.raises(UserError, match=f"run key '../../elsewhere': {RULE}"):
+        store.folder(Trained(path).run_key, tmp_path)
+    (path / "scored.json").write_text('{"identity": "../../.."}')
+    with pytest.raises(UserError, match=f"scored.json: identity '../../..': {RULE}"):
+        _ = Folder(path).results
+
+
+@pytest.mark.parametrize("bad", ["../x", "a/b", "", ["a"], "x" * 65])
+def test_a_cell_has_names_or_there_is_none(bad):
+    """Whatever document it comes from."""
+    good = {"method": "clic", "backbone": "a", "data": "b", "seed": 0}
+    assert structured.cell(good, "f").place == "clic/a-b-0"
+    for kind in ("method", "backbone", "data"):
+        with pytest.raises(UserError, match=f"f: {kind} .*: must be letters"):
+            structured.cell(good | {kind: bad}, "f")
+        with pytest.raises(UserError, match=f"f.{kind}: must be given; add it"):
+            structured.cell(good | {kind: None}, "f")
+    for seed in (-1, 2**32, True, "0", 1.0):
+        with pytest.raises(UserError, match="f.seed=.*: must be a whole number from 0 to"):
+            structured.cell(good | {"seed": seed}, "f")
+
+
+def test_a_cell_s_name_fits_a_file_s():
+    """Three names of 64 letters of two bytes do not."""
+    with pytest.raises(UserError, match="has more than 200 bytes; shorten the names of the grid"):
+        sections.Cell(*(Name("é" * 64, "x") for _ in range(3)), 0)
+
+
+def test_a_cell_s_file_holds_plain_texts(params):
+    """Names are texts to whoever reads the file."""
+    text = config_command.to_yaml(grid.resolve(read.load(params), "finetune-tiny-scenes-0"))
+    assert text.startswith("cell:\n  method: finetune\n  backbone: tiny\n  data: scenes\n  seed: 0\n")
+
+
+@pytest.mark.parametrize("main", [config_command.main, evaluate_command.main])
+def test_a_folder_to_write_is_no_file(params, main):
+    """Said before any work."""
+    argv = ["plan"] if main is config_command.main else ["--checkpoint", "x"]
+    with pytest.raises(UserError, match="params.yaml: is no folder; give one, or a name that is free"):
+        main([*argv, "--out", "params.yaml"])
