@@ -14,6 +14,7 @@ import yaml
 from omegaconf import OmegaConf
 from omegaconf.errors import MissingMandatoryValue, OmegaConfBaseException
 
+from compclip.base import from_environment
 from compclip.base.errors import UserError, one_line
 from compclip.base.files import read_text
 
@@ -58,7 +59,8 @@ def check(text: str, where: str) -> None:
 def plain(config: Any, where: str) -> Any:
     """Plain values, interpolations resolved.
 
-    Raises UserError naming the key of one that cannot be, or whose text no file and no command could hold.
+    Raises UserError naming the key of one that cannot be, whose text no file and no command could hold, or that is a
+    URL made of environment variables.
     """
     try:
         values = OmegaConf.to_container(config, resolve=True, throw_on_missing=True)
@@ -68,6 +70,7 @@ def plain(config: Any, where: str) -> Any:
         key = getattr(error, "full_key", None)
         raise UserError(f"{where}: {f'{key}: ' if key else ''}{told(error)}") from error
     _check_texts(values, where, "")
+    from_environment.check(OmegaConf.to_container(config), values, where)
     return values
 
 
