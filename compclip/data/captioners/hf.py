@@ -47,10 +47,20 @@ def caption(samples: list[Sample], data, cfg: Config) -> tuple[list[Sample], Cou
     processor, model = _open(cfg)
     made, counts = [], Counter()
     for batch in _batches(samples, cfg.batch_size, counts):
-        texts = describe(processor, model, [picture for _, picture in batch], cfg)
+        texts = _described(processor, model, [picture for _, picture in batch], cfg)
         counts["empty_captions"] += sum(not text for text in texts)
         made += [replace(s, captions=(text,)) for (s, _), text in zip(batch, texts, strict=True) if text]
     return made, counts
+
+
+def _described(processor, model, pictures: list[Image.Image], cfg: Config) -> list[str]:
+    try:
+        return describe(processor, model, pictures, cfg)
+    except Exception as error:  # a tokenizer of another model, more tokens than it has places for, too little memory
+        raise UserError(
+            f"options.model={cfg.model}: cannot caption: {type(error).__name__}: {one_line(str(error))[:300]}; lower "
+            f"max_new_tokens={cfg.max_new_tokens} or batch_size={cfg.batch_size}, or take a whole model's folder"
+        ) from error
 
 
 @torch.inference_mode()
@@ -88,9 +98,11 @@ def _open(cfg: Config) -> tuple:
     from transformers import AutoModelForImageTextToText, AutoProcessor
 
     try:
-        processor = AutoProcessor.from_pretrained(cfg.model, local_files_only=True)
-        model = AutoModelForImageTextToText.from_pretrained(cfg.model, local_files_only=True)
-    except (OSError, ValueError, KeyError) as error:
+        # a folder may bring Python files, which are never run
+        local = {"local_files_only": True, "trust_remote_code": False}
+        processor = AutoProcessor.from_pretrained(cfg.model, **local)
+        model = AutoModelForImageTextToText.from_pretrained(cfg.model, **local)
+    except Exception as error:  # of a stranger's folder: truncated weights, other configurations, code of its own
         raise UserError(
             f"options.model={cfg.model}: transformers cannot open it: {one_line(str(error))[:300]}; it "
             "must be a whole image-to-text model"
