@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 
@@ -15,6 +15,14 @@ class Reply(Exception):
     def __init__(self, status: int = 200, body: str = "", headers: dict[str, str] | None = None) -> None:
         super().__init__(status)
         self.status, self.body, self.headers = status, body, headers or {}
+
+
+class Stream(Exception):
+    """Raised by a test's `answer` for bytes that are sent as they are, piece by piece, until the client has gone."""
+
+    def __init__(self, pieces: Iterable[bytes]) -> None:
+        super().__init__("pieces")
+        self.pieces = pieces
 
 
 class Chat:
@@ -56,6 +64,9 @@ def serve(answer: Callable[[dict], str]) -> Iterator[Chat]:
                 reply = Reply(200, answer(body))
             except Reply as other:
                 reply = other
+            except Stream as stream:
+                self._send(stream.pieces)
+                return
             raw = reply.body.encode()
             with contextlib.suppress(OSError):  # the client may have gone
                 self.send_response(reply.status)
@@ -63,6 +74,13 @@ def serve(answer: Callable[[dict], str]) -> Iterator[Chat]:
                     self.send_header(name, value)
                 self.end_headers()
                 self.wfile.write(raw)
+
+        def _send(self, pieces: Iterable[bytes]) -> None:
+            self.close_connection = True
+            with contextlib.suppress(OSError):
+                for piece in pieces:
+                    self.wfile.write(piece)
+                    self.wfile.flush()
 
         def log_message(self, *args) -> None:
             """Nothing on stderr."""

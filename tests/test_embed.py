@@ -8,6 +8,8 @@ from collections import Counter
 import numpy as np
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 from PIL import Image
 
 from compclip.base.errors import UserError
@@ -180,6 +182,66 @@ def test_a_box_is_in_pixels_of_the_file_even_where_a_large_jpeg_is_read_smaller(
     box = embeddings.boxed(str(large), (1810, 1210, 580, 580))
     found = embed.encode(model, [str(part), box], [])
     assert found.images([box]) == pytest.approx(found.images([str(part)]), abs=0.02)
+
+
+NAN, INF = float("nan"), float("inf")
+NO_BOXES = [  # of a picture of 30 x 20
+    *((0, 0, width, height) for width, height in ((0, 5), (5, 0), (0, 0), (-5, 5), (5, -5), (-5, -5))),
+    *((x, 0, 5, 5) for x in (30, 1000, -5, -6, -1000, NAN, INF, -INF)),
+    *((0, y, 5, 5) for y in (20, 1000, -5, NAN)),
+    *((0, 0, size, 5) for size in (NAN, INF, 1e300, 1e9)),
+    (-1e9, -1e9, 2e9, 2e9),
+    (0, 0, 10**400, 5),
+    (-5.4, 0, 5, 5),
+    (-0.9, 0, 1, 1),
+    (0, 0, 30, 0.1),
+]
+
+
+@pytest.mark.parametrize("box", NO_BOXES, ids=str)
+def test_a_box_that_shows_nothing_is_named(model, pictures, box):
+    """Its crop would be black, empty, or fill the memory; the picture itself is read."""
+    ref = embeddings.boxed(pictures[0], box)
+    found = embed.encode(model, [ref, pictures[0]], [])
+    assert found.failed == {ref: "box"}
+    assert found.has([pictures[0]])
+
+
+@pytest.mark.parametrize(
+    ("box", "crop"),
+    [
+        ((25, 15, 10, 10), (25, 15, 35, 25)),  # black outside, as in the authors' code
+        ((-2, -2, 10, 10), (-2, -2, 8, 8)),
+        ((10.4, 10.4, 0.2, 0.2), (10, 10, 11, 11)),
+        ((0, 0, 30, 20), (0, 0, 30, 20)),
+    ],
+)
+def test_what_a_box_shows(pictures, box, crop):
+    picture = Image.open(pictures[0])
+    assert embed._cut(picture, pictures[0], box).tobytes() == picture.crop(crop).tobytes()
+
+
+@given(box=st.tuples(*[st.floats() | st.integers() | st.floats(-50, 50)] * 4))
+def test_any_box_is_a_crop_of_bounded_size_or_an_error(tmp_path_factory, box):
+    """Never an error of another kind, and never gigabytes."""
+    path = str(tmp_path_factory.getbasetemp() / "box.png")
+    picture = Image.new("RGB", (30, 20))
+    picture.save(path)
+    name, numbers = embeddings.unboxed(embeddings.boxed(path, box))
+    assert name == path
+    try:
+        cut = embed._cut(picture, path, numbers)
+    except embed.data_images.ImageError as error:
+        assert error.reason == "box"
+    else:
+        assert 0 < cut.width * cut.height <= 8 * 30 * 20
+
+
+@pytest.mark.parametrize("name", ["a#box=.jpg", "a#box=1,2,3", "a#box=x,y,z,w", "a#box=1,2,3,4/b.jpg"])
+def test_the_mark_of_a_box_in_a_name_is_part_of_it(name):
+    """Names are strangers'."""
+    assert embeddings.unboxed(name) == (name, None)
+    assert embeddings.unboxed(embeddings.boxed(name, (1, 2, 3, 4.5))) == (name, (1.0, 2.0, 3.0, 4.5))
 
 
 def test_the_model_keeps_its_mode_and_gets_no_gradients(model, pictures):

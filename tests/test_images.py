@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import struct
+import tracemalloc
+import zlib
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -132,3 +137,109 @@ def test_bomb_is_refused(tmp_path, monkeypatch):
     path = save(tmp_path / "b.png", "RGB", (0, 0, 0))
     with pytest.raises(ImageError, match="8 x 8 is more than 50 pixels"):
         images.load(path)
+
+
+@pytest.mark.parametrize("size", [(20_000, 1), (1, 20_000), (1_000_000, 1), (1005, 5)])
+def test_a_strip_is_unreadable_before_a_pixel_of_it_is(tmp_path, monkeypatch, size):
+    """A model would scale it to gigabytes: 20000 x 1 took a minute and 5 GB."""
+    Image.new("1", size).save(tmp_path / "strip.png")
+    monkeypatch.setattr(images.Image.Image, "load", None)
+    for reading in (images.load, images.size):
+        with pytest.raises(ImageError, match=f"{size[0]} x {size[1]}: one side is over 200 times the other") as error:
+            reading(tmp_path / "strip.png")
+        assert error.value.reason == "unreadable"
+
+
+def test_a_panorama_is_a_picture(tmp_path):
+    """As far as the limit."""
+    assert images.load(save(tmp_path / "p.png", "L", 0, (1000, 5))).size == (1000, 5)
+
+
+OTHERS = {
+    "dds": b"DDS |" + bytes(3) + b"\x07\x10" + bytes(110),
+    "eps": b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 10 10\n%%EndComments\n(/tmp/x) (w) file\n",
+    "ico": b"\0\0\1\0\1\0\x10\x10\0\0\1\0\x20\0\x68\4\0\0\x16\0\0\0" + bytes(1200),
+    "svg": b"<svg xmlns='http://www.w3.org/2000/svg'/>",
+    "fits": b"SIMPLE  =                    T" + b" " * 2850,
+    "xbm": b"#define im_width 8\n#define im_height 8\nstatic char im_bits[] = {\n0x00};\n",
+}
+
+
+@pytest.mark.parametrize("suffix", OTHERS)
+@pytest.mark.parametrize("called", ["", "jpg"])
+def test_other_formats_are_not_opened(tmp_path, suffix, called):
+    """Under their own suffix and under another: Pillow starts Ghostscript for one of them, and cannot end some."""
+    path = tmp_path / f"x.{called or suffix}"
+    path.write_bytes(OTHERS[suffix])
+    for reading in (images.load, images.size):
+        with pytest.raises(ImageError, match="not a picture of a known format") as error:
+            reading(path)
+        assert error.value.reason == "unreadable"
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [struct.error, NotImplementedError, IndexError, MemoryError, AttributeError, KeyError, zlib.error, RecursionError],
+)
+@pytest.mark.parametrize("where", ["load", "draft"])
+def test_whatever_pillow_raises(tmp_path, monkeypatch, fault, where):
+    """Decoders end in any error there is."""
+
+    def fail(*args):
+        raise fault("deep inside")
+
+    path = save(tmp_path / "a.png", "RGB", (1, 2, 3))
+    monkeypatch.setattr(images.PngImagePlugin.PngImageFile, where, fail)
+    with pytest.raises(ImageError, match=f"cannot be decoded \\({fault.__name__}: .?deep inside") as error:
+        images.load(path)
+    assert error.value.reason == "unreadable"
+
+
+def test_ctrl_c_while_a_picture_is_decoded_is_no_fault_of_it(tmp_path, monkeypatch):
+    """It ends the command."""
+
+    def interrupted(*args):
+        raise KeyboardInterrupt
+
+    path = save(tmp_path / "a.png", "RGB", (1, 2, 3))
+    monkeypatch.setattr(images.PngImagePlugin.PngImageFile, "load", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        images.load(path)
+
+
+def test_what_is_no_file_is_not_waited_for(tmp_path):
+    """A pipe without a writer, and names that no file has."""
+    os.mkfifo(tmp_path / "pipe.png")
+    for name, reason in (
+        ("pipe.png", "unreadable"),
+        ("a\0.png", "missing"),
+        ("x" * 300, "unreadable"),
+        ("\udcff.png", "unreadable"),
+    ):
+        for reading in (images.load, images.size):
+            with pytest.raises(ImageError) as error:
+                reading(f"{tmp_path}/{name}")
+            assert error.value.reason == reason
+
+
+def chunk(kind, body):
+    """A chunk of a PNG."""
+    return struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
+
+
+@pytest.mark.parametrize("kind", [b"iCCP", b"zTXt", b"iTXt"])
+def test_a_chunk_that_unpacks_to_gigabytes_stays_packed(tmp_path, kind):
+    """Pillow stops at a megabyte; here after 64 times as much in each of two."""
+    packed = zlib.compress(bytes(1 << 26), 9)
+    body = {b"iCCP": b"n\0\0", b"zTXt": b"n\0\0", b"iTXt": b"n\0\1\0\0\0"}[kind] + packed
+    raw = save(tmp_path / "a.png", "RGB", (1, 2, 3)).read_bytes()
+    (tmp_path / "a.png").write_bytes(raw[:33] + chunk(kind, body) * 2 + raw[33:])
+    tracemalloc.start()
+    try:
+        assert images.load(tmp_path / "a.png").size == (8, 8)
+    except ImageError as error:
+        assert error.reason == "unreadable"
+    finally:
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+    assert peak < 1 << 24

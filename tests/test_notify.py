@@ -142,6 +142,15 @@ def test_a_url_that_is_none(monkeypatch, capsys, url, why):
     assert SECRET not in err
 
 
+def test_a_url_of_two_lines(monkeypatch, capsys):
+    """Neither is shown."""
+    monkeypatch.setenv("HOOK", f"http://127.0.0.1/{SECRET}\nhttp://127.0.0.1/other-secret")
+    assert not notify.post("HOOK", News("ended"))
+    err = capsys.readouterr().err
+    assert err.count("\n") == 1 and "holds a line break" in err
+    assert SECRET not in err and "other-secret" not in err
+
+
 def test_nobody_is_there(monkeypatch, capsys):
     """A port that nothing listens on."""
     with socket.socket() as free:

@@ -4,20 +4,27 @@ from __future__ import annotations
 
 import base64
 import io
+import itertools
 import json
+import os
+import signal
 import threading
+from urllib.parse import quote_plus
 
 import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
 from PIL import Image
 
+from compclip.base import secret
 from compclip.base.errors import UserError
 from compclip.config import grid, read
 from compclip.config.sections import Data
 from compclip.config.servers import Server
-from compclip.data import chat, recaption, store
+from compclip.data import chat, post, recaption, store
 from compclip.data.captioners import endpoint
 from compclip.data.sample import Sample
-from tests.chat_server import Reply, prompt, said, serve
+from tests.chat_server import Reply, Stream, prompt, said, serve
 
 
 @pytest.fixture
@@ -66,29 +73,35 @@ def test_busy_then_success(server):
     assert +made.counts == {"asked": 1, "answered": 1, "retries": 2, "prompt_tokens": 7, "completion_tokens": 3}
 
 
-def test_retry_after_and_backoff_are_what_urllib3_is_told(server):
-    """Retry-After goes before the back-off, which doubles; POST is retried although it is no safe method."""
-    retries = chat._retries(server("http://x/v1", backoff_s=2.0, attempts=5))
-    assert retries.total == 4
-    assert retries.is_retry("POST", 429, has_retry_after=True)
-    assert retries.is_retry("POST", 500)
-    assert not retries.is_retry("POST", 400)
-    assert retries.respect_retry_after_header
-    waits = []
-    for _ in range(4):
-        waits.append(retries.get_backoff_time() if retries.history else 0.0)
-        retries = retries.increment("POST", "/", error=None, response=_Response())
-    assert waits[:2] == [0.0, 0.0]
-    assert 4.0 <= waits[2] <= 6.0
-    assert 8.0 <= waits[3] <= 10.0
+def wait(server, retries=0, **headers):
+    """How long is waited before the next attempt."""
+    return chat._wait(post.Reply(429, {k.replace("_", "-"): v for k, v in headers.items()}, b""), retries, server)
 
 
-class _Response:
-    status, headers = 503, {}
+def test_waits_double(server):
+    """Each with something by chance, and none beyond the most."""
+    asked = server("http://x/v1", backoff_s=2.0)
+    assert [2.0 * 2**n <= wait(asked, n) <= 2.0 * 2**n + 2.0 for n in range(4)] == [True] * 4
+    assert wait(asked, 5000) == asked.backoff_max_s == 60.0
+    assert 2.0 <= chat._wait(post.Lost("timeout", ""), 0, asked) <= 4.0
 
-    def get_redirect_location(self):
-        """No redirect."""
-        return False
+
+@pytest.mark.parametrize(
+    ("told", "seconds"),
+    [
+        ("0", 0.0),
+        ("7", 7.0),
+        ("999999999", 60.0),
+        ("9" * 5000, 60.0),
+        ("Fri, 31 Dec 9999 23:59:59 GMT", 60.0),
+        ("Thu, 01 Jan 1970 00:00:00 GMT", 0.0),
+        *((text, 1.0) for text in ("-1", "nan", "inf", "soon", "", "1e9", "Fri, 99 Dec 9999")),
+    ],
+)
+def test_a_server_decides_a_wait_within_the_most(server, monkeypatch, told, seconds):
+    """Retry-After as a number or as a date goes before the back-off; what is neither is not there."""
+    monkeypatch.setattr(chat.random, "random", lambda: 0.0)
+    assert wait(server("http://x/v1", backoff_s=1.0), Retry_After=told) == seconds
 
 
 def test_errors_until_failure_are_counted(server):
@@ -214,11 +227,13 @@ def test_equal_questions_are_asked_once(server):
 
 def test_too_many_failures_end_it_and_what_was_answered_is_kept(server):
     """Beyond failures_allowed one line; the next run asks only what is open."""
-    broken = True
+    broken, later = True, []
 
     def answer(body):
         if broken and prompt(body) in ("q1", "q2"):
             raise Reply(500, "out of memory")
+        if not broken:
+            later.append(prompt(body))
         return echo(body)
 
     with serve(answer) as at:
@@ -227,11 +242,10 @@ def test_too_many_failures_end_it_and_what_was_answered_is_kept(server):
         ):
             chat.ask(questions(4), server(at.url, parallel=1, failures_allowed=0.25))
         broken = False
-        asked = len(at.requests)
         made = chat.ask(questions(4), server(at.url, failures_allowed=0.25))
     assert made.counts["cached"] >= 1
     assert made.counts["cached"] + made.counts["answered"] == 4
-    assert len(at.requests) - asked == made.counts["answered"]
+    assert "q0" not in later and {"q1", "q2"} <= set(later)
 
 
 def test_the_key_is_sent_and_never_shown(server, monkeypatch, capsys, tmp_path):
@@ -290,12 +304,196 @@ def test_a_cache_that_is_none(server, tmp_path):
         ("backoff_s", -1.0),
         ("url", "localhost:8000"),
         ("temperature", -0.1),
+        ("backoff_max_s", -1.0),
+        ("url", "http://:8000/v1"),
+        ("url", "http://host:port/v1"),
     ],
 )
 def test_settings_out_of_range(server, key, value):
     """Named with their value."""
     with pytest.raises(UserError, match=f"{key}={value}: must be"):
         server(**{"url": "http://x/v1", key: value})
+
+
+HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
+
+
+def drip(head):
+    """A byte now and then, each in time: as a whole it takes half a minute."""
+    pause = threading.Event()
+    yield head
+    for _ in range(3000):
+        pause.wait(0.01)
+        yield b" "
+
+
+@pytest.mark.parametrize("head", [b"", HEAD, HEAD + b"\r\n", HEAD + b"Content-Length: 9999\r\n\r\n", HEAD + b"X: "])
+def test_an_answer_that_drips_is_late(server, head):
+    """Whether its status, its headers or its body never ends."""
+
+    def answer(body):
+        raise Stream(drip(head))
+
+    with serve(answer) as at:
+        made = chat.ask(questions(1), server(at.url, timeout_s=0.3, attempts=1))
+    assert +made.counts == {"asked": 1, "failed_timeout": 1}
+
+
+@pytest.mark.parametrize("head", [HEAD + b"\r\n", HEAD + b"Content-Length: 99999999999\r\n\r\n"])
+def test_an_endless_answer_is_cut_and_not_asked_again(server, monkeypatch, head):
+    """After 8 MiB; here after less."""
+    monkeypatch.setattr(post, "LIMIT", 1 << 16)
+
+    def answer(body):
+        raise Stream(itertools.chain([head], itertools.repeat(b" " * 65536)))
+
+    with serve(answer) as at:
+        made = chat.ask(questions(1), server(at.url))
+    assert +made.counts == {"asked": 1, "failed_oversized": 1}
+    assert len(at.requests) == 1
+
+
+def test_a_truncated_answer_is_asked_again(server):
+    """Less than its length says."""
+    whole = itertools.chain([Stream([HEAD + b"Content-Length: 500\r\n\r\n{"])], itertools.repeat(None))
+
+    def answer(body):
+        if (first := next(whole)) is not None:
+            raise first
+        return echo(body)
+
+    with serve(answer) as at:
+        made = chat.ask(questions(1), server(at.url))
+    assert (made.counts["answered"], made.counts["retries"]) == (1, 1)
+
+
+def test_a_redirect_is_not_followed(server, monkeypatch):
+    """The key would go to another address."""
+    monkeypatch.setenv("SOME_KEY", "sk-very-secret")
+
+    with serve(echo) as other:
+
+        def answer(body):
+            raise Reply(307, "elsewhere", {"Location": other.url + "/chat/completions"})
+
+        with serve(answer) as at:
+            made = chat.ask(questions(1), server(at.url, api_key_env="SOME_KEY"))
+    assert made.counts["failed_http_307"] == 1
+    assert other.requests == []
+
+
+@pytest.mark.parametrize("slow", ["a wait", "an answer"])
+def test_ctrl_c_ends_a_wait(server, slow):
+    """Of a quarter of an hour: this test would take as long."""
+    release = threading.Event()
+
+    def answer(body):
+        os.kill(os.getpid(), signal.SIGINT)
+        if slow == "an answer":
+            release.wait(900)
+        raise Reply(429, "busy", {"Retry-After": "900"})
+
+    with serve(answer) as at:
+        with pytest.raises(KeyboardInterrupt):
+            chat.ask(questions(1), server(at.url, backoff_max_s=900.0, timeout_s=900.0))
+        release.set()
+    assert len(at.requests) == 1
+
+
+def test_halves_of_surrogate_pairs_are_repaired_and_counted(server):
+    """No database and no file takes them."""
+    with serve(lambda body: said("a \ud800 dog")) as at:
+        made = chat.ask(questions(1), server(at.url))
+        assert chat.ask(questions(1), server(at.url)).answers == made.answers
+    assert made.answers[0].text == "a \ufffd dog"
+    assert made.counts["repaired_answers"] == 1
+
+
+@pytest.mark.parametrize("key", ["secret-key\nwith a second line", "secret-key\x00", "secret-kéy"])
+def test_a_key_that_no_header_takes_is_one_line(server, monkeypatch, key):
+    """Before anything is sent, and without it."""
+    if "\0" in key:
+        monkeypatch.setattr(secret.os, "environ", {"SOME_KEY": key})
+    else:
+        monkeypatch.setenv("SOME_KEY", key)
+    with pytest.raises(UserError, match="SOME_KEY") as caught:
+        chat.ask(questions(1), server("http://x/v1", api_key_env="SOME_KEY"))
+    assert "secret-k" not in str(caught.value)
+
+
+@pytest.mark.parametrize("echoed", [lambda key: key, quote_plus, lambda key: json.dumps(key)[1:-1]])
+def test_a_key_that_a_server_repeats_is_kept_nowhere(server, monkeypatch, tmp_path, echoed):
+    """Not from an answer, not from an error that is cut within it, not from what is no answer."""
+    key = 'k/9+x="very&secret'
+    monkeypatch.setenv("SOME_KEY", key)
+    said_ = {
+        "q0": (200, said(f"the key is {echoed(key)} indeed")),
+        "q1": (400, "x" * 190 + echoed(key)),
+        "q2": (200, echoed(key)),
+    }
+
+    def answer(body):
+        status, text = said_[prompt(body)]
+        raise Reply(status, text)
+
+    with serve(answer) as at:
+        made = chat.ask(questions(3), server(at.url, api_key_env="SOME_KEY"))
+        with pytest.raises(UserError, match="1 of 1 questions failed") as caught:
+            chat.ask(questions(3)[1:2], server(at.url, api_key_env="SOME_KEY", failures_allowed=0.0))
+        with pytest.raises(UserError, match="1 of 1 questions failed") as other:
+            chat.ask(questions(3)[2:], server(at.url, api_key_env="SOME_KEY", failures_allowed=0.0))
+    kept = b"".join(p.read_bytes() for p in (tmp_path / "cache").iterdir()).decode("utf-8", "replace")
+    shown = f"{made}{caught.value}{other.value}{kept}"
+    assert made.answers[0].text == "the key is *** indeed"
+    assert "secret" not in shown and "k/9" not in shown
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["http://user:pass-word@host/v1", "https://host/v1?key=pass-word", "http://host/v1#pass-word", "u:pass-word@h"],
+)
+def test_a_url_holds_no_secret(server, url):
+    """It would stand in config.yaml."""
+    with pytest.raises(UserError, match="url: must have no user.*give a key as api_key_env") as caught:
+        server(url)
+    assert "pass-word" not in str(caught.value)
+
+
+def test_a_key_in_place_of_its_variable_is_not_shown(server):
+    """The name of a variable has no dash."""
+    with pytest.raises(UserError, match="api_key_env: names no environment variable") as caught:
+        server("http://x/v1", api_key_env="my-secret-key")
+    assert "my-secret-key" not in str(caught.value)
+
+
+ANY_JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(st.characters(), max_size=5),
+    lambda below: st.lists(below, max_size=3) | st.dictionaries(st.text(max_size=3), below, max_size=3),
+    max_leaves=5,
+)
+
+
+@given(
+    content=ANY_JSON,
+    usage=ANY_JSON | st.fixed_dictionaries({"prompt_tokens": ANY_JSON, "completion_tokens": ANY_JSON}),
+    raw=st.none() | st.binary(max_size=40),
+)
+@example(content="x", usage={"prompt_tokens": float("inf")}, raw=None)
+@example(content="x", usage={"prompt_tokens": 10**30}, raw=None)
+@example(content="x", usage={"prompt_tokens": -1}, raw=None)
+@example(content="x", usage=None, raw=b"[" * 100_000)
+@example(content="x", usage=None, raw=b"1" * 5000)
+@settings(max_examples=200)
+def test_any_answer_is_one_or_is_counted(content, usage, raw):
+    """Whatever a server sends with status 200: what is kept is text that files take, and counts that a database takes."""
+    if raw is None:
+        raw = json.dumps({"choices": [{"message": {"content": content}}], "usage": usage}).encode()
+    try:
+        found = chat._parsed(raw, 0).answer
+    except chat._Failed as failed:
+        assert failed.reason in ("malformed", "empty")
+    else:
+        assert found.text.encode() and 0 <= found.prompt_tokens < 2**31 and 0 <= found.completion_tokens < 2**31
 
 
 # --- the captioner --------------------------------------------------------------------------------------------

@@ -207,3 +207,43 @@ def test_values_out_of_range(key):
     """Named with their value."""
     with pytest.raises(UserError, match=f"{key}=0: must be >= 1"):
         hf.Config(**{"model": "m", key: 0})
+
+
+CODE = """
+from pathlib import Path
+Path(__file__).with_name("ran").touch()
+from transformers import PretrainedConfig as Stranger
+"""
+
+
+@pytest.mark.parametrize(
+    "file", ["config.json", "preprocessor_config.json", "tokenizer_config.json", "processor_config.json"]
+)
+def test_a_folder_runs_no_code(blip, samples, tmp_path, file, monkeypatch):
+    """Python files that a folder brings are neither run nor asked about."""
+    monkeypatch.setenv("HF_MODULES_CACHE", str(tmp_path / "modules"))
+    shutil.copytree(blip, tmp_path / "m")
+    classes = dict.fromkeys(
+        ("AutoConfig", "AutoProcessor", "AutoTokenizer", "AutoModelForImageTextToText"), "code.Stranger"
+    )
+    known = json.loads((tmp_path / "m" / file).read_text()) if (tmp_path / "m" / file).is_file() else {}
+    (tmp_path / "m" / file).write_text(json.dumps(known | {"auto_map": classes, "trust_remote_code": True}))
+    (tmp_path / "m" / "code.py").write_text(CODE)
+    try:
+        hf.caption(samples[:1], None, hf.Config(str(tmp_path / "m"), max_new_tokens=8, device="cpu"))
+    except UserError as error:
+        assert "transformers cannot open it" in str(error)
+    assert not list(tmp_path.rglob("ran"))
+
+
+def test_more_tokens_than_the_model_has_places_for_is_one_line(blip, samples):
+    with pytest.raises(UserError, match="cannot caption: IndexError: .*; lower max_new_tokens=64"):
+        hf.caption(samples[:1], None, hf.Config(str(blip), device="cpu"))
+
+
+def test_truncated_weights_are_one_line(blip, samples, tmp_path):
+    shutil.copytree(blip, tmp_path / "m")
+    weights = tmp_path / "m" / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:1000])
+    with pytest.raises(UserError, match="transformers cannot open it"):
+        hf.caption(samples[:1], None, hf.Config(str(tmp_path / "m"), max_new_tokens=8, device="cpu"))

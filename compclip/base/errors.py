@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import errno
 import sys
+import traceback
 from collections.abc import Callable, Iterable
 from difflib import get_close_matches
+from types import TracebackType
+
+from compclip.base.redact import redacted
 
 # A disk that is full or read-only, a place that is another's or no place: whoever met it, the person is to mend it.
 MENDABLE = {
@@ -20,15 +24,17 @@ MENDABLE = {
     errno.ELOOP: "mend the link",
 }
 
-
 LONGEST = 1000  # characters of a message: a value in it may be of any length
 
 
 class UserError(Exception):
-    """A mistake in parameters, files or arguments; the message is one line naming the thing, its value and the fix."""
+    """A mistake in parameters, files or arguments; the message is one line naming the thing, its value and the fix.
+
+    Without secrets and of bounded length from the start: messages also go into files and posts.
+    """
 
     def __init__(self, message: str) -> None:
-        super().__init__(cut(message, LONGEST))
+        super().__init__(cut(redacted(message), LONGEST))
 
 
 def unknown(kind: str, name: str, known: Iterable[str], where: str = "") -> UserError:
@@ -44,12 +50,17 @@ def entry(main: Callable[[list[str]], int]) -> int:
     """Run a command's `main` on the process arguments.
 
     A UserError, and what the system refuses of a file and its owner can mend, become one line on stderr, exit code 2.
+    Ctrl-C ends it with a word. A traceback of anything else shows no secret.
     """
+    sys.excepthook = _shown
     try:
         return main(sys.argv[1:])
     except UserError as error:
         print(f"error: {one_line(str(error))}", file=sys.stderr)
         return 2
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        return 130
     except BrokenPipeError:
         sys.stderr.close()
         return 1
@@ -57,8 +68,14 @@ def entry(main: Callable[[list[str]], int]) -> int:
         if error.errno not in MENDABLE:
             raise
         where = f"{cut(one_line(str(error.filename)), LONGEST // 2)}: " if error.filename else ""
-        print(f"error: {where}{error.strerror}; {MENDABLE[error.errno]}, then run this again", file=sys.stderr)
+        told = redacted(f"{where}{error.strerror}")
+        print(f"error: {told}; {MENDABLE[error.errno]}, then run this again", file=sys.stderr)
         return 2
+
+
+def _shown(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    """The whole traceback, with those of its causes."""
+    print(redacted("".join(traceback.format_exception(kind, error, trace))), end="", file=sys.stderr)
 
 
 def cut(text: str, longest: int) -> str:

@@ -15,7 +15,7 @@ import yaml
 from omegaconf import OmegaConf
 from omegaconf.errors import MissingMandatoryValue, OmegaConfBaseException
 
-from compclip.base import references
+from compclip.base import from_environment, references
 from compclip.base.errors import UserError, one_line
 from compclip.base.files import read_text
 
@@ -62,11 +62,12 @@ def plain(config: Any, where: str) -> Any:
     """Plain values, interpolations resolved.
 
     Raises UserError naming the key of one that cannot be: an interpolation that leads nowhere or grows without end, a
-    text that no file and no command could hold, a number that is none, a key that is no text.
+    text that no file and no command could hold, a number that is none, a key that is no text, a URL made of environment
+    variables.
     """
     try:
-        values = OmegaConf.to_container(config, throw_on_missing=True)
-        if references.check(values, where):
+        values = raw = OmegaConf.to_container(config, throw_on_missing=True)
+        if references.check(raw, where):
             values = OmegaConf.to_container(config, resolve=True, throw_on_missing=True)
     except MissingMandatoryValue as error:
         raise UserError(f"{where}: {error.full_key}=???: must be given; write a value or remove the line") from error
@@ -74,6 +75,7 @@ def plain(config: Any, where: str) -> Any:
         key = getattr(error, "full_key", None)
         raise UserError(f"{where}: {f'{key}: ' if key else ''}{told(error)}") from error
     _check_values(values, where, "")
+    from_environment.check(raw, values, where)
     return values
 
 

@@ -107,6 +107,7 @@ class Data:
     rewriter: dict[str, Any] = field(default_factory=dict)  # endpoint that writes hard positives; none where empty
     limit: int = 0  # 0: all
     min_sentences: int = 0  # of 4 to 34 words in all captions of a picture, which is left out below (CLIC B.1)
+    images_outside: bool = False  # whether pictures may lie outside of `images`, by their names or through links
 
 
 @dataclass(frozen=True)
@@ -117,6 +118,7 @@ class Benchmark:
     path: str = MISSING
     images: str = MISSING
     split: str = ""
+    images_outside: bool = False  # whether pictures may lie outside of `images`, by their names or through links
 
 
 @dataclass(frozen=True)

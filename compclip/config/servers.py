@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import dataclass
+from urllib.parse import urlsplit
 
 from omegaconf import MISSING
 
+from compclip.base import secret
 from compclip.base.errors import UserError
 
 KINDS = ("swap", "replace")  # of hard positives
+PRINTABLE = re.compile(r"[!-~]+")  # what an address may be written with
 
 
 @dataclass(frozen=True)
@@ -24,25 +28,46 @@ class Server:
     parallel: int = 8
     attempts: int = 6
     backoff_s: float = 1.0  # doubles with each attempt; Retry-After goes before it
-    timeout_s: float = 120.0
+    backoff_max_s: float = 60.0  # the longest wait, whatever the server asks for
+    timeout_s: float = 120.0  # of one attempt, to the last byte of its answer
     failures_allowed: float = 0.05  # share of the questions; beyond it nothing is written
     prompt_price: float = 0.0
     completion_price: float = 0.0
     cache: str = ".work/answers.sqlite"
 
     def __post_init__(self) -> None:
-        if self.url != MISSING and not self.url.startswith(("http://", "https://")):
-            raise UserError(f"url={self.url}: must begin with http:// or https://")
+        _check_url(self.url)
+        secret.check_name(self.api_key_env, "api_key_env", "OPENAI_API_KEY, which holds the key")
         for name in ("parallel", "attempts"):
             if getattr(self, name) < 1:
                 raise UserError(f"{name}={getattr(self, name)}: must be >= 1")
         if not 0 < self.timeout_s < math.inf:
             raise UserError(f"timeout_s={self.timeout_s}: must be > 0")
-        for name in ("backoff_s", "temperature", "prompt_price", "completion_price"):
+        for name in ("backoff_s", "backoff_max_s", "temperature", "prompt_price", "completion_price"):
             if not 0 <= getattr(self, name) < math.inf:
                 raise UserError(f"{name}={getattr(self, name)}: must be >= 0")
         if not 0 <= self.failures_allowed <= 1:
             raise UserError(f"failures_allowed={self.failures_allowed}: must be from 0 to 1")
+
+
+def _check_url(url: str) -> None:
+    """It goes into config.yaml, messages and MLflow, and no secret may be in it; one that is there is not shown."""
+    if url == MISSING:
+        return
+    if re.search("[@?#]", url):
+        raise UserError("url: must have no user, password, ? or # in it; give a key as api_key_env")
+    if not url.startswith(("http://", "https://")):
+        raise UserError(f"url={url}: must begin with http:// or https://")
+    if not (PRINTABLE.fullmatch(url) and _has_host(url)):
+        raise UserError(f"url={ascii(url)[1:-1]}: must be as http://HOST:PORT/v1, in ASCII")
+
+
+def _has_host(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+        return bool(parts.hostname) and parts.port != 0  # a port that is none raises as it is asked for
+    except ValueError:
+        return False
 
 
 @dataclass(frozen=True)

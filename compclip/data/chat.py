@@ -2,34 +2,40 @@
 
     replies = ask([Question("Describe this image.", image="a.jpg")], server)
 
-urllib3 does the HTTP and the retries. Answers are kept in one SQLite file under a hash of everything that decides them
-(model, prompt, picture's bytes, settings), so that asking again sends nothing, whether or not the first time finished.
+An attempt takes at most `timeout_s` and a wait between attempts at most `backoff_max_s`, whatever the server does, and
+Ctrl-C ends both. Answers are kept under a hash of everything that decides them (model, prompt, picture's bytes,
+settings), so that asking again sends nothing, whether or not the first time finished.
 """
 
 from __future__ import annotations
 
 import base64
+import email.utils
 import hashlib
 import io
 import json
-import os
-import sqlite3
+import queue
+import random
+import threading
+import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
-from contextlib import closing, contextmanager
+from contextlib import closing
 from dataclasses import asdict, dataclass
-from pathlib import Path
 
-import urllib3
-
+from compclip.base import json_text, secret
 from compclip.base.errors import UserError, one_line
+from compclip.base.redact import hidden, redacted
+from compclip.base.surrogates import has, repaired
 from compclip.config.servers import Server
-from compclip.data import images
+from compclip.data import answers, images
+from compclip.data.answers import Answer
+from compclip.data.post import Lost, Poster, Reply
 
 RETRIED = (408, 425, 429, 500, 502, 503, 504, 529)
 HOPELESS = (401, 403, 404)  # every further question would be answered alike
-CONNECT_TIMEOUT_S = 10.0
+TICK_S = 0.2  # how long Ctrl-C may have to wait for the main thread
+MOST_TOKENS = 2**31
 
 
 @dataclass(frozen=True)
@@ -43,21 +49,20 @@ class Question:
 
 
 @dataclass(frozen=True)
-class Answer:
-    """What the model said; `cut_short` where it reached `max_tokens`."""
-
-    text: str
-    cut_short: bool = False
-    prompt_tokens: int = 0
-    completion_tokens: int = 0
-
-
-@dataclass(frozen=True)
 class Replies:
     """An answer for each question, None where it failed, and the counts of what happened."""
 
     answers: tuple[Answer | None, ...]
     counts: Counter
+
+
+@dataclass(frozen=True)
+class _Said:
+    """An answer, after how many retries, and whether its text had to be repaired."""
+
+    answer: Answer
+    retries: int
+    mended: bool
 
 
 class _Failed(Exception):
@@ -77,12 +82,12 @@ def ask(questions: Sequence[Question], server: Server) -> Replies:
     keys = [_key(q, server) for q in questions]
     different = dict(zip(keys, questions, strict=True))
     counts: Counter = Counter(asked=len(questions), repeated=len(questions) - len(different))
-    with _cache(server.cache) as cache:
-        known = {key: found for key in different if (found := _recall(cache, key))}
+    with answers.opened(server.cache) as cache:
+        known = {key: found for key in different if (found := answers.recall(cache, key))}
         counts["cached"] = len(known)
         missing = {key: question for key, question in different.items() if key not in known}
         for key, answer in _fetch(missing, server, len(different), counts):
-            _remember(cache, key, answer)
+            answers.remember(cache, key, answer)
             known[key] = answer
     return Replies(tuple(known.get(key) for key in keys), counts)
 
@@ -91,8 +96,8 @@ def _fetch(missing: dict[str, Question], server: Server, total: int, counts: Cou
     """Answers as they arrive; failures are counted, and too many end it."""
     if not missing:
         return
-    secret, failed = _secret(server), 0
-    with closing(_Pool(server, secret)) as pool:
+    failed = 0
+    with closing(_Pool(server)) as pool:
         for key, outcome in pool.outcomes(missing):
             if isinstance(outcome, _Failed):
                 failed += 1
@@ -100,14 +105,16 @@ def _fetch(missing: dict[str, Question], server: Server, total: int, counts: Cou
                 if failed > server.failures_allowed * total:
                     raise _too_many(server, failed, total, outcome)
                 continue
-            answer, retries = outcome
-            _count(counts, answer, retries, server)
-            yield key, answer
+            _count(counts, outcome, server)
+            yield key, outcome.answer
 
 
-def _count(counts: Counter, answer: Answer, retries: int, server: Server) -> None:
+def _count(counts: Counter, said: _Said, server: Server) -> None:
+    answer = said.answer
     tokens = {"prompt_tokens": answer.prompt_tokens, "completion_tokens": answer.completion_tokens}
-    counts.update(tokens | {"answered": 1, "retries": retries, "cut_short": int(answer.cut_short)})
+    counts.update(tokens | {"answered": 1, "retries": said.retries, "cut_short": int(answer.cut_short)})
+    if said.mended:
+        counts["repaired_answers"] += 1
     cost = answer.prompt_tokens * server.prompt_price + answer.completion_tokens * server.completion_price
     if cost:
         counts["cost"] += cost / 1e6
@@ -124,99 +131,128 @@ def _too_many(server: Server, failed: int, total: int, last: _Failed) -> UserErr
 
 
 class _Pool:
-    """Threads that share one pool of connections; closing it drops what has not been sent."""
+    """Threads that ask; closing it ends what is under way. They are daemons: a process that ends waits for none."""
 
-    def __init__(self, server: Server, secret: str) -> None:
-        self.server, self.secret = server, secret
-        self.http = urllib3.PoolManager(maxsize=server.parallel, block=True)
-        self.threads = ThreadPoolExecutor(server.parallel)
+    def __init__(self, server: Server) -> None:
+        self.server = server
+        key = _key_of(server)
+        headers = {"Content-Type": "application/json"} | ({"Authorization": f"Bearer {key}"} if key else {})
+        self.poster = Poster(server.url.rstrip("/") + "/chat/completions", headers)
+        self.stopped = threading.Event()
 
-    def outcomes(self, missing: dict[str, Question]) -> Iterator[tuple[str, tuple[Answer, int] | _Failed]]:
+    def outcomes(self, missing: dict[str, Question]) -> Iterator[tuple[str, _Said | _Failed]]:
         """Key and outcome of each question, in the order in which they end. Raises UserError where all would fail."""
-        futures = {self.threads.submit(self._send, question): key for key, question in missing.items()}
-        for future in as_completed(futures):
-            error = future.exception()
-            if error is not None and not isinstance(error, _Failed):
-                raise error
-            yield futures[future], error or future.result()
+        asked: queue.SimpleQueue = queue.SimpleQueue()
+        ended: queue.SimpleQueue = queue.SimpleQueue()
+        for pair in missing.items():
+            asked.put(pair)
+        for _ in range(min(self.server.parallel, len(missing))):
+            threading.Thread(target=self._work, args=(asked, ended), daemon=True).start()
+        for _ in missing:
+            key, outcome = _next(ended)
+            if not isinstance(outcome, (_Said, _Failed)):
+                raise outcome
+            yield key, outcome
 
     def close(self) -> None:
-        """Wait for what is being sent, no more."""
-        self.threads.shutdown(cancel_futures=True)
-        self.http.clear()
+        """Drop what has not been sent, and end what has."""
+        self.stopped.set()
+        self.poster.stop()
 
-    def _send(self, question: Question) -> tuple[Answer, int]:
-        body = json.dumps(_body(question, self.server)).encode()
-        headers = {"Content-Type": "application/json"} | (
-            {"Authorization": f"Bearer {self.secret}"} if self.secret else {}
-        )
-        address = self.server.url.rstrip("/") + "/chat/completions"
+    def _work(self, asked: queue.SimpleQueue, ended: queue.SimpleQueue) -> None:
+        while not self.stopped.is_set():
+            try:
+                key, question = asked.get_nowait()
+            except queue.Empty:
+                return
+            try:
+                ended.put((key, self._said(question)))
+            except Exception as error:  # for the thread that waits
+                ended.put((key, error))
+
+    def _said(self, question: Question) -> _Said:
+        reply, retries = self._reply(json.dumps(_body(question, self.server)).encode())
+        if reply.status != 200:
+            raise _refused(reply, retries, self.server)
+        return _parsed(reply.body, retries)
+
+    def _reply(self, body: bytes) -> tuple[Reply, int]:
+        """What the server says in the end, and after how many retries."""
+        retries = 0
+        while True:
+            found = self._attempt(body)
+            again = found.reason != "oversized" if isinstance(found, Lost) else found.status in RETRIED
+            if not again or retries + 1 >= self.server.attempts:
+                break
+            if self.stopped.wait(_wait(found, retries, self.server)):
+                break
+            retries += 1
+        if isinstance(found, Lost):
+            raise _Failed(found.reason, str(found), retries)
+        return found, retries
+
+    def _attempt(self, body: bytes) -> Reply | Lost:
         try:
-            response = self.http.request(
-                "POST",
-                address,
-                body=body,
-                headers=headers,
-                redirect=False,
-                retries=_retries(self.server),
-                timeout=_timeout(self.server),
-            )
-        except urllib3.exceptions.HTTPError as error:
-            raise _unreached(error, self.server) from None
-        retries = len(response.retries.history) if response.retries else 0
-        if response.status != 200:
-            raise self._refused(response, retries)
-        return _parsed(response.data, retries), retries
-
-    def _refused(self, response: urllib3.BaseHTTPResponse, retries: int) -> Exception:
-        """The error of a status other than 200; some servers repeat the key in theirs, which must not be shown."""
-        said = one_line(response.data[:2000].decode("utf-8", "replace"))
-        detail = (said.replace(self.secret, "***") if self.secret else said)[:200]
-        if response.status not in HOPELESS:
-            return _Failed(f"http_{response.status}", detail, retries)
-        where = f"the key in {self.server.api_key_env or 'api_key_env (none is named)'}"
-        return UserError(
-            f"{self.server.url}: status {response.status} for model {self.server.model!r}: {detail}; "
-            f"check url, model and {where}"
-        )
+            return self.poster.send(body, self.server.timeout_s)
+        except Lost as lost:
+            return lost
 
 
-def _retries(server: Server) -> urllib3.Retry:
-    return urllib3.Retry(
-        total=server.attempts - 1,
-        redirect=0,
-        allowed_methods=None,
-        status_forcelist=RETRIED,
-        backoff_factor=server.backoff_s,
-        backoff_jitter=server.backoff_s,
-        raise_on_status=False,
+def _next(ended: queue.SimpleQueue) -> tuple:
+    while True:
+        try:
+            return ended.get(timeout=TICK_S)
+        except queue.Empty:
+            continue
+
+
+def _wait(found: Reply | Lost, retries: int, server: Server) -> float:
+    """Seconds until the next attempt: what the server asks for, else twice as long each time; at most so many."""
+    asked = None if isinstance(found, Lost) else _retry_after(found.headers.get("Retry-After") or "")
+    own = server.backoff_s * (2.0 ** min(retries, 60) + random.random())
+    return min(own if asked is None else asked, server.backoff_max_s)
+
+
+def _retry_after(text: str) -> float | None:
+    """The seconds that a header asks for, as a number or as a date."""
+    if text.strip().isdecimal():
+        return float(text)
+    try:
+        return max(email.utils.parsedate_to_datetime(text).timestamp() - time.time(), 0.0)
+    except (ValueError, TypeError, OverflowError):
+        return None
+
+
+def _refused(reply: Reply, retries: int, server: Server) -> Exception:
+    """The error of a status other than 200."""
+    detail = _shown(reply.body, 200)
+    if reply.status not in HOPELESS:
+        return _Failed(f"http_{reply.status}", detail, retries)
+    where = f"the key in {server.api_key_env or 'api_key_env (none is named)'}"
+    return UserError(
+        f"{server.url}: status {reply.status} for model {server.model!r}: {detail}; check url, model and {where}"
     )
 
 
-def _timeout(server: Server) -> urllib3.Timeout:
-    return urllib3.Timeout(connect=min(CONNECT_TIMEOUT_S, server.timeout_s), read=server.timeout_s)
+def _shown(raw: bytes, length: int) -> str:
+    """The beginning of a body. Some servers repeat the key in their errors."""
+    return one_line(redacted(raw[:100_000].decode("utf-8", "replace")))[:length]
 
 
-def _unreached(error: urllib3.exceptions.HTTPError, server: Server) -> _Failed:
-    cause = getattr(error, "reason", None) or error
-    late = isinstance(cause, urllib3.exceptions.TimeoutError) and not isinstance(
-        cause, urllib3.exceptions.NewConnectionError
-    )  # which urllib3 counts among the time-outs
-    retries = server.attempts - 1 if isinstance(error, urllib3.exceptions.MaxRetryError) else 0
-    return _Failed("timeout" if late else "unreached", type(cause).__name__, retries)
-
-
-def _parsed(raw: bytes, retries: int) -> Answer:
+def _parsed(raw: bytes, retries: int) -> _Said:
     try:
-        value = json.loads(raw)
+        value = json_text.value(raw.decode("utf-8"), "answer")
         choice, usage = value["choices"][0], value.get("usage") or {}
         text = choice["message"]["content"].strip()
         tokens = [int(usage.get(name) or 0) for name in ("prompt_tokens", "completion_tokens")]
-    except (ValueError, LookupError, TypeError, AttributeError):
-        raise _Failed("malformed", one_line(raw[:80].decode("utf-8", "replace")), retries) from None
+        cut_short = choice.get("finish_reason") == "length"
+    except (UserError, ValueError, LookupError, TypeError, AttributeError, OverflowError):
+        raise _Failed("malformed", _shown(raw, 80), retries) from None
+    if not all(0 <= number < MOST_TOKENS for number in tokens):
+        raise _Failed("malformed", f"counts of tokens: {str(tokens)[:80]}", retries)
     if not text:
         raise _Failed("empty", "an empty answer", retries)
-    return Answer(text, choice.get("finish_reason") == "length", *tokens)
+    return _Said(Answer(hidden(repaired(text)), cut_short, *tokens), retries, has(text))
 
 
 def _body(question: Question, server: Server) -> dict:
@@ -246,20 +282,21 @@ def _data_url(question: Question) -> str:
     return "data:image/jpeg;base64," + base64.b64encode(buffer.getvalue()).decode()
 
 
-def _secret(server: Server) -> str:
+def _key_of(server: Server) -> str:
     """The key. Raises UserError naming the variable, never its value."""
     if not server.api_key_env:
         return ""
-    value = os.environ.get(server.api_key_env, "").strip()
+    value = secret.resolve(server.api_key_env)
     if not value:
         raise UserError(
             f"api_key_env={server.api_key_env}: this environment variable is not set; export it with the "
             f"key of {server.url}, or leave api_key_env empty where none is needed"
         )
+    if not value.isascii():
+        raise UserError(
+            f"api_key_env={server.api_key_env}: the variable holds more than ASCII; set it to the key alone"
+        )
     return value
-
-
-# --- the cache ------------------------------------------------------------------------------------------------
 
 
 def _key(question: Question, server: Server) -> str:
@@ -276,33 +313,3 @@ def _file_hash(path: str) -> str:
             return hashlib.file_digest(file, "sha256").hexdigest()
     except OSError as error:
         raise UserError(f"{path}: {error.strerror or error}; give the path of an existing picture") from error
-
-
-@contextmanager
-def _cache(path: str) -> Iterator[sqlite3.Connection]:
-    """The open file of answers; what was written is safe after each answer."""
-    try:
-        Path(path).parent.mkdir(parents=True, exist_ok=True)
-        with closing(sqlite3.connect(path, timeout=60, isolation_level=None)) as cache:
-            cache.execute("PRAGMA journal_mode=WAL")
-            cache.execute(
-                "CREATE TABLE IF NOT EXISTS answers (key TEXT PRIMARY KEY, text TEXT NOT NULL, cut_short "
-                "INTEGER NOT NULL, prompt_tokens INTEGER NOT NULL, completion_tokens INTEGER NOT NULL)"
-            )
-            yield cache
-    except (sqlite3.Error, OSError) as error:
-        raise UserError(f"{path}: no usable cache of answers ({error}); remove it or give another path") from error
-
-
-def _recall(cache: sqlite3.Connection, key: str) -> Answer | None:
-    row = cache.execute(
-        "SELECT text, cut_short, prompt_tokens, completion_tokens FROM answers WHERE key = ?", (key,)
-    ).fetchone()
-    return Answer(row[0], bool(row[1]), row[2], row[3]) if row else None
-
-
-def _remember(cache: sqlite3.Connection, key: str, answer: Answer) -> None:
-    cache.execute(
-        "INSERT OR REPLACE INTO answers VALUES (?, ?, ?, ?, ?)",
-        (key, answer.text, int(answer.cut_short), answer.prompt_tokens, answer.completion_tokens),
-    )

@@ -1,23 +1,41 @@
 """Pictures as they come: rotated, transparent, grey, CMYK, 16 bit, truncated, huge; all become RGB or a named error.
 
-H, W pixels.
+H, W pixels. Pillow reads some forty formats, of which one starts another program and several end in any error there is:
+the common ones are opened, and whatever goes wrong in one of them is an ImageError.
 """
 
 from __future__ import annotations
 
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
-from PIL import Image, ImageOps
+from PIL import (  # the formats, by name: Pillow would import all forty to find one that is not there yet
+    BmpImagePlugin,  # noqa: F401
+    GifImagePlugin,  # noqa: F401
+    Image,
+    ImageOps,
+    JpegImagePlugin,  # noqa: F401
+    PngImagePlugin,  # noqa: F401
+    PpmImagePlugin,  # noqa: F401
+    TiffImagePlugin,  # noqa: F401
+    UnidentifiedImageError,
+    WebPImagePlugin,  # noqa: F401
+)
 
 from compclip.base.errors import UserError
 
+FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF", "PPM")
 MAX_PIXELS = 178_000_000  # beyond it a picture counts as unreadable; Pillow refuses a little more
+PROPORTION = 200  # a model scales the shorter side to its own: beyond it a strip becomes gigabytes
 TURNED = frozenset(("exif", "Raw profile type exif", "XML:com.adobe.xmp", "xmp"))  # where Pillow looks in a PNG
 DRAFT_SIDE = 1024  # JPEGs much larger than this are decoded at a reduced scale
 
 
 class ImageError(UserError):
-    """A picture that cannot be used; `reason` is "missing" or "unreadable"."""
+    """A picture that cannot be used; `reason` is "missing" or "unreadable", or of a part of one "box"."""
 
     def __init__(self, path: str | Path, reason: str, detail: str) -> None:
         super().__init__(f"{path}: {detail}")
@@ -27,40 +45,64 @@ class ImageError(UserError):
 def load(path: str | Path) -> Image.Image:
     """The picture in RGB, upright (EXIF), transparency on white, 16 bit scaled to 8. Raises ImageError."""
     with _opened(path) as picture:
-        try:
-            picture.draft("RGB", (DRAFT_SIDE, DRAFT_SIDE))
-            picture.load()
-            return _rgb(ImageOps.exif_transpose(picture) if _may_be_turned(picture) else picture)
-        except (OSError, SyntaxError, ValueError, EOFError) as error:
-            raise ImageError(path, "unreadable", f"cannot be decoded ({error})") from error
+        picture.draft("RGB", (DRAFT_SIDE, DRAFT_SIDE))
+        picture.load()
+        return _rgb(ImageOps.exif_transpose(picture) if _may_be_turned(picture) else picture)
 
 
 def size(path: str | Path) -> tuple[int, int]:
     """Width and height as shown, read from the header alone. Raises ImageError."""
     with _opened(path) as picture:
         width, height = picture.size
-        try:
-            # Pillow decodes a whole PNG to look for an orientation behind its pixels
-            known = picture.format != "PNG" or "exif" in picture.info
-            turned = known and picture.getexif().get(0x0112, 1) in (5, 6, 7, 8)
-        except (OSError, SyntaxError, ValueError, EOFError) as error:
-            raise ImageError(path, "unreadable", f"cannot be decoded ({error})") from error
+        # Pillow decodes a whole PNG to look for an orientation behind its pixels
+        known = picture.format != "PNG" or "exif" in picture.info
+        turned = known and picture.getexif().get(0x0112, 1) in (5, 6, 7, 8)
         return (height, width) if turned else (width, height)
 
 
-def _opened(path: str | Path) -> Image.Image:
+def is_strip(width: float, height: float) -> bool:
+    """Whether one side is so much longer than the other, or the other nothing, that no model can take the picture."""
+    return not 0 < max(width, height) <= PROPORTION * min(width, height)
+
+
+@contextmanager
+def _opened(path: str | Path) -> Iterator[Image.Image]:
+    """The picture; whatever fails while it is used is an ImageError."""
+    _check_file(path)
     try:
-        picture = Image.open(path)
-    except (FileNotFoundError, NotADirectoryError, IsADirectoryError) as error:
-        raise ImageError(path, "missing", "no such picture") from error
+        with Image.open(path, formats=FORMATS) as picture:
+            _check_size(path, *picture.size)
+            yield picture
+    except ImageError:
+        raise
     except Image.DecompressionBombError as error:
         raise ImageError(path, "unreadable", f"more than {MAX_PIXELS} pixels") from error
-    except (OSError, SyntaxError, ValueError) as error:
-        raise ImageError(path, "unreadable", f"not a picture ({type(error).__name__})") from error
-    if picture.width * picture.height > MAX_PIXELS:
-        picture.close()
-        raise ImageError(path, "unreadable", f"{picture.width} x {picture.height} is more than {MAX_PIXELS} pixels")
-    return picture
+    except UnidentifiedImageError as error:
+        raise ImageError(path, "unreadable", f"not a picture of a known format ({', '.join(FORMATS)})") from error
+    except Exception as error:  # Pillow's decoders raise what there is, MemoryError and struct.error among them
+        raise ImageError(path, "unreadable", f"cannot be decoded ({type(error).__name__}: {error})") from error
+
+
+def _check_file(path: str | Path) -> None:
+    try:
+        str(path).encode()
+        kind = os.stat(path).st_mode
+    except UnicodeEncodeError as error:
+        raise ImageError(path, "unreadable", "its name is not UTF-8") from error
+    except (FileNotFoundError, NotADirectoryError, ValueError) as error:
+        raise ImageError(path, "missing", "no such picture") from error
+    except OSError as error:
+        raise ImageError(path, "unreadable", str(error.strerror)) from error
+    if not stat.S_ISREG(kind):
+        reason = "missing" if stat.S_ISDIR(kind) else "unreadable"
+        raise ImageError(path, reason, "no such picture, but something else of its name")
+
+
+def _check_size(path: str | Path, width: int, height: int) -> None:
+    if width * height > MAX_PIXELS:
+        raise ImageError(path, "unreadable", f"{width} x {height} is more than {MAX_PIXELS} pixels")
+    if is_strip(width, height):
+        raise ImageError(path, "unreadable", f"{width} x {height}: one side is over {PROPORTION} times the other")
 
 
 def _may_be_turned(picture: Image.Image) -> bool:

@@ -125,7 +125,7 @@ class Benchmark:
         return whole | {f"{name}/{g}": [f"{m}/{g}" for m in members] for g in names for name, members in whole.items()}
 
     def _counts(self, records: Sequence[Record], items: Mapping[str, Items], embeddings: Embeddings) -> dict[str, int]:
-        """Every record under exactly one of scored, empty_text, missing_image and unreadable_image; groups by name."""
+        """Every record under exactly one of scored, empty_text and the reasons of its pictures; groups by name."""
         reasons = Counter(_reason(record, embeddings) for record in records)
         return {
             "records": len(self),
@@ -133,6 +133,7 @@ class Benchmark:
             "missing_image": reasons["missing"],
             "unreadable_image": reasons["unreadable"],
             "empty_text": len(self) - len(records),
+            **({"unusable_box": reasons["box"]} if reasons["box"] else {}),
             **self.dropped,
             **{name: len(i.ids) for name, i in items.items() if "/" in name},
         }

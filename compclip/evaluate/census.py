@@ -1,20 +1,23 @@
 """What a benchmark's files hold: records, pictures found and missing, the fingerprint. No model is needed.
 
 data/benchmarks/<name>.json keeps it (the stage `benchmark`), so that an evaluation can be recognised without reading
-the benchmark again.
+the benchmark again. Every benchmark enters by `load`, which trusts none of its module's names and texts.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from compclip.base import plugins
+from compclip.base import plugins, surrogates
+from compclip.base.errors import UserError
 from compclip.base.files import read_mapping, write_json
 from compclip.base.names import Name
-from compclip.evaluate.embeddings import BOX
+from compclip.data import within
+from compclip.evaluate.embeddings import unboxed
 
 if TYPE_CHECKING:
     from compclip.config.sections import Benchmark as Section
@@ -24,15 +27,44 @@ FOLDER = Path("data/benchmarks")
 
 
 def load(name: str, section: Section) -> Benchmark:
-    """A benchmark of params.yaml, read by its module."""
+    """A benchmark of params.yaml, read by its module; halves of surrogate pairs in its texts are repaired and counted.
+
+    Raises UserError for a picture outside of the section's `images`, and for an id that no file can hold.
+    """
     module = plugins.find(plugins.BENCHMARKS, section.benchmark or name)
-    return module.load(section.path, images=section.images, split=section.split)
+    found: Benchmark = module.load(section.path, images=section.images, split=section.split)
+    if not section.images_outside:
+        within.check(_pictures(found), section.images, section.path)
+    for key in _names(found):
+        if surrogates.has(key):
+            raise UserError(f"{section.path}: id {key!a}: holds half a surrogate pair, no character; rename it")
+    return _repaired(found)
+
+
+def _pictures(benchmark: Benchmark) -> Iterator[tuple[str, str]]:
+    """Record and path of each picture."""
+    return ((f"{r.subset}/{r.id}", unboxed(image)[0]) for r in benchmark.records for image in r.images)
+
+
+def _names(benchmark: Benchmark) -> Iterator[str]:
+    """What results are called by."""
+    yield from (record.id for record in benchmark.records)
+    yield from (group for groups in benchmark.groups.values() for group in groups)
+
+
+def _repaired(benchmark: Benchmark) -> Benchmark:
+    texts = [text for record in benchmark.records for text in record.texts]
+    spoilt = sum(map(surrogates.has, texts))
+    if not spoilt:
+        return benchmark
+    records = tuple(replace(r, texts=tuple(map(surrogates.repaired, r.texts))) for r in benchmark.records)
+    return replace(benchmark, records=records, dropped={**benchmark.dropped, "repaired_texts": spoilt})
 
 
 def census(benchmark: Benchmark) -> dict[str, Any]:
     """Counts and fingerprint."""
-    paths = [Path(ref.partition(BOX)[0]) for ref in benchmark.images]
-    missing = sum(not path.is_file() for path in paths)
+    paths = [unboxed(ref)[0] for ref in benchmark.images]
+    missing = sum(not os.path.isfile(path) for path in paths)
     return {
         "records": len(benchmark),
         "images": len(paths),

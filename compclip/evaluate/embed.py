@@ -11,6 +11,7 @@ change a last bit, the number of threads does not; equal texts share one embeddi
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -25,7 +26,7 @@ from torch import Tensor, nn
 
 from compclip.base.errors import UserError
 from compclip.data import images as data_images
-from compclip.evaluate.embeddings import BOX, Embeddings
+from compclip.evaluate.embeddings import Embeddings, unboxed
 from compclip.model import towers
 
 if TYPE_CHECKING:
@@ -137,18 +138,34 @@ def _joined(batches: Sequence[_Batch], number: int) -> tuple[dict[str, int], np.
 
 def _read(ref: str, model: Model) -> Image | str:
     """The picture as the model takes it, or why there is none."""
-    path, _, box = ref.partition(BOX)
+    path, box = unboxed(ref)
     try:
         picture = data_images.load(path)
-        return model.fitted(_cut(picture, data_images.size(path)[0], box) if box else picture)
+        return model.fitted(_cut(picture, path, box) if box else picture)
     except data_images.ImageError as error:
         return error.reason
 
 
-def _cut(picture: Image, full_width: int, box: str) -> Image:
-    """The part of the picture in the box, which is given in pixels of the full size; large JPEGs are read smaller."""
-    x, y, width, height = (float(number) * picture.width / full_width for number in box.split(","))
-    return picture.crop((round(x), round(y), round(x + width), round(y + height)))
+def _cut(picture: Image, path: str, box: Sequence[float]) -> Image:
+    """The part of the picture in the box, which is given in pixels of the full size; large JPEGs are read smaller.
+
+    What a box has outside is black, as in the authors' code. Raises ImageError for a box that is none or outside.
+    """
+    full = data_images.size(path)
+    if not _is_box(box, *full):
+        raise data_images.ImageError(path, "box", f"{full[0]} x {full[1]} has no such part: {box}")
+    x, y, width, height = (number * picture.width / full[0] for number in box)
+    left, top, right, bottom = (round(number) for number in (x, y, x + width, y + height))
+    if not (left < picture.width and right > 0 and top < picture.height and bottom > 0):
+        raise data_images.ImageError(path, "box", f"{full[0]} x {full[1]} has nothing of the part {box}")
+    return picture.crop((left, top, max(right, left + 1), max(bottom, top + 1)))  # a part of a pixel is the pixel
+
+
+def _is_box(box: Sequence[float], full_width: int, full_height: int) -> bool:
+    """Whether numbers make a box, and one that is not so much larger than its picture that it fills the memory."""
+    width, height = box[2:]
+    is_one = all(map(math.isfinite, box)) and width > 0 and height > 0 and not data_images.is_strip(width, height)
+    return is_one and width * height <= 4 * full_width * full_height
 
 
 def _by_length(model: Model, texts: list[str], batch_size: int) -> Iterator[tuple[list[str], Tensor]]:

@@ -13,7 +13,6 @@ from __future__ import annotations
 import http.client
 import json
 import os
-import re
 import sys
 import urllib.error
 import urllib.request
@@ -22,12 +21,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from compclip.base import secret
 from compclip.base.errors import UserError, one_line
 from compclip.base.files import read_json, write_json
 from compclip.runs.folder import Folder
 
 TIMEOUT_S = 5.0
-NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 MOST = 20  # failures in one post
 
 
@@ -53,15 +52,17 @@ def check(variable: str, where: str) -> None:
     """Raise UserError for what names no environment variable; the value may be the secret itself and is not shown."""
     if "://" in variable:
         raise UserError(f"{where}: is a URL, which is a secret; put it into an environment variable and name that here")
-    if variable and not NAME.fullmatch(variable):
-        raise UserError(f"{where}: names no environment variable; give one as COMPCLIP_WEBHOOK, which holds the URL")
+    secret.check_name(variable, where, "COMPCLIP_WEBHOOK, which holds the URL")
 
 
 def post(variable: str, news: News, root: Path = Path(".")) -> bool:
     """Post to the URL that an environment variable holds; whether it came through. No variable: nothing to do."""
     if not variable:
         return False
-    fault = _sent(os.environ.get(variable, "").strip(), news.body(_project(root)))
+    try:
+        fault = _sent(secret.resolve(variable), news.body(_project(root)))
+    except UserError as error:
+        fault = str(error)
     if fault:
         print(f"warning: {news.text}: not posted to ${variable}: {fault}", file=sys.stderr, flush=True)
     return not fault

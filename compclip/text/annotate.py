@@ -29,7 +29,6 @@ PIECE = 6000  # characters parsed at once (some 1,000 words): the parser's memor
 BATCH = 64_000  # characters in a batch
 BLOCK = 1000  # captions that a process takes at a time
 _VERBS = re.compile("V?R*A*V+")  # over one letter a token
-_LONE = re.compile("[\ud800-\udfff]")
 _LETTER = {"VERB": "V", "ADV": "R", "AUX": "A"}
 
 
@@ -43,12 +42,10 @@ def annotate(
     """The annotations of captions, in order; the same for any number of processes.
 
     Captions of more than 6,000 characters are parsed in pieces that end with a sentence, or at white space where a
-    sentence is longer; `counts` gets "long" for each of them, "empty" for each caption of white space alone, and
-    "repaired" for each with lone surrogates, which no file can hold and which become U+FFFD.
+    sentence is longer; `counts` gets "long" for each of them and "empty" for each caption of white space alone.
     `replacements=False` leaves WordNet out. Raises UserError where the English model or WordNet is missing.
     """
-    whole = [_LONE.sub("\ufffd", text) for text in texts]
-    blocks = [whole[i : i + BLOCK] for i in range(0, len(whole), BLOCK)]
+    blocks = [texts[i : i + BLOCK] for i in range(0, len(texts), BLOCK)]
     work = functools.partial(_block, replacements=replacements, batch_size=batch_size)
     model_name()  # what is missing shall be missed here, not in a process
     if replacements:
@@ -60,11 +57,7 @@ def annotate(
     else:
         done = [a for block in map(work, blocks) for a in block]
     if counts is not None:
-        counts.update(
-            long=sum(len(t) > PIECE for t in whole),
-            empty=sum(not a.sentences for a in done),
-            repaired=sum(map(str.__ne__, whole, texts)),
-        )
+        counts.update(long=sum(len(t) > PIECE for t in texts), empty=sum(not a.sentences for a in done))
     return done
 
 

@@ -80,3 +80,40 @@ def test_any_text(text):
         assert "\n" not in str(error)  # noqa: PT017
     else:
         assert isinstance(found, dict)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "d: {options: {url: 'http://u:${oc.env:SOME_KEY}@h/v1'}}",
+        "d: {options: {url: 'http://h/v1?key=${oc.env:SOME_KEY}'}}",
+        "key: ${oc.env:SOME_KEY,nothing}\nd: {options: {url: 'http://h/${key}'}}",
+        "d: {options: {url: ['${oc.env:SOME_URL}']}}",
+        "d: {options: {url: '${ oc.env : SOME_URL }'}}",
+        "name: SOME_KEY\nd: {options: {url: 'http://${oc.env:SOME_KEY}/${name}'}}",
+    ],
+)
+def test_no_variable_is_part_of_a_url(monkeypatch, text):
+    """Directly or through another key: it would be written to config.yaml."""
+    monkeypatch.setenv("SOME_KEY", "very-secret")
+    monkeypatch.setenv("SOME_URL", "https://u:very-secret@host")
+    found = yaml_text.parsed(text, "f", WANTED)
+    with pytest.raises(
+        UserError, match=r"^f: d.options.url: is a URL with something of \$\{oc.env:...\} in it"
+    ) as error:
+        yaml_text.plain(found, "f")
+    assert "very-secret" not in str(error.value)
+
+
+def test_a_variable_may_be_a_path_or_a_number(monkeypatch):
+    """Which are no secrets."""
+    monkeypatch.setenv("SCRATCH", "/scratch/somebody")
+    monkeypatch.setenv("SOME_PORT", "8000")
+    text = "a: ${oc.env:SCRATCH}/x\nb: sqlite:///${oc.env:SCRATCH}/s.db\nc: ${oc.decode:${oc.env:SOME_PORT}}\nd: http://h:8000"
+    found = yaml_text.plain(yaml_text.parsed(text, "f", WANTED), "f")
+    assert found == {
+        "a": "/scratch/somebody/x",
+        "b": "sqlite:////scratch/somebody/s.db",
+        "c": 8000,
+        "d": "http://h:8000",
+    }

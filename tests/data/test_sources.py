@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
+from dataclasses import replace
 
 import pytest
 from PIL import Image
 
 from compclip.base.errors import UserError
 from compclip.config.sections import Data
+from compclip.data import images, recaption, store
 from compclip.data.sources import coco, flickr8k, karpathy
 
 
@@ -172,6 +175,65 @@ def test_malformed_files(folder, source, value, message):
     path = write(folder / "d.json", value)
     with pytest.raises(UserError, match=f"d.json.*{message}"):
         source.read(data("x", path, folder))
+
+
+OUTSIDE = "../other/a.jpg"
+
+
+def named(source, folder, name):
+    """A file in which a source's only picture has this name; its caption has half a surrogate pair where JSON can."""
+    if source is karpathy:
+        return write(folder / "d.json", {"images": [image(name, "train", "\ud800 A dog.")]})
+    if source is coco:
+        listed = {
+            "images": [{"id": 7, "file_name": name}],
+            "annotations": [{"image_id": 7, "caption": "\ud800 A dog."}],
+        }
+        return write(folder / "d.json", listed)
+    path = folder / "captions.txt"
+    path.write_text(f"image,caption\n{name},A dog.\n")
+    return path
+
+
+@pytest.mark.parametrize("source", [karpathy, coco, flickr8k])
+@pytest.mark.parametrize("name", [OUTSIDE, "link.jpg", "{}/other/a.jpg", "../other/gone.jpg"])
+def test_a_picture_outside_is_refused(tmp_path, monkeypatch, source, name):
+    """Before it is opened, unless the section says that it may be there."""
+    for place in ("images", "other"):
+        (tmp_path / place).mkdir()
+    Image.new("RGB", (20, 10)).save(tmp_path / "other" / "a.jpg")
+    (tmp_path / "images" / "link.jpg").symlink_to("../other/a.jpg")
+    cfg = data("x", named(source, tmp_path, name.format(tmp_path)), tmp_path / "images")
+    with (
+        monkeypatch.context() as patch,
+        pytest.raises(UserError, match=r"record '\w+': picture .* lies outside of images"),
+    ):
+        patch.setattr(images, "size", None)
+        source.read(cfg)
+    if "gone" not in name:
+        samples, _ = source.read(replace(cfg, images_outside=True))
+        assert len(samples) == 1
+
+
+@pytest.mark.parametrize("source", [karpathy, coco])
+def test_halves_of_surrogate_pairs_are_repaired_and_counted(folder, source):
+    """Where captions enter data/<name>, whoever wrote them."""
+    cfg = data(source.__name__.rpartition(".")[2], named(source, folder, "a.jpg"), folder, captioner="none")
+    counts = recaption.recaption(cfg, None, folder / "out")
+    assert counts["repaired_captions"] == 1
+    (sample,) = store.load(folder / "out" / "samples.parquet")
+    assert sample.captions == ("\ufffd A dog.",)
+
+
+def test_a_name_that_no_table_takes_is_unreadable(folder):
+    """A byte that is no UTF-8 in a file's name; JSON can say it."""
+    os.link(folder / "a.jpg", os.fsencode(folder) + b"/\xff.jpg")
+    path = write(
+        folder / "d.json",
+        {"images": [image("\udcff.jpg", "train", "x"), image("a\0.jpg", "train", "x"), image("b.jpg", "train", "y")]},
+    )
+    samples, counts = karpathy.read(data("karpathy", path, folder))
+    assert ([s.id for s in samples], counts["unreadable_image"], counts["missing_image"]) == (["b"], 1, 1)
 
 
 def test_nothing_left(folder):

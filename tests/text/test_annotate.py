@@ -102,18 +102,12 @@ def test_long_captions_are_parsed_in_pieces_and_counted(monkeypatch):
     text = "The red dog sees a big cat. " * 1000 + "dog " * 3000
     counts = Counter()
     a, short = annotate([text, "A dog."], replacements=False, counts=counts)
-    assert counts == Counter(long=1, empty=0, repaired=0)
+    assert counts == Counter(long=1, empty=0)
     assert max(sizes) <= stage.PIECE and sum(sizes) == len(text) + len("A dog.")
     assert "".join(a.word(t) for t in range(len(a))).replace(" ", "") == "".join(text.split())
     assert len(a.sentences) == 1001
     assert a.chunks[-1][1] <= len(a) and max(a.heads) < len(a)
     assert short == annotate(["A dog."], replacements=False)[0]
-
-
-def test_lone_surrogates_are_repaired_and_counted():
-    counts = Counter()
-    (a,) = annotate(["\ud800 dog"], replacements=False, counts=counts)
-    assert a.text == "\ufffd dog" and counts["repaired"] == 1
 
 
 def test_white_space_alone_is_counted():

@@ -48,10 +48,20 @@ def caption(samples: list[Sample], data, cfg: Config) -> tuple[list[Sample], Cou
     processor, model = _open(cfg)
     made, counts = [], Counter()
     for batch in _batches(samples, cfg.batch_size, counts):
-        texts = describe(processor, model, [picture for _, picture in batch], cfg)
+        texts = _described(processor, model, [picture for _, picture in batch], cfg)
         counts["empty_captions"] += sum(not text for text in texts)
         made += [replace(s, captions=(text,)) for (s, _), text in zip(batch, texts, strict=True) if text]
     return made, counts
+
+
+def _described(processor, model, pictures: list[Image.Image], cfg: Config) -> list[str]:
+    try:
+        return describe(processor, model, pictures, cfg)
+    except Exception as error:  # a tokenizer of another model, more tokens than it has places for, too little memory
+        raise UserError(
+            f"options.model={cfg.model}: cannot caption: {type(error).__name__}: {one_line(str(error))[:300]}; lower "
+            f"max_new_tokens={cfg.max_new_tokens} or batch_size={cfg.batch_size}, or take a whole model's folder"
+        ) from error
 
 
 @torch.inference_mode()

@@ -10,22 +10,25 @@ from pathlib import Path
 from typing import Any
 
 from compclip.base.errors import UserError
-from compclip.data import images
+from compclip.config.sections import Data
+from compclip.data import images, within
 from compclip.data.sample import Sample
 
 LONG_WORDS = 1000  # a caption with more words is kept and counted
 THREADS = 4
 
 
-def finish(found: Iterable[tuple[str, Path, Sequence[str]]], split: str, limit: int) -> tuple[list[Sample], Counter]:
-    """Samples of (id, picture, captions), the first `limit` records where it is > 0.
+def finish(found: Iterable[tuple[str, Path, Sequence[str]]], cfg: Data) -> tuple[list[Sample], Counter]:
+    """Samples of (id, picture, captions), the first `cfg.limit` records where it is > 0.
 
     Dropped and counted: missing and unreadable pictures, pictures without a caption, empty captions. Kept and counted:
     overlong captions, captions that a picture has twice, and pictures that were there before.
-    Raises UserError where nothing is left.
+    Raises UserError where nothing is left, and for a picture outside of `cfg.images`, before one is opened.
     """
     counts: Counter = Counter()
-    rows = [(name, path, _captions(texts, counts)) for name, path, texts in islice(found, limit or None)]
+    rows = [(name, path, _captions(texts, counts)) for name, path, texts in islice(found, cfg.limit or None)]
+    if not cfg.images_outside:
+        within.check(((name, str(path)) for name, path, _ in rows), cfg.images, cfg.path)
     counts["images"] = len(rows)
     counts["duplicate_images"] = len(rows) - len({path for _, path, _ in rows})
     with ThreadPoolExecutor(THREADS) as pool:
@@ -36,7 +39,7 @@ def finish(found: Iterable[tuple[str, Path, Sequence[str]]], split: str, limit: 
         if reason:
             counts[reason] += 1
         else:
-            samples.append(Sample(name, str(path), tuple(texts), split, *size))
+            samples.append(Sample(name, str(path), tuple(texts), cfg.split, *size))
     if not samples:
         raise UserError(f"no sample is left of {len(rows)} ({_told(counts)}); check this data's path, images and split")
     counts["samples"] = len(samples)
@@ -56,8 +59,6 @@ def _size(path: Path) -> tuple[int, int] | str:
         return images.size(path)
     except images.ImageError as error:
         return f"{error.reason}_image"
-    except (OSError, SyntaxError, ValueError):  # Pillow looks for a PNG's orientation behind its pixels
-        return "unreadable_image"
 
 
 def _told(counts: Counter) -> str:

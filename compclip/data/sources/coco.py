@@ -23,6 +23,6 @@ def read(cfg: Data) -> tuple[list[Sample], Counter]:
         where = f"{cfg.path}: image {i}"
         name = need(image, "file_name", where)
         found.append((Path(name).stem, Path(cfg.images) / name, texts.pop(need(image, "id", where, (int, str)), [])))
-    samples, counts = finish(found, cfg.split, cfg.limit)
+    samples, counts = finish(found, cfg)
     counts["captions_without_image"] = sum(map(len, texts.values()))
     return samples, counts

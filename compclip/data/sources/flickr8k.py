@@ -20,7 +20,7 @@ def read(cfg: Data) -> tuple[list[Sample], Counter]:
     for name, caption in _rows(_lines(cfg.path, counts), cfg.path, counts):
         texts.setdefault(name, []).append(caption)
     found = ((Path(name).stem, Path(cfg.images) / name, captions) for name, captions in texts.items())
-    samples, more = finish(found, cfg.split, cfg.limit)
+    samples, more = finish(found, cfg)
     return samples, counts + more
 
 

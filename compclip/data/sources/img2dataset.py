@@ -26,7 +26,7 @@ def read(cfg: Data) -> tuple[list[Sample], Counter]:
     files = sorted(Path(cfg.path).rglob("*.txt"))
     if not files:
         raise UserError(f"{cfg.path}: no .txt files there; download with img2dataset --output_format files")
-    samples, more = finish(_found(files, cfg, counts), cfg.split, cfg.limit)
+    samples, more = finish(_found(files, cfg, counts), cfg)
     return samples, counts + more
 
 

@@ -26,7 +26,7 @@ def read(cfg: Data) -> tuple[list[Sample], Counter]:
     ]
     if not found:
         raise UserError(f"{cfg.path}: no image of split {cfg.split!r}; splits there: {', '.join(sorted(set(splits)))}")
-    return finish(found, cfg.split, cfg.limit)
+    return finish(found, cfg)
 
 
 def _sample(image: dict, where: str, cfg: Data) -> tuple[str, Path, list[str]]:

@@ -1,0 +1,46 @@
+"""What is never shown: secrets that this process has read, and what looks like one.
+
+Every UserError passes through `redacted` as it is made, so that no message, file or post made of it holds a secret;
+`errors.entry` shows tracebacks through it, too.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from urllib.parse import quote, quote_plus
+
+MASK = "***"
+SHORTEST = 8  # characters: no key is shorter, and stand-ins for one (EMPTY, test) are words of captions
+_NAMES = r"[\w.-]{0,40}(?:pass|pwd|token|key|secret|auth|sig|cred)[\w.-]{0,40}"
+_LOOKS = (  # bounded: a message may quote megabytes of a stranger's file
+    # user:password@ of a URL, to the last @: a password may hold / and @ itself
+    (re.compile(r"(\b[A-Za-z][A-Za-z0-9+.-]{0,30}://)(?:[^\s@]{0,500}@)+"), rf"\1{MASK}@"),
+    (re.compile(rf"([?&;]{_NAMES}=)[^\s&;\"'#]+", re.I), rf"\1{MASK}"),
+    (re.compile(r"(\b(?:password|passwd|pwd)\s*=\s*)[^\s&;\"',]+", re.I), rf"\1{MASK}"),  # of a connection's string
+    (re.compile(r"(\bbearer\s+)[^\s\"',;]+", re.I), rf"\1{MASK}"),
+    (re.compile(r"\b(sk-|hf_|gh[opsu]_|xox[abp]-)[A-Za-z0-9_-]{8,}"), rf"\1{MASK}"),
+)
+_known: set[str] = set()
+
+
+def remember(secret: str) -> None:
+    """Hide this text from now on, in each form in which a server or a library may repeat it."""
+    for text in {secret, " ".join(secret.split()), *secret.splitlines()}:
+        quoted = {quote(text), quote(text, safe=""), quote_plus(text), json.dumps(text)[1:-1], repr(text)[1:-1]}
+        _known.update(form for form in {text, *quoted} if len(form) >= SHORTEST)
+
+
+def hidden(text: str) -> str:
+    """`text` without the secrets that this process has read, and otherwise as it is."""
+    for secret in sorted(_known, key=len, reverse=True):
+        text = text.replace(secret, MASK)
+    return text
+
+
+def redacted(text: str) -> str:
+    """The same without what looks like a secret: the user of a URL, a key in its query, a bearer's token."""
+    text = hidden(text)
+    for pattern, shown in _LOOKS:
+        text = pattern.sub(shown, text)
+    return text

@@ -1,0 +1,136 @@
+"""What is never shown: secrets that were read, and what looks like one."""
+
+from __future__ import annotations
+
+import json
+import sys
+from urllib.parse import quote
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from compclip.base import errors, redact, secret
+from compclip.base.errors import UserError
+from compclip.base.redact import hidden, redacted
+
+VISIBLE = st.text(st.characters(min_codepoint=33, max_codepoint=126), min_size=8, max_size=20)
+
+
+@pytest.fixture(autouse=True)
+def forgotten(monkeypatch):
+    """Nothing is remembered from one test to the next."""
+    monkeypatch.setattr(redact, "_known", set())
+
+
+@pytest.mark.parametrize(
+    ("said", "shown"),
+    [
+        ("http://user:pw@host:5000/x", "http://***@host:5000/x"),
+        ("postgresql+psycopg://u:p/w@x@host/db", "postgresql+psycopg://***@host/db"),
+        ("https://token@host", "https://***@host"),
+        ("https://h/v1?a=1&api_key=abc&b=2", "https://h/v1?a=1&api_key=***&b=2"),
+        ("https://h?password=abc and https://h/?X-Amz-Signature=abc", "https://h?password=*** and https://h/?X-Amz-Signature=***"),
+        ("host=h password=abc dbname=d", "host=h password=*** dbname=d"),
+        ("Authorization: Bearer abc.def-1", "Authorization: Bearer ***"),
+        ("Incorrect API key provided: sk-abcdefgh12", "Incorrect API key provided: sk-***"),
+    ],
+)  # fmt: skip
+def test_what_looks_like_a_secret(said, shown):
+    assert redacted(said) == shown
+    assert str(UserError(said)) == shown
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "params.yaml: override 'x': must be key=value, as train.lr=1e-5",
+        "http://localhost:8000/v1: status 404 for model 'm'",
+        "task-sk-1: unknown key 'tokens=3'; did you mean 'token'?",
+        "a.jpg@1x, sqlite:///mlflow/mlflow.db",
+    ],
+)
+def test_what_does_not(said):
+    assert redacted(said) == said
+
+
+@given(
+    user=VISIBLE,
+    password=VISIBLE,
+    before=st.sampled_from(["", "x ", "('"]),
+    after=st.sampled_from(["", "/db?x=1", " y"]),
+)
+@example(user="user1234", password="p/w@?#:&=%", before="", after="/db")
+def test_no_password_of_any_url(user, password, before, after):
+    """Whatever it is made of."""
+    shown = redacted(f"{before}postgresql://{user}:{password}@the-host{after}")
+    assert password not in shown and "the-host" in shown
+
+
+@given(key=VISIBLE | st.text(min_size=8, max_size=20).map(str.strip).filter(lambda key: len(key) >= 8))
+def test_no_form_of_what_was_read(key):
+    """As it is, in a URL, in JSON, in Python's own words, on one line."""
+    redact.remember(key)
+    for form in (key, quote(key, safe=""), json.dumps(key), repr(key), " ".join(key.split())):
+        assert key not in redacted(f"said <{form}>") and form.strip("\"'") not in redacted(f"said <{form}>")
+    redact._known.clear()
+
+
+def test_a_word_that_stands_in_for_a_key_is_a_word():
+    """Local servers take any key, and captions have these words."""
+    redact.remember("test")
+    redact.remember("")
+    assert hidden("a test of a dog") == "a test of a dog"
+
+
+def test_a_secret_of_several_lines_is_refused_and_no_line_of_it_is_shown(monkeypatch):
+    monkeypatch.setenv("KEY", "first-line\nsecond-line")
+    with pytest.raises(
+        UserError, match=r"^\$KEY: holds a line break or another control character; set it to one line$"
+    ):
+        secret.resolve("KEY")
+    assert redacted("first-line, second-line, first-line second-line") == "***, ***, ***"
+
+
+def test_a_variable_is_read_when_it_is_used(monkeypatch):
+    monkeypatch.delenv("KEY", raising=False)
+    assert secret.resolve("KEY") == ""
+    monkeypatch.setenv("KEY", " a-long-key\n")
+    assert secret.resolve("KEY") == "a-long-key"
+    assert str(UserError("it said a-long-key")) == "it said ***"
+
+
+def test_a_traceback_shows_none_of_its_causes(monkeypatch, capsys):
+    """As a command that ends in an error which is no user's shows it."""
+    monkeypatch.setattr(sys, "excepthook", sys.__excepthook__)
+    redact.remember("a-long-key")
+
+    def main(argv):
+        try:
+            raise ValueError("cause: a-long-key")
+        except ValueError as error:
+            raise RuntimeError("http://u:pass-word@host") from error
+
+    monkeypatch.setattr(sys, "argv", ["x"])
+    with pytest.raises(RuntimeError) as caught:
+        errors.entry(main)
+    sys.excepthook(RuntimeError, caught.value, caught.value.__traceback__)
+    told = capsys.readouterr().err
+    assert "cause: ***" in told and "http://***@host" in told and "direct cause" in told
+    assert "a-long-key\n" not in told and "pass-word\n" not in told
+
+
+def test_ctrl_c_ends_a_command_with_a_word(monkeypatch, capsys):
+    def main(argv):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(sys, "argv", ["x"])
+    monkeypatch.setattr(sys, "excepthook", sys.__excepthook__)
+    assert errors.entry(main) == 130
+    assert capsys.readouterr().err == "interrupted\n"
+
+
+def test_a_message_that_quotes_megabytes_is_bounded():
+    """And has its beginning and its end: the file, and the fix."""
+    told = str(UserError("f.json: record 3: " + "a.b@" * 500_000 + "; fetch it again"))
+    assert len(told) < 4000 and told.startswith("f.json: record 3") and told.endswith("; fetch it again")

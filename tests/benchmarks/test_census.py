@@ -1,0 +1,164 @@
+"""Every benchmark enters by one door, which trusts none of its names and texts."""
+
+from __future__ import annotations
+
+import json
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from compclip.base.errors import UserError
+from compclip.config.sections import Benchmark as Section
+from compclip.evaluate import census
+from compclip.evaluate.benchmark import Benchmark, Record
+from compclip.evaluate.embeddings import Embeddings, boxed
+from compclip.runs.items import COMPOSITION
+
+OUTSIDE = "../outside/o.png"
+
+
+def choice(name):
+    """SugarCrepe's record."""
+    return {"filename": name, "caption": "good", "negative_caption": "bad"}
+
+
+def coco(name):
+    return {"images": [{"id": 1, "file_name": name}], "annotations": [{"image_id": 1, "caption": "x"}]}
+
+
+GENOME = {
+    "bbox_x": 0,
+    "bbox_y": 0,
+    "bbox_w": 4,
+    "bbox_h": 4,
+    "relation_name": "on",
+    "true_caption": "x",
+    "false_caption": "y",
+}
+FILES = {  # of each module: file, content with the picture's name, and what else its section says
+    "sugarcrepe": lambda name: ("swap_att.json", {"0": choice(name)}, "swap_att"),
+    "sugarcrepe_pp": lambda name: ("swap_att.json", [{**choice(name), "id": 1, "caption2": "x"}], "swap_att"),
+    "winoground": lambda name: ("examples.jsonl", {"id": 1, "image_0": "a.png", "image_1": name, "caption_0": "x", "caption_1": "y"}, ""),
+    "coco_counterfactuals": lambda name: ("examples.jsonl", {"id": "1", "image_0": "a.png", "image_1": name, "caption_0": "x", "caption_1": "y"}, ""),
+    "retrieval": lambda name: ("d.json", coco(name), ""),
+    "aro": lambda name: ("visual_genome_relation.json", [{**GENOME, "image_path": name}], "visual_genome_relation"),
+    "valse": lambda name: ("existence.json", {"0": {"image_file": name, "dataset": "d", "caption": "x", "foil": "y", "mturk": {"caption": 3}}}, "existence"),
+    "eqben": lambda name: ("e.json", [{"image0": "eqbenag/a.png", "image1": name, "caption0": "x", "caption1": "y"}], ""),
+    "imagecode": lambda name: ("valid_data.json", {name: {"1": "x"}}, ""),
+}  # fmt: skip
+
+
+@pytest.fixture
+def place(tmp_path, picture):
+    """A picture in the section's folder and one beside it."""
+    picture("images/a.png")
+    picture("outside/o.png")
+    (tmp_path / "images" / "link.png").symlink_to("../outside/o.png")
+    return tmp_path
+
+
+def section(place, dump, module, name, **more):
+    """A benchmark's section whose file names this picture."""
+    file, content, split = FILES[module](name)
+    path = dump(f"b/{file}", content)
+    path = path if module in ("retrieval", "eqben") else path.parent
+    return Section(module, str(path), str(place / "images"), split, **more)
+
+
+@pytest.mark.parametrize("module", FILES)
+@pytest.mark.parametrize("name", [OUTSIDE, "link.png", "{}/outside/o.png"])
+def test_a_picture_outside_is_refused(place, dump, module, name):
+    """By `..`, through a link, or from the root; unless the section says that it may be there."""
+    if module == "imagecode" and name == "link.png":  # names folders, as these do
+        (place / "images" / "link.png").unlink()
+        (place / "images" / "link.png").symlink_to("../outside")
+    asked = section(place, dump, module, name.format(place))
+    with pytest.raises(
+        UserError, match=r"b.*: record '\S+': picture '.*' lies outside of images=\S+; .*images_outside: true"
+    ):
+        census.load("x", asked)
+    allowed = census.load("x", section(place, dump, module, name.format(place), images_outside=True))
+    assert len(allowed)
+
+
+@pytest.mark.parametrize("module", FILES)
+def test_a_picture_inside_is_taken(place, dump, module):
+    """Also where the user's folder is a link, and through a link that stays inside."""
+    (place / "images" / "inside.png").symlink_to("a.png")
+    (place / "linked").symlink_to("images")
+    asked = section(place, dump, module, "inside.png")
+    assert len(census.load("x", asked)) == len(
+        census.load("x", Section(module, asked.path, str(place / "linked"), asked.split))
+    )
+
+
+@pytest.fixture
+def read(monkeypatch):
+    """What `load` makes of records, whatever module read them."""
+
+    def load(records, images="images", **more):
+        found = Benchmark(tuple(records), (), lambda records, embeddings: {}, kind=COMPOSITION, **more)
+        module = SimpleNamespace(load=lambda path, images, split: found)
+        monkeypatch.setattr(census.plugins, "find", lambda *_: module)
+        return census.load("x", Section("x", "b.json", images))
+
+    return load
+
+
+def test_halves_of_surrogate_pairs_in_texts_are_repaired_and_counted(read):
+    """No tokenizer takes them; the good texts are the same objects as before."""
+    found = read([Record("s", "0", ("images/a.png",), ("a \ud800 dog", "a cat")), Record("s", "1", (), ("\udfff",))])
+    assert [record.texts for record in found.records] == [("a \ufffd dog", "a cat"), ("\ufffd",)]
+    assert found.dropped == {"repaired_texts": 2}
+    assert json.dumps(found.texts, ensure_ascii=False).encode()
+
+
+def test_good_benchmarks_pass_as_they_are(read):
+    assert read([Record("s", "ä", ("images/a.png",), ("ü",))]).dropped == {}
+
+
+@pytest.mark.parametrize("more", [{}, {"groups": {"s": {"\ud800": frozenset()}}}])
+def test_a_name_that_no_result_file_takes_is_refused(read, more):
+    with pytest.raises(UserError, match=r"^b.json: id '\\ud800': holds half a surrogate pair"):
+        read([Record("s", "1" if more else "\ud800", (), ("x",))], **more)
+
+
+@given(
+    parts=st.lists(st.sampled_from(["..", ".", "a", "/", "\0", "\ud800", "x" * 300, "#box=", "1,2,3,4"]), max_size=6),
+    is_boxed=st.booleans(),
+)
+def test_any_name_is_taken_or_refused_in_a_line(parts, is_boxed):
+    """And counted without a traceback."""
+    ref = boxed(f"images/{'/'.join(parts)}", (1, 2, 3, 4) if is_boxed else None)
+    found = Benchmark((Record("s", "0", (ref,), ("x",)),), (), lambda records, embeddings: {}, kind=COMPOSITION)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(census.plugins, "find", lambda *_: SimpleNamespace(load=lambda path, images, split: found))
+        try:
+            benchmark = census.load("x", Section("x", "b.json", "images"))
+        except UserError as error:
+            assert "lies outside of images=images" in str(error)
+        else:
+            assert census.census(benchmark)["missing_images"] == 1
+
+
+def test_an_unusable_box_is_counted_by_its_own_name():
+    """Beside the other reasons, and only where there is one."""
+    record = Record("s", "0", (boxed("a.png", (0, 0, 0, 0)),), ("x",))
+    benchmark = Benchmark((record,), (), lambda records, embeddings: {}, kind=COMPOSITION)
+    nothing = np.zeros((0, 2), np.float32)
+    counts = [
+        benchmark.score(Embeddings(nothing, nothing, {}, {}, {record.images[0]: why})).counts
+        for why in ("box", "missing")
+    ]
+    assert counts[0] == {
+        "records": 1,
+        "scored": 0,
+        "missing_image": 0,
+        "unreadable_image": 0,
+        "empty_text": 0,
+        "unusable_box": 1,
+    }
+    assert "unusable_box" not in counts[1] and counts[1]["missing_image"] == 1

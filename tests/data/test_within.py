@@ -1,0 +1,104 @@
+"""A picture lies below the folder of its section, whatever its name is and wherever links lead."""
+
+from __future__ import annotations
+
+import os
+import posixpath
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from compclip.base.errors import UserError
+from compclip.data import within
+
+
+@pytest.fixture
+def place(tmp_path):
+    """A folder of pictures with a folder in it, one beside it, and links of every kind; the user's own is a link, too."""
+    for name in ("disk/in", "other"):
+        (tmp_path / name).mkdir(parents=True)
+        (tmp_path / name / "a.png").touch()
+    (tmp_path / "images").symlink_to(tmp_path / "disk")
+    (tmp_path / "disk" / "out").symlink_to(tmp_path / "other")
+    (tmp_path / "disk" / "out.png").symlink_to("../other/a.png")
+    (tmp_path / "disk" / "in.png").symlink_to("in/a.png")
+    (tmp_path / "disk" / "loop").symlink_to("loop")
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("name", "inside"),
+    [
+        ("in/a.png", True),
+        ("in/missing.png", True),
+        ("missing/missing.png", True),
+        ("in/../in/a.png", True),
+        ("in.png", True),
+        ("in/..a.png", True),
+        ("nul\0.png", True),  # missing
+        ("\ud800.png", True),
+        ("x" * 5000, True),
+        ("..", False),
+        ("../other/a.png", False),
+        ("../disk/in/a.png", True),
+        ("../disk-2/a.png", False),
+        ("in/../../other/a.png", False),
+        ("out/a.png", False),
+        ("out.png", False),
+        ("/etc/passwd", False),
+        ("/x", False),
+        ("loop/../../../etc/passwd", False),
+    ],
+)
+def test_names(place, monkeypatch, name, inside):
+    """With an absolute folder and with one as params.yaml has it."""
+    monkeypatch.chdir(place)
+    for folder in (str(place / "images"), "images", "disk", "./images/"):
+        assert within.Within(folder).holds(os.path.join(folder, name)) is inside
+
+
+def test_the_root_and_the_working_directory_are_folders(place, monkeypatch):
+    monkeypatch.chdir(place)
+    assert within.Within("/").holds("/etc/passwd")
+    assert within.Within(".").holds("x.png")
+    assert not within.Within(".").holds("../x.png")
+    assert not within.Within(".").holds("/x.png")
+
+
+@given(
+    names=st.lists(
+        st.lists(st.sampled_from(["..", ".", "in", "out", "x", "in.png", "out.png", ""]), min_size=1, max_size=6),
+        max_size=3,
+    )
+)
+def test_what_is_held_is_below(tmp_path_factory, names):
+    """Against the system's own answer, name by name."""
+    base = tmp_path_factory.mktemp("w")
+    for name in ("images/in", "other"):
+        (base / name).mkdir(parents=True)
+    (base / "images" / "out").symlink_to(base / "other")
+    (base / "images" / "out.png").symlink_to(base / "other" / "x")
+    (base / "images" / "in.png").symlink_to(base / "images" / "in" / "x")
+    folder, holder = str(base / "images"), within.Within(str(base / "images"))
+    for parts in names:
+        path = posixpath.join(folder, *parts)
+        real = os.path.realpath(path)
+        assert holder.holds(path) is (real == folder or real.startswith(folder + "/"))
+
+
+def test_a_folder_is_resolved_once(place, monkeypatch):
+    """A million names cost a look each."""
+    resolved, own = [], os.path.realpath
+    monkeypatch.setattr(within.os.path, "realpath", lambda path: resolved.append(path) or own(path))
+    folder = str(place / "images")
+    within.check(((str(i), f"{folder}/in/{i}.png") for i in range(100)), folder, "f.json")
+    assert resolved == [folder, f"{folder}/in"]
+
+
+def test_the_line(place):
+    folder = str(place / "images")
+    with pytest.raises(
+        UserError, match=r"^f.json: record '7': picture '.*/images/../other/a.png' lies outside of images="
+    ):
+        within.check([("6", f"{folder}/in/a.png"), ("7", f"{folder}/../other/a.png")], folder, "f.json")
