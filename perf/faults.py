@@ -38,9 +38,8 @@ def trained_again(runs: list[StoredRun], hits: Counter, every: int) -> list[str]
 
 def left_behind(root: Path) -> list[str]:
     """Files that were not written to their end, and folders that did not get their name."""
-    found = [
-        p for name in ("store", "runs", "results") for p in (root / name).rglob(".*") if p.suffix in (".tmp", ".new")
-    ]
+    hidden = [p for name in ("store", "runs", "results") for p in (root / name).rglob(".*")]
+    found = [p for p in hidden if p.suffix in (".tmp", ".new", ".old")]
     return sorted(str(p.relative_to(root)) for p in found)
 
 

@@ -233,9 +233,9 @@ class Killer:
     def _held_in_a_write(self, made: StoredRun, trainer: int) -> bool:
         """Stop the trainer with a checkpoint half written; False where it ends before."""
         while jobs.started(trainer):
-            if list(made.folder.path.glob(f".step_*.{trainer}.tmp")):
+            if list(made.folder.path.glob(".step_*.tmp")):
                 hold(trainer)
-                if list(made.folder.path.glob(f".step_*.{trainer}.tmp")):
+                if list(made.folder.path.glob(".step_*.tmp")):
                     return True
                 os.kill(trainer, signal.SIGCONT)
             time.sleep(0.001)

@@ -55,6 +55,34 @@ def test_fingerprint_sees_names_and_bytes(tmp_path):
     assert files.fingerprint(tmp_path / "d") != first
 
 
+def test_what_a_kill_left_goes_after_an_hour(tmp_path, monkeypatch):
+    """With the next write into its folder, and with it nothing that has another name or may still be written."""
+    gone = [files.beside(tmp_path / "a.json", kind) for kind in ("tmp", "new", "old")]
+    kept = [
+        files.beside(tmp_path / "a.json", "tmp"),
+        *(tmp_path / n for n in (".a.tmp", "b.tmp", ".b.0123456789ab.bak")),
+    ]
+    for path in [*gone[:1], *kept]:
+        path.write_text("x")
+    for path in gone[1:]:
+        (path / "deep").mkdir(parents=True)
+    for path in [*gone, *kept[1:]]:
+        os.utime(path, (0, 0))
+    monkeypatch.setattr(files, "_swept", set())
+    files.write_json(tmp_path / "c.json", {})
+    assert sorted(tmp_path.iterdir()) == sorted([*kept, tmp_path / "c.json"])
+
+
+def test_a_fingerprint_does_not_see_what_a_kill_left(tmp_path):
+    (tmp_path / "d").mkdir()
+    (tmp_path / "d" / "a").write_text("1")
+    first = files.fingerprint(tmp_path / "d")
+    half = files.beside(tmp_path / "d" / "a", "tmp")
+    half.write_text("x")
+    assert files.fingerprint(tmp_path / "d") == first
+    assert files.fingerprint(tmp_path / "d" / "a", half) == files.fingerprint(tmp_path / "d" / "a")
+
+
 def test_user_errors_are_one_line_and_code_two(capsys):
     """`entry` prints one line, however many the message has, and no traceback."""
 

@@ -7,7 +7,10 @@ import fcntl
 import hashlib
 import json
 import os
+import re
+import shutil
 import stat
+import time
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,6 +18,10 @@ from typing import Any
 
 from compclip.base import json_text
 from compclip.base.errors import UserError
+
+LEFT = re.compile(r"\..+\.[0-9a-f]{12}\.(tmp|new|old)")  # what `beside` names; no writer is silent for so long
+LEFT_S = 3600
+_swept: set[Path] = set()  # folders that this process looked through
 
 
 @contextlib.contextmanager
@@ -27,6 +34,7 @@ def atomic(path: str | Path) -> Iterator[Path]:
     tmp = beside(path, "tmp")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
+        sweep(path.parent)
         yield tmp
         _sync(tmp)
         os.replace(tmp, path)
@@ -41,6 +49,25 @@ def atomic(path: str | Path) -> Iterator[Path]:
 def beside(path: Path, kind: str) -> Path:
     """A hidden name in the same folder that is nobody else's: two may write one file at once, on two machines."""
     return path.with_name(f".{path.name[:100]}.{uuid.uuid4().hex[:12]}.{kind}")
+
+
+def sweep(folder: Path) -> None:
+    """Remove what killed processes left between two names an hour ago or more; each process looks once."""
+    if (place := folder.absolute()) in _swept:
+        return
+    _swept.add(place)
+    with contextlib.suppress(OSError), os.scandir(folder) as found:
+        for entry in [entry for entry in found if LEFT.fullmatch(entry.name)]:
+            with contextlib.suppress(OSError):
+                if time.time() - entry.stat(follow_symlinks=False).st_mtime > LEFT_S:
+                    _remove(entry)
+
+
+def _remove(entry: os.DirEntry[str]) -> None:
+    if entry.is_dir(follow_symlinks=False):
+        shutil.rmtree(entry.path)
+    else:
+        os.unlink(entry.path)
 
 
 def _sync(path: Path) -> None:
@@ -107,11 +134,14 @@ def out_folder(path: str) -> Path:
 
 
 def fingerprint(*paths: str | Path) -> str:
-    """SHA-256 (hex) over names and bytes of files and, recursively and sorted, of folders."""
+    """SHA-256 (hex) over names and bytes of files and, recursively and sorted, of folders.
+
+    What a killed process left there is no part of them.
+    """
     digest = hashlib.sha256()
     for path in map(Path, paths):
         files = sorted(p for p in path.rglob("*") if p.is_file()) if path.is_dir() else [path]
-        for file in files:
+        for file in (file for file in files if not LEFT.fullmatch(file.name)):
             digest.update(str(file.relative_to(path.parent)).encode() + b"\0")
             digest.update(_file_hash(file))
     return digest.hexdigest()

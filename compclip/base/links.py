@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import os
 import shutil
@@ -11,10 +12,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from compclip.base.errors import UserError
-from compclip.base.files import beside
+from compclip.base.files import beside, sweep
 
 FICLONE = 0x40049409  # Linux: share the blocks of another file (btrfs, XFS)
 WRITABLE = 0o222
+TAKEN = (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR, errno.EISDIR)
+TRIES = 100  # to put a folder where others do the same; each loses to one that came through
 _told: set[tuple[int, int]] = set()  # pairs of file systems between which copies were spoken of
 
 
@@ -56,13 +59,32 @@ def _tree(source: Path, target: Path) -> None:
         for file in _files(source):
             (fresh / file).parent.mkdir(parents=True, exist_ok=True)
             _linked(source / file, fresh / file)
-        remove(target)
-        os.replace(fresh, target)
+        _swap(fresh, target)
+
+
+def _swap(fresh: Path, target: Path) -> None:
+    """Give the new one its name; of several processes that do so at the same time the last one's stays."""
+    for last in (False,) * (TRIES - 1) + (True,):
+        old = beside(target, "old")
+        try:
+            with contextlib.suppress(FileNotFoundError):
+                os.rename(target, old)
+            os.replace(fresh, target)
+            return
+        except OSError as error:
+            with contextlib.suppress(OSError):  # back, unless somebody was faster
+                os.rename(old, target)
+            if last or error.errno not in TAKEN:
+                raise
+        finally:
+            remove(old)
 
 
 @contextlib.contextmanager
 def _fresh(target: Path) -> Iterator[Path]:
     """A place for the new one until it is whole; whatever happens, nothing stays there."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    sweep(target.parent)
     fresh = beside(target, "new")
     try:
         yield fresh
@@ -72,7 +94,9 @@ def _fresh(target: Path) -> Iterator[Path]:
 
 def _same_tree(source: Path, target: Path) -> bool:
     files = _files(source)
-    return target.is_dir() and files == _files(target) and all((source / f).samefile(target / f) for f in files)
+    with contextlib.suppress(FileNotFoundError):  # somebody else puts another one there
+        return target.is_dir() and files == _files(target) and all((source / f).samefile(target / f) for f in files)
+    return False
 
 
 def _files(folder: Path) -> list[Path]:
@@ -82,12 +106,9 @@ def _files(folder: Path) -> list[Path]:
 def _file(source: Path, target: Path) -> None:
     if target.is_file() and target.samefile(source):
         return
-    target.parent.mkdir(parents=True, exist_ok=True)
     with _fresh(target) as fresh:
         _linked(source, fresh)
-        if target.is_dir():
-            remove(target)
-        os.replace(fresh, target)
+        _swap(fresh, target) if target.is_dir() else os.replace(fresh, target)
 
 
 def _linked(source: Path, target: Path) -> None:

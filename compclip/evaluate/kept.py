@@ -10,14 +10,13 @@ import functools
 import hashlib
 import json
 import os
-import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from compclip.base import links
-from compclip.base.files import write_json
+from compclip.base.files import beside, write_json
 from compclip.base.names import Name
 from compclip.config import plan
 from compclip.config.sections import Benchmark as Section
@@ -88,7 +87,7 @@ def find(asked: Task, folder: Folder) -> Path | None:
 def keep(asked: Task, folder: Folder, documents: Mapping[str, dict]) -> Path:
     """Leave results with a finished run: the folder is complete or not there."""
     made = folder.scores(asked.identity(weights_of(folder.final)))
-    fresh = made.with_name(f".{made.name}.{uuid.uuid4().hex[:8]}")
+    fresh = beside(made, "new")
     try:
         write(documents, fresh)
         with contextlib.suppress(OSError):  # somebody else's, made at the same time

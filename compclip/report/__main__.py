@@ -18,7 +18,7 @@ from compclip.base import plugins
 from compclip.base.errors import UserError, entry
 from compclip.base.files import out_folder, write_atomic, write_json
 from compclip.config import grid, read, sections
-from compclip.report import claims, claims_table, formats, page, plots, published, stale, tables, wise_ft
+from compclip.report import claims, claims_table, formats, page, plots, published, stale, tables, wise_ft, written
 from compclip.report.claims import Claim
 from compclip.report.collect import collect
 from compclip.runs.results import FinishedRun
@@ -118,38 +118,31 @@ def _plain(settings: Any) -> dict[str, Any]:
 def write(made: page.Page, out: Path) -> None:
     """Write all files of the report; each is whole or not there, and the page comes last."""
     groups = made.main
+    drawn = {"tradeoff.csv": plots.tradeoff_csv(groups), **line_files(made), **loss_files(made)}
     files = {
         "report.md": formats.markdown(groups, made.missing, LEGEND) + claims_table.markdown(made.findings),
         "report.csv": formats.table_csv((*groups, *made.parts, *made.rest)),
         "report.tex": formats.latex(groups) + claims_table.latex(made.findings),
         "claims.csv": claims_table.table_csv(made.findings),
-        "plots/tradeoff.csv": plots.tradeoff_csv(groups),
-        **line_files(made),
-        **loss_files(made),
+        **{f"plots/{name}": text for name, text in drawn.items()},
         "index.html": page.render(made),
     }
-    clear(out / "plots")
+    written.begin(out / "plots", drawn)
     write_json(out / "metrics.json", formats.metrics(groups))
     for name, text in files.items():
-        write_atomic(out / name, text)
+        write_atomic(out / name, text.encode("utf-8", "replace"))
 
 
 def loss_files(made: page.Page) -> dict[str, str]:
-    """plots/loss/<method>-<backbone>-<data>.csv for every row that was trained."""
+    """loss/<method>-<backbone>-<data>.csv for every row that was trained."""
     rows = [(f"{row.method}-{g.backbone}-{g.data}", plots.loss_csv(row.runs)) for g in made.main for row in g.rows]
-    return {f"plots/loss/{name}.csv": text for name, text in rows if text}
+    return {f"loss/{name}.csv": text for name, text in rows if text}
 
 
 def line_files(made: page.Page) -> dict[str, str]:
-    """plots/wise_ft.csv, where there are lines."""
+    """wise_ft.csv, where there are lines."""
     text = wise_ft.table_csv(made.main, made.lines)
-    return {"plots/wise_ft.csv": text} if text else {}
-
-
-def clear(folder: Path) -> None:
-    """Remove the plots of an earlier grid, which nothing below would overwrite."""
-    for path in sorted(folder.rglob("*.csv")):
-        path.unlink()
+    return {"wise_ft.csv": text} if text else {}
 
 
 if __name__ == "__main__":

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -129,6 +131,40 @@ def test_a_failure_leaves_the_old_and_nothing_else(tree, tmp_path, monkeypatch, 
     with pytest.raises(UserError, match=f"{target}: cannot write: No space left on device; free space"):
         links.place(tree / source, target)
     assert files(target.parent) == before
+
+
+@pytest.mark.parametrize("source,errno_", [(".", errno.EACCES), (".", errno.EXDEV)])
+def test_what_cannot_be_put_there_leaves_the_old(tree, tmp_path, monkeypatch, source, errno_):
+    """The old one is out of the way then, and comes back."""
+    target = tmp_path / "places" / "target"
+    target.mkdir(parents=True)
+    (target / "old.txt").write_text("old")
+
+    def refuse(*_: object) -> None:
+        raise OSError(errno_, os.strerror(errno_))
+
+    monkeypatch.setattr(links.os, "replace", refuse)
+    with pytest.raises(UserError, match=f"{target}: cannot write: "):
+        links.place(tree / source, target)
+    assert files(target.parent) == {"target/old.txt": "old"}
+
+
+def test_many_may_put_one_folder_there_at_once(tree, tmp_path):
+    """Two evaluations publish one cell: each comes through, and one of them stays whole."""
+    target, rounds, others = tmp_path / "places" / "target", 60, []
+    trees = [Path(shutil.copytree(tree, tmp_path / f"tree{i}")) for i in range(4)]
+    for i, mine in enumerate(trees):
+        (mine / "who.txt").write_text(str(i))
+
+    def publish(mine: Path) -> None:
+        for turn in range(rounds):
+            links.place(tree if turn % 2 else mine, target)
+
+    with ThreadPoolExecutor(4) as pool:
+        others = [pool.submit(publish, mine) for mine in trees]
+        assert [other.result() for other in others] == [None] * 4
+    assert files(target) == files(tree)
+    assert [p.name for p in target.parent.iterdir()] == ["target"]
 
 
 def test_remove(tree, tmp_path):
