@@ -198,7 +198,7 @@ NO_BOXES = [  # of a picture of 30 x 20
 ]
 
 
-@pytest.mark.parametrize("box", NO_BOXES, ids=str)
+@pytest.mark.parametrize("box", NO_BOXES, ids=lambda box: str(box)[:40])
 def test_a_box_that_shows_nothing_is_named(model, pictures, box):
     """Its crop would be black, empty, or fill the memory; the picture itself is read."""
     ref = embeddings.boxed(pictures[0], box)
