@@ -53,7 +53,7 @@ def read(path: Path, memory: Memory) -> StudyFile:
     try:
         trials = tuple(_trial(t, path.parent.parent, memory) for t in raw["trials"])
         found = StudyFile(path, str(raw["study"]), str(raw["method"]), _objectives(raw["objectives"]), trials)
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
         raise UserError(f"{file}: not a study's trials ({error!r}); run the sweep again") from error
     numbers = [t.number for t in trials]
     if twice := sorted({n for n in numbers if numbers.count(n) > 1}):
