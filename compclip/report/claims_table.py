@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from compclip.report import escape
 from compclip.report.claims import ABSENT, HOLDS, REFUTED, SEEDS, UNDECIDED, Evidence, Finding, counts
-from compclip.report.formats import number, tex
+from compclip.report.escape import md, md_code, tex
+from compclip.report.formats import number
 from compclip.report.statistics import Interval
 from compclip.report.tables import Column
 
@@ -114,22 +114,18 @@ def _markdown_section(section: Section) -> str:
     rows = [head, ["---"] * len(head)]
     for block in section.judged:
         for i, line in enumerate(block.lines):
-            first = [f"**{block.verdict}**", f"{block.finding} ({block.source})"] if i == 0 else ["", ""]
-            last = f"{line.verdict} ({line.why})" if line.why else line.verdict
-            rows.append([*first, f"`{line.text}`", line.paper, line.ours, line.by_seed, line.by_item, last])
+            first = [f"**{block.verdict}**", md(f"{block.finding} ({block.source})")] if i == 0 else ["", ""]
+            last = md(f"{line.verdict} ({line.why})" if line.why else line.verdict)
+            rows.append([*first, md_code(line.text), line.paper, line.ours, line.by_seed, line.by_item, last])
     table = "\n".join("| " + " | ".join(row) + " |" for row in rows) if section.judged else "None can be judged."
-    absent = "".join(f"- {b.name} ({b.source}): no {b.missing}\n" for b in section.absent)
+    absent = "".join(f"- {md(f'{b.name} ({b.source}): no {b.missing}')}\n" for b in section.absent)
     rest = f"\nNot in this grid:\n\n{absent}" if absent else ""
-    return f"\n## Claims: {section.group}\n\n{section.counts}. {RULE}\n\n{table}\n{rest}"
+    return f"\n## Claims: {md(section.group)}\n\n{section.counts}. {RULE}\n\n{table}\n{rest}"
 
 
 def table_csv(findings: Sequence[Finding]) -> str:
     """One line for each inequality, differences, margins and intervals in the metrics' own unit."""
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(FIELDS)
-    writer.writerows(_csv_line(f, e) for f in findings for e in f.evidence)
-    return out.getvalue()
+    return escape.table_csv([FIELDS, *(_csv_line(f, e) for f in findings for e in f.evidence)])
 
 
 def _csv_line(finding: Finding, e: Evidence) -> list[Any]:
@@ -164,11 +160,6 @@ def _latex_rows(block: Block) -> list[str]:
     rows = []
     for i, line in enumerate(block.lines):
         first = f"{tex(block.name)} ({tex(block.source)}): {tex(block.verdict)}" if i == 0 else ""
-        shown = (line.text.replace("<", "$<$").replace(">", "$>$"), line.paper, line.ours, line.by_seed, line.by_item)
-        rows.append(" & ".join([first, *map(_latex_cell, shown)]) + r" \\")
+        shown = (line.text, line.paper, line.ours, line.by_seed, line.by_item)
+        rows.append(" & ".join([first, *map(tex, shown)]) + r" \\")
     return rows
-
-
-def _latex_cell(text: str) -> str:
-    math = {"−": "$-$", "–": "--", "_": r"\_"}
-    return "".join(math.get(c, c) for c in text)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Sequence
 from typing import Any
 
+from compclip.report import escape
 from compclip.report.collect import Missing
+from compclip.report.escape import md, tex
 from compclip.report.tables import Column, Group, Row, Statistic
 
 FIELDS = (
@@ -15,7 +15,6 @@ FIELDS = (
     "difference", "low", "high", "items", "verdict",
 )  # fmt: skip
 VERDICT = {1: "better", -1: "worse", 0: ""}
-LATEX = {"&": r"\&", "%": r"\%", "_": r"\_", "#": r"\#", "$": r"\$", "{": r"\{", "}": r"\}", "~": r"\textasciitilde{}"}
 
 
 def number(value: float, column: Column, sign: bool = False) -> str:
@@ -32,14 +31,14 @@ def spread(found: Statistic, column: Column) -> str:
 def markdown(groups: Sequence[Group], missing: Sequence[Missing], legend: str) -> str:
     """All tables in Markdown: best bold, second underlined, ▲ ▼ where the interval excludes 0."""
     parts = ["# Report", legend]
-    parts += [f"## {g.name}\n\n{_markdown_table(g)}" for g in groups]
+    parts += [f"## {md(g.name)}\n\n{_markdown_table(g)}" for g in groups]
     if missing:
-        parts.append("## Missing\n\n" + "\n".join(f"- {m.cell}: {m.reason}" for m in missing))
+        parts.append("## Missing\n\n" + "\n".join(f"- {md(m.cell)}: {md(m.reason)}" for m in missing))
     return "\n\n".join(parts) + "\n"
 
 
 def _markdown_table(group: Group) -> str:
-    head = ["method", "seeds", *(f"{c.name} {c.arrow}".strip() for c in group.columns)]
+    head = ["method", "seeds", *(f"{md(c.name)} {c.arrow}".strip() for c in group.columns)]
     rule = ["---", *["---:"] * (len(head) - 1)]
     return "\n".join("| " + " | ".join(line) + " |" for line in [head, rule, *map(_markdown_row(group), group.rows)])
 
@@ -47,7 +46,7 @@ def _markdown_table(group: Group) -> str:
 def _markdown_row(group: Group) -> Any:
     def line(row: Row) -> list[str]:
         cells = zip(row.statistics, group.columns, strict=True)
-        return [row.method, str(row.seeds), *(_markdown_cell(e, c) for e, c in cells)]
+        return [md(row.method), str(row.seeds), *(_markdown_cell(e, c) for e, c in cells)]
 
     return line
 
@@ -62,14 +61,14 @@ def _markdown_cell(found: Statistic | None, column: Column) -> str:
 
 def table_csv(groups: Sequence[Group]) -> str:
     """One line for each method and column, in the metrics' own unit (fractions), empty where there is no number."""
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(FIELDS)
-    for group in groups:
-        for row in group.rows:
-            pairs = zip(group.columns, row.statistics, strict=True)
-            writer.writerows(_csv_line(group, row, c, e) for c, e in pairs if e is not None)
-    return out.getvalue()
+    lines = [
+        _csv_line(group, row, column, found)
+        for group in groups
+        for row in group.rows
+        for column, found in zip(group.columns, row.statistics, strict=True)
+        if found is not None
+    ]
+    return escape.table_csv([FIELDS, *lines])
 
 
 def _csv_line(group: Group, row: Row, column: Column, found: Statistic) -> list[Any]:
@@ -136,11 +135,6 @@ def _latex_cell(found: Statistic | None, column: Column) -> str:
     text = {1: rf"\textbf{{{text}}}", 2: rf"\underline{{{text}}}"}.get(found.rank, text)
     std = "" if found.std is None else rf" {{\scriptsize $\pm$ {number(found.std, column)}}}"
     return text + std + (r"$^\ast$" if found.verdict else "")
-
-
-def tex(text: str) -> str:
-    """`text` with LaTeX's special characters escaped."""
-    return "".join(LATEX.get(c, c) for c in text)
 
 
 def metrics(groups: Sequence[Group]) -> dict[str, float]:

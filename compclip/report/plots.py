@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from html import escape
@@ -14,6 +12,7 @@ from types import MappingProxyType
 import numpy as np
 
 from compclip.config.sections import PRETRAINED
+from compclip.report.escape import table_csv
 from compclip.report.tables import SUMMARY, Group, Statistic
 from compclip.runs.results import FinishedRun
 
@@ -299,7 +298,7 @@ def loss_csv(runs: Sequence[FinishedRun]) -> str:
     curves = {name: series(runs, name) for name in ["loss", *terms(runs)]}
     steps = curves["loss"][0]
     rows = [[s, *(_mean_at(*c, s) for c in curves.values())] for s in steps]
-    return _csv(["step", *curves], rows) if steps else ""
+    return table_csv([["step", *curves], *rows]) if steps else ""
 
 
 def _mean_at(steps: list[int], values: np.ndarray, step: int) -> str:
@@ -315,10 +314,4 @@ def tradeoff_csv(groups: Sequence[Group]) -> str:
             found = {c.metric: e for c, e in zip(group.columns, row.statistics, strict=True) if c.benchmark == SUMMARY}
             values = [f"{100 * found[n].mean:.4f}" if found.get(n) else "" for n in names]
             rows.append([f"{row.method}-{group.backbone}-{group.data}", *values])
-    return _csv(["method", *names], rows)
-
-
-def _csv(head: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
-    out = io.StringIO()
-    csv.writer(out, lineterminator="\n").writerows([head, *rows])
-    return out.getvalue()
+    return table_csv([["method", *names], *rows])

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +12,7 @@ import numpy as np
 from compclip.base.errors import UserError
 from compclip.base.files import read_json
 from compclip.config.sections import Cell
+from compclip.report import escape
 from compclip.report.collect import Missing
 from compclip.report.plots import Point, Trajectory
 from compclip.report.tables import SUMMARY, Column, Group, value
@@ -120,6 +119,4 @@ def table_csv(groups: Sequence[Group], lines: Sequence[Line]) -> str:
                 rows.append(
                     [line.cell.name, f"{mixture.alpha:g}", *("" if v is None else f"{100 * v:.4f}" for v in numbers)]
                 )
-    out = io.StringIO()
-    csv.writer(out, lineterminator="\n").writerows([["run", "alpha", *names], *rows])
-    return out.getvalue() if rows else ""
+    return escape.table_csv([["run", "alpha", *names], *rows]) if rows else ""

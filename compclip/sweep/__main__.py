@@ -22,6 +22,7 @@ ones are the same too; later ones depend on which of their N - 1 neighbours fini
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 import warnings
 from collections import Counter
@@ -34,6 +35,7 @@ from omegaconf import OmegaConf
 
 from compclip.base.errors import UserError, entry, one_line
 from compclip.base.files import write_atomic
+from compclip.base.urls import checked, hidden, warn_of
 from compclip.config import read
 from compclip.evaluate import kept
 from compclip.launch import profiles
@@ -49,11 +51,17 @@ from compclip.sweep.declared import Study
 from compclip.sweep.driver import Driver, Sender, open_study
 from compclip.track import sync
 
+STORAGE = "COMPCLIP_STORAGE"
+
 
 def storage_url(given: str, name: str, root: Path) -> str:
-    """The storage's address: SQLite in .work/studies unless another is given."""
-    if given:
-        return given
+    """The storage's address: one given, by the option or the variable, else SQLite in .work/studies.
+
+    Raises UserError for one whose parts cannot be told.
+    """
+    warn_of(given, "--storage", STORAGE)
+    if found := given or os.environ.get(STORAGE, ""):
+        return checked(found, "--storage" if given else STORAGE)
     path = root / ".work" / "studies" / f"{name}.db"
     path.parent.mkdir(parents=True, exist_ok=True)
     return f"sqlite:///{path}"
@@ -145,7 +153,8 @@ def main(argv: list[str]) -> int:
         print("stopped; jobs that run go on, and the same command goes on with them", file=sys.stderr)
         return 130
     except (optuna.exceptions.StorageInternalError, sqlalchemy.exc.SQLAlchemyError) as error:
-        raise UserError(f"study {study.name}: storage: {one_line(str(error.__cause__ or error))}") from error
+        told = hidden(one_line(str(error.__cause__ or error)), args.storage or os.environ.get(STORAGE, ""))
+        raise UserError(f"study {study.name}: storage: {told}") from error
     return 0
 
 
@@ -156,7 +165,7 @@ def _arguments(argv: list[str]) -> argparse.Namespace:
     parser.add_argument("-j", "--jobs", type=_whole, default=0, help="trials at a time; default: the profile's, or 1")
     parser.add_argument("--profile", default="", help="a file of slurm/; default: processes of this machine")
     parser.add_argument("--trials", type=_whole, default=0, help="how many in total; default: as declared")
-    parser.add_argument("--storage", default="", help="database URL; default: SQLite in .work/studies")
+    parser.add_argument("--storage", default="", help=f"database URL; default: {STORAGE}, or SQLite in .work/studies")
     parser.add_argument("--retry-failed", action="store_true", help="try failed trials once more")
     parser.add_argument("--page", action="store_true", help="only write studies/<name>/ again")
     parser.add_argument("--params", default=read.DEFAULT)

@@ -11,10 +11,9 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import optuna
-import sqlalchemy
 from optuna.trial import FrozenTrial, TrialState
 
-from compclip.base import json_text
+from compclip.base import json_text, urls
 from compclip.base.errors import UserError, one_line
 from compclip.base.files import read_text, write_json
 from compclip.config import read
@@ -55,7 +54,10 @@ def open_study(study: Study, url: str, base_key: str) -> optuna.Study:
     """The study in its storage, made where it is not there. Raises UserError where it was begun as another one."""
     sqlite = url.startswith("sqlite:")
     options = {"connect_args": {"timeout": SQLITE_TIMEOUT_S}} if sqlite else {"pool_pre_ping": True}
-    storage = optuna.storages.RDBStorage(url, engine_kwargs=options)
+    try:
+        storage = optuna.storages.RDBStorage(url, engine_kwargs=options)
+    except ImportError as error:
+        raise UserError(f"storage {urls.shown(url)}: its driver is not installed; PostgreSQL's is psycopg") from error
     opened = optuna.create_study(
         storage=storage, study_name=study.name, load_if_exists=True, sampler=sampler(study), pruner=pruner(study),
         directions=[o.direction for o in study.objectives],
@@ -67,7 +69,7 @@ def open_study(study: Study, url: str, base_key: str) -> optuna.Study:
             opened.set_user_attr(name, value)
         elif known != value:
             raise UserError(
-                f"study {study.name}: {_changed(known, value)} since it was begun in {shown(url)}; "
+                f"study {study.name}: {_changed(known, value)} since it was begun in {urls.shown(url)}; "
                 "its trials would not compare: undo that, or give the study another name"
             )
     return opened
@@ -77,11 +79,6 @@ def _changed(known: Any, value: Any) -> str:
     if isinstance(value, str):
         return "the code, the data or the fixed parameters have changed"
     return f"{', '.join(k for k in value if known.get(k) != value[k])} changed"
-
-
-def shown(url: str) -> str:
-    """A storage's address without its password."""
-    return sqlalchemy.make_url(url).render_as_string(hide_password=True)
 
 
 def draw(trial: optuna.Trial, study: Study) -> dict[str, Any]:

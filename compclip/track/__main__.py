@@ -12,15 +12,17 @@ import sys
 from pathlib import Path
 
 from compclip.base.errors import entry
+from compclip.base.urls import shown, warn_of
 from compclip.config import read
 from compclip.track import sync
-from compclip.track.store import DEFAULT_URI, shown, store_uri
+from compclip.track.store import DEFAULT_URI, VARIABLE, store_uri
 
 
 def main(argv: list[str]) -> int:
     """The `track` command."""
     args = _parser().parse_args(argv)
     uri = store_uri(args.uri)
+    warn_of(args.uri, "--uri", VARIABLE)
     made = sync.source(args.params, args.root, args.studies, args.project, args.checkpoint_mib, sync.memory(uri))
     done = (sync.rebuild if args.rebuild else sync.update)(made, uri)
     print(f"{shown(uri)}: " + ", ".join(f"{done[k]} {k}" for k in ("added", "replaced", "unchanged")))
@@ -37,11 +39,12 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--params", type=Path, default=Path(read.DEFAULT), help="the file that holds the grid")
     parser.add_argument("--root", type=Path, default=Path(), help="folder that holds runs/ and results/")
     parser.add_argument("--studies", type=Path, default=Path("studies"), help="folder of the sweeps' studies")
-    parser.add_argument("--uri", help=f"tracking URI; default: MLFLOW_TRACKING_URI or {DEFAULT_URI}")
+    parser.add_argument("--uri", help=f"tracking URI; default: {VARIABLE} or {DEFAULT_URI}")
     parser.add_argument(
         "--project",
-        default=sync.own_project(),
-        help="first word of the experiments' names; give your own on a server shared with others",
+        default="",
+        help=f"first word of the experiments' names, your own on a server shared with others; default: {sync.PROJECT} "
+        "or compclip",
     )
     parser.add_argument(
         "--checkpoint-mib",

@@ -5,28 +5,36 @@ from __future__ import annotations
 import argparse
 import ipaddress
 import os
+import re
 import socket
 import sys
 from pathlib import Path
+from typing import Any
 
 from compclip.base.errors import UserError, entry
 from compclip.base.files import read_json
+from compclip.base.urls import shown, warn_of
 from compclip.track import reading, store, sync, view
 from compclip.track.reading import Memory
+
+PORTS = range(1, 65536)
+HOSTS = re.compile(r"[\w.*:\[\]][\w.*:\[\]-]*(,[\w.*:\[\]][\w.*:\[\]-]*)*", re.ASCII)
 
 
 def main(argv: list[str]) -> int:
     """The `dashboard` command: becomes the MLflow server until Ctrl-C."""
     args = _parser().parse_args(argv)
     uri = store.store_uri(args.uri)
-    if uri.startswith("http"):
-        print(f"the store is a server of its own: open {view.address(uri, opened(uri))}")
+    warn_of(args.uri, "--uri", store.VARIABLE)
+    if store.is_server(uri):
+        print(f"the store is a server of its own: open {view.address(shown(uri), opened(uri))}")
         return 0
-    check(uri, args.host, args.port)
+    check(uri, args.host, args.port, args.allowed_hosts)
     for line in messages(uri, args.root, args.host, args.port):
         print(line, flush=True)
     # the job runner serves language-model features and costs processes
     environment = {"MLFLOW_DISABLE_TELEMETRY": "true", "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false", **os.environ}
+    environment["MLFLOW_BACKEND_STORE_URI"] = uri  # a command line is everybody's to read
     return os.execve(sys.executable, command(uri, args.host, args.port, args.allowed_hosts), environment)
 
 
@@ -35,20 +43,28 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--host", default="127.0.0.1", help="address to listen on; anything else opens it to others")
     parser.add_argument("--port", type=int, default=5000)
     parser.add_argument("--root", type=Path, default=Path(), help="folder that holds runs/ and results/")
-    parser.add_argument("--uri", help=f"tracking URI; default: MLFLOW_TRACKING_URI or {store.DEFAULT_URI}")
-    parser.add_argument("--allowed-hosts", help="names by which others reach it, for example gpu1.example.org:5000")
+    parser.add_argument("--uri", help=f"tracking URI; default: {store.VARIABLE} or {store.DEFAULT_URI}")
+    parser.add_argument("--allowed-hosts", help="names by which others reach it, as gpu1.example.org:5000,gpu1:5000")
     return parser
 
 
-def check(uri: str, host: str, port: int) -> None:
-    """Raise UserError where there is no store yet or the port is taken."""
+def check(uri: str, host: str, port: int, allowed_hosts: str | None = None) -> None:
+    """Raise UserError where there is no store yet, the port is taken, or an argument is none."""
     file = store.database(uri)
     if file is not None and not file.is_file():
         raise UserError(f"{file}: no store yet; make it with `python -m compclip.track`")
+    if not host.strip():
+        raise UserError(
+            f"--host {host!r}: would open it to every machine; give 127.0.0.1, or 0.0.0.0 where you mean that"
+        )
+    if port not in PORTS:
+        raise UserError(f"--port {port}: must be from {PORTS[0]} to {PORTS[-1]}")
+    if allowed_hosts is not None and not HOSTS.fullmatch(allowed_hosts):
+        raise UserError(f"--allowed-hosts {allowed_hosts!r}: must be names with commas between them, as gpu1:5000")
     try:
         with socket.create_server((host, port)):
             pass
-    except (OSError, OverflowError) as error:
+    except (OSError, UnicodeError) as error:
         raise UserError(f"--host {host} --port {port}: cannot listen: {error}; choose another --port") from error
 
 
@@ -61,13 +77,21 @@ def messages(uri: str, root: Path, host: str, port: int) -> list[str]:
         out = [f"warning: listening on {host}: other machines can open it, and the UI has no password"]
     if newer := newer_runs(uri, root):
         out.append(f"hint: {newer} runs are not in the store yet; bring it up to date with `python -m compclip.track`")
-    return [*out, f"{view.address(f'http://{name}:{port}', opened(uri))} over {store.shown(uri)}; Ctrl-C ends it"]
+    return [*out, f"{view.address(f'http://{name}:{port}', opened(uri))} over {shown(uri)}; Ctrl-C ends it"]
 
 
 def opened(uri: str) -> str:
     """The experiment to open: the grid's, or none before the store was made."""
-    file = store.beside(uri, "view.json")
-    return str(read_json(file)["experiment"]) if file.is_file() else ""
+    return str(_noted(store.beside(uri, "view.json")).get("experiment", ""))
+
+
+def _noted(file: Path) -> dict[str, Any]:
+    """What `track` left beside the store; nothing of a file that is missing or damaged."""
+    try:
+        found = read_json(file)
+    except UserError:
+        return {}
+    return found if isinstance(found, dict) else {}
 
 
 def is_local(host: str) -> bool:
@@ -80,16 +104,14 @@ def is_local(host: str) -> bool:
 
 def newer_runs(uri: str, root: Path) -> int:
     """How many run directories are not in the store, or changed after they were logged."""
-    stamp = sync.stamp(uri)
-    held = read_json(stamp) if stamp.is_file() else {}
+    held = _noted(sync.stamp(uri))
     known = Memory(sync.memory(uri))
     return sum(held.get(reading.name(run)) != known.content(run, scores) for run, scores in reading.published(root))
 
 
 def command(uri: str, host: str, port: int, allowed_hosts: str | None = None) -> list[str]:
     """The server's command line. One worker: SQLite has one writer. Uploads by hand stay beside the database."""
-    words = [sys.executable, "-m", "mlflow", "server", "--backend-store-uri", uri, "--host", host, "--port", str(port)]
-    words += ["--workers", "1"]
+    words = [sys.executable, "-m", "mlflow", "server", "--host", host, "--port", str(port), "--workers", "1"]
     if file := store.database(uri):
         words += ["--artifacts-destination", str((file.parent / "uploads").absolute())]
     return [*words, "--allowed-hosts", allowed_hosts] if allowed_hosts else words

@@ -26,7 +26,7 @@ from compclip.track.reading import Brief
 from compclip.track.studies import StudyFile, StudyTrial, best
 
 # Book-keeping; the UI shows no tag that begins with `mlflow.`.
-KEY, CONTENT, COMPLETE = (f"mlflow.compclip.{name}" for name in ("key", "content", "complete"))
+KEY, CONTENT, COMPLETE, PROJECT = (f"mlflow.compclip.{name}" for name in ("key", "content", "complete", "project"))
 LIMIT = 500  # characters of a parameter
 LAYOUT = 3  # raised when the same files are to be shown in another way
 CURVE_OF_SYSTEM = ("samples_per_second", "matrix_share", "data_wait")
@@ -58,8 +58,8 @@ class Dataset(NamedTuple):
 class Entry:
     """One MLflow run as it should be; `at_home`: it belongs in `experiment` and is moved there.
 
-    `numbers` stand beside the loss curve of `curve`; `files` are named as MLflow shows them, and `content_of_files` is
-    their hash.
+    `project` tells ours from what others log. `numbers` stand beside the loss curve of `curve`; `files` are named as
+    MLflow shows them, and `content_of_files` is their hash.
     """
 
     key: str
@@ -79,6 +79,7 @@ class Entry:
     end: float = 0.0
     status: str = "FINISHED"
     parent: str = ""
+    project: str = ""
 
     @cached_property
     def content(self) -> str:
@@ -131,7 +132,7 @@ def _of_cell(brief: Brief, reference: notes.Reference, how: Presentation) -> Ent
     return Entry(
         f"cell/{name}", name, how.experiment if inside else experiment(how.project, [run]), inside,
         tags, notes.of_cell(run, reference, how.columns), params(run.config), tuple(_numbers(run, how.columns)),
-        brief.files, brief.content, run.trained, tuple(_datasets(run)), kept, run.start, run.end,
+        brief.files, brief.content, run.trained, tuple(_datasets(run)), kept, run.start, run.end, project=how.project,
     )  # fmt: skip
 
 
@@ -219,7 +220,7 @@ def of_study(study: StudyFile, how: Presentation) -> list[Entry]:
     status = "RUNNING" if any(t.status == "RUNNING" for t in trials) else "FINISHED"
     parent = Entry(key, f"study {study.name}", where, True, tags, notes.of_study(study), {"method": study.method},
                    tuple(_study_numbers(study, now)), kept, fingerprint(*kept.values()), start=start, end=now,
-                   status=status)  # fmt: skip
+                   status=status, project=how.project)  # fmt: skip
     return [parent, *trials]
 
 
@@ -251,5 +252,5 @@ def _of_trial(study: StudyFile, trial: StudyTrial, where: str, how: Presentation
         notes.of_trial(study, trial), params(run.config if run else {}) | params(trial.params),
         (*objectives, *steps, *(_numbers(run, how.columns) if run else ())), brief.files if brief else {},
         brief.content if brief else "", run.trained if run else None, tuple(_datasets(run)) if run else (), None,
-        start, end, status.get(trial.state, "RUNNING"), f"study/{study.name}",
+        start, end, status.get(trial.state, "RUNNING"), f"study/{study.name}", how.project,
     )  # fmt: skip

@@ -11,7 +11,7 @@ from mlflow.entities import Dataset, DatasetInput, InputTag, Metric, Param
 
 from compclip.base import links
 from compclip.track import models, notes, store
-from compclip.track.entries import COMPLETE, CONTENT, KEY, Entry
+from compclip.track.entries import COMPLETE, CONTENT, KEY, PROJECT, Entry
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -37,7 +37,7 @@ def logged(run: Any) -> Logged:
 
 def write(client: MlflowClient, entry: Entry, experiment: str, parent: str, template: Template, link: bool) -> Logged:
     """Log an entry; the tag `complete` comes last and marks it whole. `link`: files are linked, and not uploaded."""
-    tags = {**entry.tags, KEY: entry.key, CONTENT: entry.content, notes.TAG: entry.note}
+    tags = {**entry.tags, KEY: entry.key, PROJECT: entry.project, CONTENT: entry.content, notes.TAG: entry.note}
     tags |= {PARENT: parent} if parent else {}
     info = client.create_run(experiment, round(1000 * entry.start), tags, entry.name).info
     model = models.create(client, entry, info.run_id, experiment) if entry.checkpoint else None
@@ -99,4 +99,4 @@ def remove(client: MlflowClient, run: Any, artifacts: Path | None) -> None:
     """Delete a run with its model and their files in our own artifact folder; a server's files are its own matter."""
     models.remove(client, run, artifacts)
     client.delete_run(run.info.run_id)
-    models.remove_files(run.info.artifact_uri, artifacts)
+    models.remove_files(run.info.artifact_uri, artifacts, run.info.run_id)

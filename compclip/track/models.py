@@ -5,7 +5,9 @@ What all models of a checkout share (code, environments, example) is made once a
 
 from __future__ import annotations
 
+import contextlib
 import copy
+import hashlib
 import json
 import shutil
 import tempfile
@@ -22,9 +24,10 @@ from mlflow.models import Model, ModelSignature
 from mlflow.types import ColSpec, Schema
 
 from compclip.base import code, links
+from compclip.base.errors import UserError
 from compclip.base.files import write_atomic
-from compclip.track import notes, store
-from compclip.track.entries import Entry
+from compclip.track import notes, owned, store
+from compclip.track.entries import PROJECT, Entry
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -78,7 +81,7 @@ class Template:
 def create(client: MlflowClient, entry: Entry, run: str, experiment: str) -> LoggedModel:
     """An empty logged model of the run; metrics can name it before its files are there."""
     name = "".join(c if c.isalnum() or c in "-_" else "_" for c in entry.name)
-    tags = {k: entry.tags[k] for k in ("method", "backbone", "data", "seed", "run_key")}
+    tags = {k: entry.tags[k] for k in (*owned.CELL, "run_key")} | {PROJECT: entry.project}
     params = {k: v for k, v in entry.params.items() if k.startswith(("method", "train.lr"))}
     model = client.create_logged_model(experiment, name, run, tags, params, "checkpoint")
     client.log_outputs(run, [LoggedModelOutput(model.model_id, step=0)])
@@ -140,24 +143,42 @@ def _example() -> Any:
     return pd.DataFrame({"image": [file.getvalue()] * 2, "text": ["a red square", "a blue square"]})
 
 
-def register(client: MlflowClient, name: str, experiment: str, kept: Sequence[tuple[Entry, Logged]]) -> dict[str, str]:
+def register(client: MlflowClient, name: str, kept: Sequence[tuple[Entry, Logged]]) -> dict[str, str]:
     """A version of the registered model for each entry that is logged with a model; gives them by the entries' keys."""
-    _registered(client, name, experiment)
     known = {v.run_id: str(v.version) for v in client.search_model_versions(f"name = '{name}'", max_results=10_000)}
     return {e.key: known.get(found.run) or _version(client, name, e, found) for e, found in kept if found.model}
 
 
-def _registered(client: MlflowClient, name: str, experiment: str) -> None:
+def registered(client: MlflowClient, experiment: str, project: str) -> str:
+    """The name of an experiment's registered model, made if need be; another one's of that name is left alone.
+
+    Raises UserError where the second name is taken, too.
+    """
+    plain = registered_name(experiment)
+    for name in (plain, f"{plain}-{hashlib.sha256(experiment.encode()).hexdigest()[:8]}"):
+        found = _found(client, name)
+        if found is None:
+            tags = {owned.EXPERIMENT: experiment, PROJECT: project}
+            client.create_registered_model(name, tags, notes.of_model(experiment))
+            return name
+        if owned.model(found.tags, experiment):
+            if PROJECT not in found.tags:
+                client.set_registered_model_tag(name, PROJECT, project)
+            return name
+    raise UserError(f"registered model {plain}: is not of the experiment {experiment!r}; give another --project")
+
+
+def _found(client: MlflowClient, name: str) -> Any:
     try:
-        client.get_registered_model(name)
+        return client.get_registered_model(name)
     except MlflowException as error:
         if error.error_code != "RESOURCE_DOES_NOT_EXIST":
             raise
-        client.create_registered_model(name, {"experiment": experiment}, notes.of_model(experiment))
+        return None
 
 
 def _version(client: MlflowClient, name: str, entry: Entry, found: Logged) -> str:
-    tags = {k: entry.tags[k] for k in ("method", "backbone", "data", "seed")}
+    tags = {k: entry.tags[k] for k in owned.CELL} | {PROJECT: entry.project}
     note = f"{entry.name}: " + ", ".join(f"{name} {value:.4f}" for name, value in sorted(entry.scores.items()))
     source = client.get_logged_model(found.model).artifact_location
     version = client.create_model_version(name, source, found.run, tags, None, note, 0, found.model).version
@@ -178,12 +199,17 @@ def set_aliases(client: MlflowClient, name: str, versions: Mapping[str, str]) ->
 
 
 def remove(client: MlflowClient, run: Any, artifacts: Path | None) -> None:
-    """Delete the run's versions of registered models, and its logged models with their files."""
-    for version in client.search_model_versions(f"run_id = '{run.info.run_id}'"):
+    """Delete the run's versions of registered models, and its logged models with their files.
+
+    A version that somebody registered by hand stays, and with it the model that it names.
+    """
+    versions = client.search_model_versions(f"run_id = '{run.info.run_id}'")
+    ours = [v for v in versions if owned.version(v.tags, run.data.tags.get(PROJECT, ""))]
+    for version in ours:
         client.delete_model_version(version.name, version.version)
-    for model in _models(client, run):
+    for model in _models(client, run) if len(ours) == len(versions) else ():
         client.delete_logged_model(model.model_id)
-        remove_files(model.artifact_location, artifacts)
+        remove_files(model.artifact_location, artifacts, model.model_id)
 
 
 def _models(client: MlflowClient, run: Any) -> Sequence[Any]:
@@ -191,8 +217,16 @@ def _models(client: MlflowClient, run: Any) -> Sequence[Any]:
     return [client.get_logged_model(output.model_id) for output in outputs]
 
 
-def remove_files(uri: str, artifacts: Path | None) -> None:
-    """Delete the folder above `artifacts` of a run or model where it lies below our own artifact folder."""
-    folder = store.local(uri).parent
-    if artifacts and folder.is_relative_to(artifacts) and folder != artifacts:
+def remove_files(uri: str, artifacts: Path | None, of: str) -> None:
+    """Delete the folder of a run or model, which has its id for a name, where it really lies below our own artifacts.
+
+    Folders that are empty then go as well.
+    """
+    if artifacts is None or not uri.startswith("file:"):
+        return
+    folder, own = store.local(uri).parent.resolve(), artifacts.resolve()
+    if folder.name == of and own in folder.parents:
         shutil.rmtree(folder, ignore_errors=True)
+        with contextlib.suppress(OSError):
+            for above in folder.parents[: folder.parents.index(own)]:
+                above.rmdir()

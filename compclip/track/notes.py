@@ -9,6 +9,7 @@ import numpy as np
 from compclip.config.sections import PRETRAINED
 from compclip.report import tables
 from compclip.report.details import duration
+from compclip.report.escape import md, md_code
 from compclip.report.tables import Column
 from compclip.runs.results import FinishedRun
 from compclip.track.studies import StudyFile, StudyTrial, best
@@ -36,11 +37,16 @@ class Reference:
 def of_cell(run: FinishedRun, reference: Reference, columns: Sequence[Column]) -> str:
     """What the cell is, and its numbers against the pretrained model's."""
     cell = run.cell
-    how = "evaluated as it is" if cell.method == PRETRAINED else f"fine-tuned on **{cell.data}**"
+    how = "evaluated as it is" if cell.method == PRETRAINED else f"fine-tuned on **{md(cell.data)}**"
     seconds = run.environment.get("seconds")
-    took = f" Training took {duration(seconds)} on {run.environment.get('device')}." if run.curve and seconds else ""
+    took = (
+        f" Training took {duration(seconds)} on {md(str(run.environment.get('device')))}."
+        if run.curve and seconds
+        else ""
+    )
     head = (
-        f"**{cell.method}**: backbone **{cell.backbone}** {how}, seed {cell.seed}.{took} Files: `{run.trained.path}`."
+        f"**{md(cell.method)}**: backbone **{md(cell.backbone)}** {how}, seed {cell.seed}.{took} "
+        f"Files: {md_code(str(run.trained.path))}."
     )
     return f"{head}\n\n{_table(run, reference, columns)}"[:LIMIT]
 
@@ -55,7 +61,7 @@ def _table(run: FinishedRun, reference: Reference, columns: Sequence[Column]) ->
 
 
 def _line(column: Column, value: float, reference: float | None) -> str:
-    name, digits = f"{column.name} {column.arrow}".strip(), column.digits
+    name, digits = f"{md(column.name)} {column.arrow}".strip(), column.digits
     if reference is None:
         return f"| {name} | {value * column.scale:.{digits}f} | – | – |"
     shown = f"{value * column.scale:.{digits}f} | {reference * column.scale:.{digits}f}"
@@ -67,8 +73,8 @@ def of_grid(
 ) -> str:
     """How to read an experiment, what it cost, and its best checkpoints."""
     lines = [
-        f"Methods: {', '.join(methods)}. One run a cell (method, backbone, data, seed); sweeps are runs of their own "
-        "with their trials below them. Made from the run directories by `python -m compclip.track`.",
+        f"Methods: {md(', '.join(methods))}. One run a cell (method, backbone, data, seed); sweeps are runs of their "
+        "own with their trials below them. Made from the run directories by `python -m compclip.track`.",
         "",
         "Metrics: `score/…` one number a benchmark, `comp`, `zs`, `i2t` and `t2i` as in the report; "
         "`benchmark/metric` everything that was measured; `train/…` loss curves; `system/…` time and memory.",
@@ -97,7 +103,7 @@ def device_hours(run: FinishedRun) -> float | None:
 
 
 def _best(winners: Mapping[str, tuple[FinishedRun, float]], model: str) -> list[str]:
-    return [f"| {b} | {run.cell.name} | {100 * value:.1f} | `models:/{model}@{alias(b)}` |"
+    return [f"| {md(b)} | {md(run.cell.name)} | {100 * value:.1f} | {md_code(f'models:/{model}@{alias(b)}')} |"
             for b, (run, value) in winners.items()]  # fmt: skip
 
 
@@ -109,17 +115,17 @@ def alias(benchmark: str) -> str:
 def of_model(experiment: str) -> str:
     """What a registered model is and how to use it."""
     return (
-        f"The checkpoints of the grid `{experiment}`, a version for each cell. The alias `best-<benchmark>` marks the "
-        "highest of one run's numbers on that benchmark, chosen on the benchmark itself: report means over seeds, not "
-        "this. A model takes a DataFrame with the columns `image` (path or bytes) and `text` and gives the cosine of "
-        "each pair."
+        f"The checkpoints of the grid {md_code(experiment)}, a version for each cell. The alias `best-<benchmark>` "
+        "marks the highest of one run's numbers on that benchmark, chosen on the benchmark itself: report means over "
+        "seeds, not this. A model takes a DataFrame with the columns `image` (path or bytes) and `text` and gives the "
+        "cosine of each pair."
     )
 
 
 def of_study(study: StudyFile) -> str:
     """A study's objectives, best trials, and all trials."""
-    head = f"Sweep **{study.name}** of **{study.method}**: {len(study.trials)} trials for {_listed(study)}."
-    found = [f"Best by {name}: trial {t.number} with {_pairs(t.params)}." for name, t in best(study).items()]
+    head = f"Sweep **{md(study.name)}** of **{md(study.method)}**: {len(study.trials)} trials for {_listed(study)}."
+    found = [f"Best by {md(name)}: trial {t.number} with {_pairs(t.params)}." for name, t in best(study).items()]
     rows = [_trial_line(t) for t in study.trials[:ROWS]]
     more = [f"\n{len(study.trials) - ROWS} more trials are not listed here."] if len(study.trials) > ROWS else []
     table = ["| trial | state | parameters | values |", "| ---: | --- | --- | --- |", *rows, *more]
@@ -127,21 +133,23 @@ def of_study(study: StudyFile) -> str:
 
 
 def _listed(study: StudyFile) -> str:
-    return " and ".join(f"{'highest' if more else 'lowest'} `{n}`" for n, more in study.objectives.items())
+    return " and ".join(f"{'highest' if more else 'lowest'} {md_code(n)}" for n, more in study.objectives.items())
 
 
 def _trial_line(trial: StudyTrial) -> str:
     values = ", ".join(f"{v:.4f}" for v in trial.values) or "–"
-    return f"| {trial.number} | {trial.state} | {_pairs(trial.params)} | {values} |"
+    return f"| {trial.number} | {md(trial.state)} | {_pairs(trial.params)} | {values} |"
 
 
 def _pairs(params: Mapping[str, object]) -> str:
     shown = {k: f"{v:.4g}" if isinstance(v, float) else v for k, v in params.items()}
-    return ", ".join(f"{k} = {v}" for k, v in shown.items()) or "defaults"
+    return md(", ".join(f"{k} = {v}" for k, v in shown.items())) or "defaults"
 
 
 def of_trial(study: StudyFile, trial: StudyTrial) -> str:
     """One trial in a sentence or two."""
-    values = ", ".join(f"`{n}` {v:.4f}" for n, v in zip(study.objectives, trial.values, strict=False))
-    why = f" {trial.facts['reason']}" if trial.facts.get("reason") else ""
-    return f"Trial {trial.number} of **{study.name}**, {trial.state}: {_pairs(trial.params)}. {values}{why}"[:LIMIT]
+    values = ", ".join(f"{md_code(n)} {v:.4f}" for n, v in zip(study.objectives, trial.values, strict=False))
+    why = f" {md(str(trial.facts['reason']))}" if trial.facts.get("reason") else ""
+    return f"Trial {trial.number} of **{md(study.name)}**, {md(trial.state)}: {_pairs(trial.params)}. {values}{why}"[
+        :LIMIT
+    ]

@@ -12,10 +12,14 @@ from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
 from compclip.base.errors import UserError, one_line
+from compclip.base.urls import checked, hidden, shown
+from compclip.track import sqlite
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
 
+VARIABLE = "MLFLOW_TRACKING_URI"
+MEMORY = ("sqlite://", "sqlite:///", "sqlite:///:memory:")
 DEFAULT_URI = "sqlite:///mlflow/mlflow.db"
 DEFAULT_FILE = Path("mlflow/mlflow.db")
 PORTS = {"http": 80, "https": 443, "postgresql": 5432, "mysql": 3306}
@@ -24,23 +28,30 @@ SETTINGS = {
     "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2",  # the default waits minutes for an absent server
     "MLFLOW_HTTP_REQUEST_TIMEOUT": "60",
     "MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR": "false",
-    "MLFLOW_LOGGING_LEVEL": "WARNING",
+    "MLFLOW_LOGGING_LEVEL": "CRITICAL",  # what it logs of errors are tracebacks, with addresses in them
     "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",
 }
 LATER = "nothing is lost: start it and run `python -m compclip.track` again"
 
 
 def store_uri(given: str | None) -> str:
-    """The tracking URI: the one given, MLFLOW_TRACKING_URI, or the SQLite file of the checkout."""
-    uri = given or os.environ.get("MLFLOW_TRACKING_URI") or DEFAULT_URI
+    """The tracking URI: the one given, MLFLOW_TRACKING_URI, or the SQLite file of the checkout.
+
+    Raises UserError for one that MLflow cannot hold a store at, or whose parts cannot be told.
+    """
+    uri = given or os.environ.get(VARIABLE) or DEFAULT_URI
     if "://" not in uri or uri.startswith("file:"):
-        raise UserError(f"uri={uri!r}: MLflow 3 keeps no file store; give sqlite:///FILE or a server's http:// address")
-    return uri
+        raise UserError(
+            f"uri={shown(uri)!r}: MLflow 3 keeps no file store; give sqlite:///FILE or a server's http:// address"
+        )
+    if uri in MEMORY:
+        raise UserError(f"uri={uri!r}: names no file, and the store would go with the command; give sqlite:///FILE")
+    return checked(uri, "uri")
 
 
 def database(uri: str) -> Path | None:
     """The SQLite file of a URI; None for a server or another database."""
-    return Path(uri.removeprefix("sqlite:///")) if uri.startswith("sqlite:///") else None
+    return Path(uri.removeprefix("sqlite:///").partition("?")[0]) if uri.startswith("sqlite:///") else None
 
 
 def is_server(uri: str) -> bool:
@@ -56,12 +67,6 @@ def local(artifacts: str) -> Path:
 def beside(uri: str, name: str) -> Path:
     """A file beside the store, or where the checkout's store would be."""
     return (database(uri) or DEFAULT_FILE).with_name(name)
-
-
-def shown(uri: str) -> str:
-    """The URI without its password."""
-    parts = urlsplit(uri)
-    return uri.replace(f":{parts.password}@", ":***@", 1) if parts.password else uri
 
 
 @contextmanager
@@ -90,9 +95,12 @@ def client(uri: str) -> Iterator[MlflowClient]:
     """A client, its database made if need be, for one writer of this checkout; errors of MLflow become one line."""
     for name, value in SETTINGS.items():
         os.environ.setdefault(name, value)
-    with lock(beside(uri, "mlflow.lock") if database(uri) is None else database(uri).with_suffix(".lock")):
+    file = database(uri)
+    with lock(beside(uri, "mlflow.lock") if file is None else file.with_suffix(".lock")):
         reachable(uri)
         with _errors(uri):
+            if file is not None:
+                sqlite.complete(file, _connected)
             yield _connected(uri)
 
 
@@ -134,7 +142,7 @@ def _explained(uri: str, error: Exception) -> str:
     if isinstance(error, ModuleNotFoundError):
         return f"{shown(uri)}: needs the package {error.name!r}; install it (PostgreSQL: `pip install psycopg[binary]`)"
     reachable(uri)
-    text = one_line(str(getattr(error, "message", error)))[:300]
+    text = hidden(one_line(str(getattr(error, "message", error))), uri)[:300]
     if isinstance(error, OSError) and error.errno:
         return f"{shown(uri)}: {error.strerror} ({error.filename}); free space or mend the folder, then run it again"
     return f"{shown(uri)}: {text}; check it, or make the store anew with `python -m compclip.track --rebuild`"

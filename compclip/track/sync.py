@@ -3,30 +3,34 @@
 from __future__ import annotations
 
 import os
-import shutil
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from compclip.base.errors import UserError
-from compclip.base.files import write_json
+from compclip.base.files import beside, write_json
+from compclip.base.names import Name
 from compclip.config import grid as config_grid
 from compclip.config import read
 from compclip.track import entries as track_entries
-from compclip.track import overall, reading, store, studies
+from compclip.track import overall, reading, sqlite, store, studies
 from compclip.track.entries import Entry, Presentation
 from compclip.track.overall import Scored
 from compclip.track.reading import Brief, Memory
 from compclip.track.writer import Writer
 
 CHECKPOINT_MIB = 64.0
+PROJECT = "COMPCLIP_PROJECT"
 
 
-def own_project() -> str:
-    """The first word of our experiments' names; COMPCLIP_PROJECT tells users of one server apart."""
-    return os.environ.get("COMPCLIP_PROJECT") or "compclip"
+def own_project(given: str = "") -> Name:
+    """The first word of our experiments' names; COMPCLIP_PROJECT tells users of one server apart.
+
+    Raises UserError for what is no name: it stands in filters, addresses and folders.
+    """
+    return Name(given or os.environ.get(PROJECT) or "compclip", "--project" if given else PROJECT)
 
 
 @dataclass(frozen=True)
@@ -46,6 +50,7 @@ def source(
     project: str = "", checkpoint_mib: float = CHECKPOINT_MIB, memory: Path | None = None,
 ) -> Source:  # fmt: skip
     """Read runs and studies; `memory`: what earlier calls read. Raises UserError where there is neither."""
+    project = own_project(project)
     params, known = read.load(params_path), Memory(memory)
     cells = [known.brief(*place) for place in reading.published(root)]
     sweeps = studies.read_all(where, known)
@@ -55,7 +60,6 @@ def source(
     names = frozenset(c.name for c in config_grid.cells(params))
     inside = [b.run for b in cells if b.run.cell.name in names]
     every = [b.run for b in (*cells, *(t.run for s in sweeps for t in s.trials if t.run))]
-    project = project or own_project()
     experiment = track_entries.experiment(project, (), params.grid.backbones, params.grid.data)
     columns = overall.columns(inside or every, params.report.columns)
     how = Presentation(experiment, names, project, columns, checkpoint_mib)
@@ -92,12 +96,14 @@ def update(made: Source, uri: str) -> Counter[str]:
 def rebuild(made: Source, uri: str) -> Counter[str]:
     """Make the store from the files alone: a new database takes the old one's place only when it is complete.
 
-    On a server the runs are deleted and logged again; runs that others logged there stay.
+    On a server, and where others logged into the same file, our runs are deleted and logged again; theirs stay.
     """
     file = store.database(uri)
     if file is not None:
         with store.lock(file.with_suffix(".lock")):
-            return _rebuild_file(made, file)
+            if sqlite.alone(file, made.how.project):
+                return _rebuild_file(made, file)
+        print(f"{file}: holds what {made.how.project} did not log; its own runs are made anew beside that", flush=True)
     with _writer(uri, made, _artifacts(uri)) as writer:
         writer.clear()
         done = _update(writer, made)
@@ -106,19 +112,23 @@ def rebuild(made: Source, uri: str) -> Counter[str]:
 
 
 def _rebuild_file(made: Source, file: Path) -> Counter[str]:
-    artifacts = _artifacts(f"sqlite:///{file}", fresh=True)
-    fresh = file.with_name(f"{file.stem}.{artifacts.name}.db")
-    for stale in file.parent.glob(f"{file.stem}.[0-9]*.db"):  # of a rebuild that was killed
-        stale.unlink()
+    artifacts, fresh = _artifacts(f"sqlite:///{file}", fresh=True), beside(file, "new")
+    gone = [place for path in (file, *sqlite.left(file)) for place in sqlite.places(path)]  # also of killed rebuilds
     with _writer(f"sqlite:///{fresh}", made, artifacts) as writer:
         done = _update(writer, made)
         _stamp(writer, made, f"sqlite:///{file}")
-    os.replace(fresh, file)
-    fresh.with_suffix(".lock").unlink()
-    for old in artifacts.parent.iterdir():
-        if old != artifacts:
-            shutil.rmtree(old)
+    sqlite.install(fresh, file)
+    for path in sqlite.left(file):
+        path.unlink()
+    _remove_files(gone, artifacts.parent)
     return done
+
+
+def _remove_files(gone: Iterable[sqlite.Place], artifacts: Path) -> None:
+    from compclip.track import models
+
+    for place in gone:
+        models.remove_files(place.uri, artifacts, place.id)
 
 
 @contextmanager
@@ -139,7 +149,7 @@ def _artifacts(uri: str, fresh: bool = False) -> Path | None:
     if store.is_server(uri):
         return None
     root = store.beside(uri, "artifacts").absolute()
-    last = max((int(p.name) for p in root.glob("[0-9]*")), default=0)
+    last = max((int(p.name) for p in root.glob("[0-9]*") if p.name.isdecimal()), default=0)
     return root / f"{max(last + fresh, 1):04d}"
 
 

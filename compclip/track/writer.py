@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from compclip.track import entries as track_entries
-from compclip.track import notes, overall, view
+from compclip.track import notes, overall, owned, view
 from compclip.track.entries import Entry
 
 if TYPE_CHECKING:
@@ -20,13 +20,17 @@ if TYPE_CHECKING:
 class Writer:
     """Adds, replaces and removes the MLflow runs of one project; `known`: those there were, by their entries' keys.
 
-    `artifacts` is where their files are; None: a server keeps them.
+    `artifacts` is where their files are; None: a server keeps them. What is removed or hidden has the project's tag.
     """
 
     def __init__(self, client: MlflowClient, project: str, artifacts: Path | None, template: Template) -> None:
         self._client, self._artifacts, self._template = client, artifacts, template
-        self._ids = {e.name: e.experiment_id for e in _experiments(client, project)}
+        self._project = project
+        found = _experiments(client, project)
+        self._ids = {e.name: e.experiment_id for e in found}
         self.known = self._tracked()
+        self._own = {e.experiment_id for e in found if e.tags.get(track_entries.PROJECT) == project}
+        self._adopt({e.experiment_id for e in found if track_entries.PROJECT not in e.tags})
         self._logged: dict[str, Logged] = {}
         self.done: Counter[str] = Counter()
 
@@ -56,11 +60,11 @@ class Writer:
         """Versions and aliases of the grid's checkpoints, the experiment's description and its ready-made view."""
         from compclip.track import models
 
-        name = models.registered_name(made.how.experiment)
         kept = [(entry, self._logged[entry.key]) for entry in made.entries if entry.at_home and entry.checkpoint]
-        best = overall.winners(made.grid)
+        best, name = overall.winners(made.grid), ""
         if kept:
-            versions = models.register(self._client, name, made.how.experiment, kept)
+            name = models.registered(self._client, made.how.experiment, self._project)
+            versions = models.register(self._client, name, kept)
             keys = {b: f"cell/{run.cell.name}" for b, (run, _) in best.items()}
             best = {b: found for b, found in best.items() if keys[b] in versions}
             models.set_aliases(self._client, name, {notes.alias(b): versions[keys[b]] for b in best})
@@ -69,7 +73,7 @@ class Writer:
 
     def drop_empty(self) -> None:
         """Hide experiments of ours whose runs have all moved elsewhere."""
-        for experiment in self._ids.values():
+        for experiment in self._own:
             if not self._client.search_runs([experiment], max_results=1):
                 self._client.delete_experiment(experiment)
 
@@ -94,7 +98,7 @@ class Writer:
         """What can be changed in a run that is logged: its description, and the run above it."""
         from compclip.track import log
 
-        tags = {notes.TAG: entry.note}
+        tags = {notes.TAG: entry.note, track_entries.PROJECT: entry.project}
         if entry.parent in self._logged:
             tags[log.PARENT] = self._logged[entry.parent].run
         for key, value in tags.items():
@@ -113,12 +117,18 @@ class Writer:
         while ids:
             page = self._client.search_runs(ids, max_results=1000, page_token=token)
             for run in page:
-                found.setdefault(_key(run), []).append(run)
+                if owned.run(run.data.tags, self._project):
+                    found.setdefault(_key(run), []).append(run)
             token = page.token
             if not token:
                 break
-        found.pop("", None)
         return found
+
+    def _adopt(self, untagged: set[str]) -> None:
+        """Experiments of our very name that hold runs of ours, made before there were tags, get one."""
+        for experiment in untagged & {run.info.experiment_id for runs in self.known.values() for run in runs}:
+            self._client.set_experiment_tag(experiment, track_entries.PROJECT, self._project)
+            self._own.add(experiment)
 
     def _home(self, entry: Entry) -> str:
         """The entry's experiment, made or brought back where need be."""
@@ -129,15 +139,21 @@ class Writer:
 
     def _hidden(self, name: str) -> str:
         found = self._client.get_experiment_by_name(name)
-        if found is not None and found.lifecycle_stage == "deleted":
+        if found is None:
+            return ""
+        if found.lifecycle_stage == "deleted":
             self._client.restore_experiment(found.experiment_id)
-        return found.experiment_id if found is not None else ""
+        if found.tags.get(track_entries.PROJECT) == self._project:
+            self._own.add(found.experiment_id)
+        return found.experiment_id
 
     def _created(self, name: str) -> str:
         folder = name.partition(": ")[2].replace(", ", "+").replace(" ", "-").replace("/", "_")
-        tags = {"mlflow.experimentKind": "custom_model_development"}
+        tags = {"mlflow.experimentKind": "custom_model_development", track_entries.PROJECT: self._project}
         place = (self._artifacts / folder).as_uri() if self._artifacts else None
-        return self._client.create_experiment(name, place, tags)
+        made = self._client.create_experiment(name, place, tags)
+        self._own.add(made)
+        return made
 
     def _describe(self, name: str, tags: dict[str, str]) -> None:
         experiment = self._client.get_experiment_by_name(name)
@@ -147,13 +163,19 @@ class Writer:
 
 
 def _key(run: Any) -> str:
-    """The entry that a run was made from; none for a run that others logged. Stores of old have the name alone."""
-    tags = run.data.tags
-    return tags.get(track_entries.KEY) or (f"cell/{run.info.run_name}" if "content" in tags else "")
+    """The entry that a run of ours was made from. Stores of old have the name alone."""
+    return run.data.tags.get(track_entries.KEY) or f"cell/{run.info.run_name}"
 
 
 def _experiments(client: MlflowClient, project: str) -> list[Any]:
-    return list(client.search_experiments(filter_string=f"name LIKE '{project}: %'", max_results=1000))
+    """Those of the project's name. The filter takes `_` for any character, and finds others' as well."""
+    found: list[Any] = []
+    token = None
+    while token != "":
+        page = client.search_experiments(filter_string=f"name LIKE '{project}: %'", max_results=1000, page_token=token)
+        found += [e for e in page if owned.named(e.name, project)]
+        token = page.token or ""
+    return found
 
 
 def _scores(made: Source) -> list[str]:

@@ -14,7 +14,7 @@ import pytest
 from compclip.base.errors import UserError, entry
 from compclip.report import __main__ as report_command
 from compclip.report import formats, page, plots
-from compclip.report.collect import collect
+from compclip.report.collect import Missing, collect
 from compclip.report.tables import Column
 from tests import fake_runs
 
@@ -218,12 +218,42 @@ def test_the_command_writes_the_same_bytes_twice(project):
     assert report_command.main([]) == 0
     first = files(project / "reports")
     assert sorted(first) == [
-        "claims.csv", "index.html", "metrics.json", "plots/loss/clic-vit-scenes.csv", "plots/loss/negclip-vit-scenes.csv",
-        "plots/tradeoff.csv", "report.csv", "report.md", "report.tex",
+        "claims.csv", "index.html", "metrics.json", "plots/.written.json", "plots/loss/clic-vit-scenes.csv",
+        "plots/loss/negclip-vit-scenes.csv", "plots/tradeoff.csv", "report.csv", "report.md", "report.tex",
     ]  # fmt: skip
-    (project / "reports" / "plots" / "loss" / "of_an_old_grid.csv").write_text("step,loss\n")
     assert report_command.main([]) == 0
     assert files(project / "reports") == first
+
+
+def test_the_plots_of_an_earlier_grid_go_and_nobody_else_s(project, monkeypatch):
+    """`--out` may be a folder in which somebody keeps tables."""
+    mine = project / "out" / "plots" / "mine.csv"
+    mine.parent.mkdir(parents=True)
+    mine.write_text("a,b\n")
+    assert report_command.main(["--out", "out"]) == 0
+    monkeypatch.setattr(report_command.grid, "cells", lambda params: fake_runs.cells(("pretrained", "clic")))
+    assert report_command.main(["--out", "out"]) == 0
+    plots = sorted(name for name in files(project / "out") if name.startswith("plots/"))
+    assert plots == ["plots/.written.json", "plots/loss/clic-vit-scenes.csv", "plots/mine.csv", "plots/tradeoff.csv"]
+
+
+NASTY = "<img src=x onerror=alert(1)>|`\\_$&\"'=1\ud800"
+
+
+def test_what_a_run_s_files_hold_stays_text(tmp_path):
+    """Whoever made them wrote the machine, the parameters, the reasons and the names of the loss terms."""
+    runs, _ = collect(fake_runs.cells(), fake_runs.BENCHMARKS, fake_runs.make(tmp_path))
+    for run in runs:
+        run.environment.update(device=NASTY, git_commit=NASTY, dropped={NASTY: 1}, packages={NASTY: NASTY})
+        run.config["train"] = {NASTY: NASTY}
+        run.curve[:] = [{**line, NASTY: 1.0} for line in run.curve]
+    made = build(runs, [Missing(NASTY, NASTY)])
+    report_command.write(made, tmp_path / "out")
+    html = (tmp_path / "out" / "index.html").read_text()
+    Reader(html)
+    assert html.count("&lt;img") > 10 and "<img" not in html
+    text = (tmp_path / "out" / "report.md").read_text()
+    assert "- &lt;img src=x onerror=alert(1)>\\|\\`" in text and "<img" not in text
 
 
 def test_a_missing_result_ends_with_2_and_writes_nothing(project, monkeypatch, capsys):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from pathlib import Path
 
 import pytest
@@ -21,8 +22,6 @@ def test_it_refuses_without_a_store(tmp_path):
 
 
 def test_it_refuses_a_taken_port():
-    import socket
-
     with socket.create_server(("127.0.0.1", 0)) as taken, pytest.raises(UserError, match="choose another --port"):
         dashboard.check("postgresql://somewhere/db", "127.0.0.1", taken.getsockname()[1])
 
@@ -44,8 +43,58 @@ def test_the_default_is_this_machine_alone():
     assert dashboard.is_local(args.host)
     words = dashboard.command(URI, args.host, 5001)
     assert words[words.index("--host") + 1] == "127.0.0.1"
+    assert URI not in words
     assert "--allowed-hosts" not in words
     assert dashboard.command(URI, "0.0.0.0", 1, "gpu1:1")[-2:] == ["--allowed-hosts", "gpu1:1"]
+
+
+@pytest.mark.parametrize("host", ["", " "])
+def test_no_host_is_not_every_host(host):
+    with pytest.raises(UserError, match="--host .*: would open it to every machine; give 127.0.0.1"):
+        dashboard.check("postgresql://somewhere/db", host, 5000)
+
+
+@pytest.mark.parametrize("port", [-1, 0, 65536, 10**30])
+def test_a_port_is_one(port):
+    with pytest.raises(UserError, match="--port .*: must be from 1 to 65535"):
+        dashboard.check("postgresql://somewhere/db", "127.0.0.1", port)
+
+
+@pytest.mark.parametrize("names", ["", "a b", "a,", "--dev", "a\nb", "a;b", "a, b"])
+def test_allowed_hosts_are_single_words(names):
+    with pytest.raises(UserError, match="--allowed-hosts .*: must be names with commas"):
+        dashboard.check("postgresql://somewhere/db", "127.0.0.1", 5000, names)
+
+
+def test_a_host_that_no_name_can_be_is_one_line():
+    with pytest.raises(UserError, match="cannot listen"):
+        dashboard.check("postgresql://somewhere/db", "a" * 80 + ".example", 5000)
+
+
+def test_a_password_is_in_no_command_line_and_no_message(tmp_path, monkeypatch, capsys):
+    """The server gets the address where others cannot read it."""
+    uri, became = "postgresql://me:hunter2@127.0.0.1/db", []
+    monkeypatch.setattr(dashboard.os, "execve", lambda *args: became.append(args) or 0)
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = str(free.getsockname()[1])
+    assert dashboard.main(["--port", port, "--root", str(tmp_path)]) == 0
+    [(_, words, environment)] = became
+    assert environment["MLFLOW_BACKEND_STORE_URI"] == uri
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://me:hunter2@tracker:5000")
+    assert dashboard.main([]) == 0
+    said = capsys.readouterr()
+    assert "hunter2" not in " ".join(words) + said.out + said.err
+    assert "http://me:***@tracker:5000/#/experiments" in said.out
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{", "null", '{"experiment": 1'])
+def test_damaged_notes_beside_the_store_are_none(tmp_path, text):
+    uri = f"sqlite:///{tmp_path / 'mlflow.db'}"
+    for file in (tmp_path / "view.json", sync.stamp(uri)):
+        file.write_text(text)
+    assert dashboard.opened(uri) == ""
+    assert dashboard.newer_runs(uri, tmp_path) == 0
 
 
 def test_it_opens_the_grid_s_comparison(tmp_path):

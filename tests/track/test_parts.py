@@ -39,3 +39,24 @@ def test_the_address_comes_from_the_environment(monkeypatch):
 
 def test_a_password_is_never_shown():
     assert store.shown("postgresql://me:secret@db/mlflow") == "postgresql://me:***@db/mlflow"
+
+
+@pytest.mark.parametrize("uri", ["sqlite://", "sqlite:///", "sqlite:///:memory:"])
+def test_a_store_in_memory_is_refused(uri):
+    with pytest.raises(UserError, match="names no file"):
+        store.store_uri(uri)
+
+
+@pytest.mark.parametrize("uri", ["postgresql://me:se/cret@db/mlflow", "me:secret@db"])
+def test_a_refused_address_shows_no_password(uri):
+    with pytest.raises(UserError) as told:
+        store.store_uri(uri)
+    assert "cret" not in str(told.value)
+
+
+def test_what_mlflow_says_of_an_address_is_without_its_password():
+    from mlflow.exceptions import MlflowException
+
+    uri = "other://me:hun%2Fter2@nowhere/db?sslpassword=hunter3"
+    for said in (uri, "hun/ter2", "hun%2Fter2", "hunter3", f"API request to {uri}/api failed"):
+        assert "ter" not in store._explained(uri, MlflowException(said)).replace("other", "")

@@ -1,0 +1,94 @@
+"""Cells of LaTeX, Markdown and CSV: whatever a name holds, the table keeps its shape and the name its text."""
+
+from __future__ import annotations
+
+import csv
+import html
+import io
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from compclip.report import escape
+
+NASTY = st.text(st.one_of(st.sampled_from("\\^~_&%$#{}|<>`*[]=+-@'\"\t\r\n −–0"), st.characters()), max_size=20)
+TEX = {made: char for char, made in escape.LATEX.items()}
+
+
+def words(text):
+    """What of a text can be seen."""
+    return " ".join("".join(c if c.isprintable() else " " for c in text).split())
+
+
+def one_feed(text):
+    """A text whose lines all end alike."""
+    return text.replace("\r\n", "\n").replace("\r", "\n")
+
+
+def read_tex(text):
+    """What LaTeX prints: each command back to its character; a raw special one is an error."""
+    found, text = "", text.removeprefix("{}")
+    while text:
+        made = next((m for m in sorted(TEX, key=len, reverse=True) if text.startswith(m)), None)
+        assert made or text[0] not in escape.LATEX, text
+        found, text = found + TEX.get(made, text[0]), text[len(made or " ") :]
+    return found
+
+
+@given(NASTY)
+def test_latex_prints_the_text(text):
+    made = escape.tex(text)
+    assert read_tex(made).replace("--", "–") == words(text).replace("--", "–")
+    assert not made.startswith(("[", "*"))  # options of the line's end before it
+
+
+@given(st.lists(NASTY, min_size=1, max_size=4), st.lists(NASTY, min_size=1, max_size=4))
+def test_a_row_of_markdown_keeps_its_cells(texts, codes):
+    row = "| " + " | ".join([*map(escape.md, texts), *map(escape.md_code, codes)]) + " |"
+    assert len(row.splitlines()) == 1
+    cells = re.split(r"(?<!\\)(?:\\\\)*\|", re.sub(r"\\\\", "", row))[1:-1]
+    assert len(cells) == len(texts) + len(codes)
+
+
+@given(NASTY)
+def test_markdown_shows_the_text(text):
+    made = escape.md(text)
+    assert not re.search(r"<|(?<!\\)[`*\[\]|]", re.sub(r"\\\\", "", made))
+    assert html.unescape(re.sub(r"\\([\\|`*\[\]])", r"\1", made)) == html.unescape(words(text).replace("&", "&amp;"))
+
+
+@given(NASTY)
+def test_code_in_markdown_ends_where_it_should(text):
+    made = escape.md_code(text)
+    assert made.count("`") == 2 and made[0] == made[-1] == "`"
+
+
+@given(st.lists(st.lists(NASTY, min_size=2, max_size=3), max_size=3))
+def test_no_cell_of_csv_is_a_formula(rows):
+    read = list(csv.reader(io.StringIO(escape.table_csv(rows), newline="")))
+    assert len(read) == len(rows)
+    for text, cell in zip(map(one_feed, sum(rows, [])), sum(read, []), strict=True):
+        if cell.startswith(escape.FORMULA):
+            float(cell)
+        assert cell == text or (cell == f"'{text}" and text.startswith(escape.FORMULA))
+
+
+@given(st.floats(allow_nan=False), st.integers())
+def test_numbers_stay_numbers(number, whole):
+    line = escape.table_csv([[f"{number:.6f}", f"{whole:+}", number, whole, None, ""]])
+    assert line == f"{number:.6f},{whole:+},{number},{whole},,\n"
+
+
+@pytest.mark.parametrize("text", ["=1+1", "+cmd|' /C calc'!A0", "-2+3", "@SUM(A1)", "\t=1", "\r=1", "＝1"])
+def test_formulas_become_text(text):
+    [[cell, _]] = csv.reader(io.StringIO(escape.table_csv([[text, "x"]]), newline=""))
+    assert cell == f"'{one_feed(text)}"
+
+
+def test_each_character_of_latex():
+    assert escape.tex("a\\b^c~d_e&f%g$h#i{j}k<l>m−1") == (
+        r"a\textbackslash{}b\textasciicircum{}c\textasciitilde{}d\_e\&f\%g\$h\#i\{j\}k$<$l$>$m$-$1"
+    )
+    assert escape.tex("[x]") == "{}[x]"

@@ -1,0 +1,48 @@
+"""The storage of a study: where it is, and that no password of it is shown."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from compclip.base.errors import UserError
+from compclip.sweep import __main__ as sweep_command
+from compclip.sweep.__main__ import STORAGE, storage_url
+
+
+def test_the_variable_keeps_it_off_the_command_line(monkeypatch, capsys):
+    monkeypatch.setenv(STORAGE, "postgresql://me:hunter2@db/x")
+    assert storage_url("", "s", Path(".")) == "postgresql://me:hunter2@db/x"
+    assert capsys.readouterr().err == ""
+    assert storage_url("postgresql://me:hunter2@other/x", "s", Path(".")) == "postgresql://me:hunter2@other/x"
+    assert capsys.readouterr().err == (
+        "warning: --storage holds a password, which `ps` shows to others; give it as COMPCLIP_STORAGE\n"
+    )
+
+
+@pytest.mark.parametrize(
+    "url", ["postgresql://me:hun/ter2@db/x", "postgresql://me:hun@ter2@db/x", "mysql://me:hunter2@db:x/y"]
+)
+def test_an_address_whose_parts_cannot_be_told_is_refused(url, monkeypatch):
+    with pytest.raises(UserError, match="--storage=.*write / as %2F") as told:
+        storage_url(url, "s", Path("."))
+    assert "ter2" not in str(told.value)
+    monkeypatch.setenv(STORAGE, url)
+    with pytest.raises(UserError, match=f"{STORAGE}=") as told:
+        storage_url("", "s", Path("."))
+    assert "ter2" not in str(told.value)
+
+
+@pytest.mark.parametrize(
+    "url", ["mysql+absent://me:hunter2@db/x", "oracle://me:hunter2@db/x", "nonsense?password=hunter2"]
+)
+def test_a_database_without_a_driver_is_one_line(url, tmp_path, monkeypatch):
+    """Whatever the library says of it."""
+    monkeypatch.chdir(tmp_path)
+    study = type("Study", (), {"name": "s"})()
+    monkeypatch.setattr(sweep_command.studies, "load", lambda _: study)
+    monkeypatch.setattr(sweep_command, "sweep", lambda study, args: sweep_command.open_study(study, args.storage, ""))
+    with pytest.raises(UserError) as told:
+        sweep_command.main(["--study", "s", "--storage", url])
+    assert "storage" in str(told.value) and "hunter2" not in str(told.value)
