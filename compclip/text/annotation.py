@@ -151,13 +151,16 @@ def _open(path: str | Path) -> Iterator[pq.ParquetFile]:
         file = pq.ParquetFile(path)
     except OSError as error:
         raise UserError(f"{path}: {error.strerror or 'cannot read'}; run the annotate stage again") from error
-    except pa.ArrowInvalid as error:
+    except pa.ArrowException as error:
         raise UserError(f"{path}: not a parquet file; run the annotate stage again") from error
     with file:
-        found = (file.schema_arrow.metadata or {}).get(b"compclip.annotation", b"none").decode()
+        found = (file.schema_arrow.metadata or {}).get(b"compclip.annotation", b"none").decode(errors="replace")
         if found != VERSION:
-            raise UserError(f"{path}: annotation format {found!r}, needed {VERSION!r}; run the annotate stage again")
-        yield file
+            raise UserError(f"{path}: annotation format {found!a}, needed {VERSION!r}; run the annotate stage again")
+        try:
+            yield file
+        except (OSError, pa.ArrowException, LookupError, TypeError, ValueError) as error:  # a page within it
+            raise UserError(f"{path}: damaged ({type(error).__name__}); run the annotate stage again") from error
 
 
 @contextlib.contextmanager
