@@ -10,6 +10,7 @@ from typing import Any
 from omegaconf import OmegaConf
 
 from compclip.base import yaml_text
+from compclip.base.errors import one_line
 from compclip.base.files import sole, write_atomic, write_json
 from compclip.config import read
 from compclip.runs import store
@@ -97,7 +98,7 @@ def best_yaml(study: Study, params_path: Path, trial: dict) -> str:
         merged.grid.methods.append(str(study.method))
     listed = ", ".join(f"{o.column} {v:.4f}" for o, v in zip(study.objectives, trial["values"], strict=True))
     return (
-        f"# Study {study.name}, trial {trial['number']}: {listed}; selected on these very columns.\n"
+        f"# Study {study.name}, trial {trial['number']}: {one_line(listed)}; selected on these very columns.\n"
         f"# `python -m compclip.config use FILE` makes it the current grid.\n{OmegaConf.to_yaml(merged)}"
     )
 
