@@ -122,7 +122,7 @@ TEXT: dict[str, Any] = {
     "proj_type": _one_of("linear", "none"),
     "hf_model_name": REPOSITORY,
     "hf_model_pretrained": FLAG,
-    "hf_proj_type": _one_of("linear", "mlp", empty=True),
+    "hf_proj_type": _one_of("linear", "mlp"),
     "hf_pooler_type": WORD,
 }
 DECODER = {**TEXT, "dim_head": _whole(WIDTH), "n_queries": _whole(POSITIONS), "attn_pooler_heads": _whole(WIDTH)}
@@ -198,6 +198,8 @@ def _check_together(model_cfg: dict, where: str) -> None:
     for name, tower in (("vision_cfg", vision), ("text_cfg", text)):
         if tower.get("output_tokens"):
             raise UserError(f"{where}: {name}.output_tokens=true: gives no embedding; must be false")
+    if text.get("proj_type") == "none" and text.get("width", 512) != model_cfg["embed_dim"]:
+        raise UserError(f"{where}: text_cfg.proj_type=none: needs a width that is embed_dim={model_cfg['embed_dim']}")
     if text.get("embed_cls") and not model_cfg.get("custom_text"):
         raise UserError(f"{where}: text_cfg.embed_cls=true: needs custom_text; must be false")
 

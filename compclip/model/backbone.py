@@ -185,13 +185,7 @@ def _load_folder(folder: Path, device: str, tokenizer: str, activation: str = ""
 
 def _filled(model_cfg: dict, where: str, file: Path, state: dict[str, Tensor]) -> nn.Module:
     """The module of a config with the weights of a file, which it must not outgrow."""
-    held, least = sum(t.numel() for t in state.values()), architecture.least_weights(model_cfg)
-    if least > held:
-        raise UserError(
-            f"{file}: a checkpoint of another architecture: holds {held} weights, and {where} describes {least} "
-            "at least; give the model it was trained with"
-        )
-    clip = _build(_without_origins(model_cfg), where)
+    clip = _build(_without_origins(model_cfg), where, file, sum(t.numel() for t in state.values()))
     weights_files.fill(clip, state, file)
     return clip
 
@@ -203,15 +197,17 @@ def _without_origins(model_cfg: dict) -> dict:
     return model_cfg | {tower: model_cfg[tower] | none for tower, none in filled.items()}
 
 
-def _build(model_cfg: dict, where: str) -> nn.Module:
-    """The module of a config alone, random weights."""
-    _check_room(model_cfg, where)
+def _build(model_cfg: dict, where: str, file: Path | None = None, held: int = 0) -> nn.Module:
+    """The module of a config alone, random weights; those that a file holds are to fill it."""
+    _check_room(architecture.least_weights(model_cfg), where, file, held)
     cfg, tower = dict(model_cfg), model_cfg["text_cfg"].get("hf_model_name")
     kind = open_clip.CustomTextCLIP if cfg.pop("custom_text", False) or tower else open_clip.CLIP
     try:
         with hub.asked() if tower else contextlib.nullcontext():
             if tower:
                 borrowed.check_text_tower(tower, where)
+            elif model_cfg["vision_cfg"].get("timm_model_name"):
+                _check_room(_rehearsed(kind, cfg, where), where, file, held)
             return kind(**cfg)
     except UserError:
         raise
@@ -220,11 +216,34 @@ def _build(model_cfg: dict, where: str) -> nn.Module:
         raise UserError(f"{where}: the config does not describe an open_clip model: {why}; mend it") from error
 
 
-def _check_room(model_cfg: dict, where: str) -> None:
-    needed, there = 4 * architecture.least_weights(model_cfg), os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    if needed > there:
+def _rehearsed(kind: Any, cfg: dict, where: str) -> int:
+    """How many weights a model has whose image tower is timm's: it is built and run where tensors are shapes alone.
+
+    What timm's models take and give only they know.
+    """
+    origin = {"timm_model_pretrained": False}
+    with torch.random.fork_rng([]), torch.device("meta"), torch.no_grad():
+        clip = kind(**cfg | {"vision_cfg": cfg["vision_cfg"] | origin}).eval()
+        try:
+            vector_1D = clip.visual(torch.zeros(1, 3, *architecture.pair(clip.visual.image_size)))
+        except NotImplementedError:  # an operation that looks at values
+            return architecture.least_weights(cfg)
+    if vector_1D.shape != (1, cfg["embed_dim"]):
+        raise UserError(f"{where}: embed_dim={cfg['embed_dim']}: its timm model gives {list(vector_1D.shape[1:])}")
+    return sum(t.numel() for t in clip.state_dict().values())
+
+
+def _check_room(count: int, where: str, file: Path | None, held: int) -> None:
+    """Raise UserError for a model of more weights than its file holds, or than this machine does."""
+    if file and count > held:
         raise UserError(
-            f"{where}: the config describes a model of {needed >> 30} GiB at least, and this machine has "
+            f"{file}: a checkpoint of another architecture: holds {held} weights, and {where} describes {count} "
+            "at least; give the model it was trained with"
+        )
+    there = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    if 4 * count > there:
+        raise UserError(
+            f"{where}: the config describes a model of {4 * count >> 30} GiB at least, and this machine has "
             f"{there >> 30} GiB; give a smaller one"
         )
 
@@ -278,14 +297,10 @@ def _wrap(clip: nn.Module, model_cfg: dict, source: str, preprocess: dict, coder
 
 
 def _check_size(visual: nn.Module, size: Any, source: str) -> None:
-    """Raise UserError where pictures are prepared, or the tower is declared, in another size than it takes."""
+    """Raise UserError where pictures are prepared in another size than the tower takes."""
     declared = architecture.pair(visual.image_size)
     if size and architecture.pair(size) != declared:
         raise UserError(f"{source}: preprocess_cfg.size={size}: the model takes {declared}; remove it")
-    patches = getattr(getattr(visual, "trunk", None), "patch_embed", None)
-    fixed = getattr(patches, "img_size", None) if getattr(patches, "strict_img_size", False) else None
-    if fixed and architecture.pair(fixed) != declared:
-        raise UserError(f"{source}: vision_cfg.image_size={declared}: its timm model takes {tuple(fixed)}; give that")
 
 
 def _plain(cfg: dict) -> dict:

@@ -8,6 +8,7 @@ import shutil
 import sys
 from pathlib import Path
 
+import open_clip
 import pytest
 import torch
 from hypothesis import given, settings
@@ -277,11 +278,25 @@ def test_options_of_a_tokenizer_are_known_ones(siglip, tmp_path):
     assert not (tmp_path / "ran").exists()
 
 
-def test_a_timm_tower_takes_its_own_size_alone(siglip):
-    """It would say so at the first picture."""
+def test_a_timm_tower_is_tried_without_weights(siglip):
+    """What it takes, what it gives, and how large it is, before it is built."""
     configure(siglip, "vision_cfg", image_size=256)
     configure(siglip, "preprocess_cfg", size=256)
-    assert "vision_cfg.image_size=(256, 256): its timm model takes (224, 224); give that" in told(siglip)
+    assert "does not describe an open_clip model: Input height (256) doesn't match model (224)" in told(siglip)
+    configure(siglip, "vision_cfg", image_size=224)
+    configure(siglip, "preprocess_cfg", size=224)
+    configure(siglip, "vision_cfg", timm_model_name="vit_small_patch16_224")
+    assert "embed_dim=192: its timm model gives [384]" in told(siglip)
+    configure(
+        siglip, "vision_cfg", timm_model_name="eva02_enormous_patch14_clip_224", timm_pool="token", timm_proj="linear"
+    )
+    assert "describes 4349129282 at least; give the model it was trained with" in told(siglip)
+    state = torch.random.get_rng_state()
+    with pytest.raises(UserError, match="its timm model gives"):
+        backbone._rehearsed(
+            open_clip.CustomTextCLIP, {k: v for k, v in SIGLIP.items() if k != "custom_text"} | {"embed_dim": 1}, "x"
+        )
+    assert torch.equal(torch.random.get_rng_state(), state)
 
 
 def test_a_tokenizer_without_padding_or_with_too_many_words(siglip):
