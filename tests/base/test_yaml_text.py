@@ -89,7 +89,6 @@ def test_any_text(text):
         "d: {options: {url: 'http://h/v1?key=${oc.env:SOME_KEY}'}}",
         "key: ${oc.env:SOME_KEY,nothing}\nd: {options: {url: 'http://h/${key}'}}",
         "d: {options: {url: ['${oc.env:SOME_URL}']}}",
-        "d: {options: {url: '${ oc.env : SOME_URL }'}}",
         "name: SOME_KEY\nd: {options: {url: 'http://${oc.env:SOME_KEY}/${name}'}}",
     ],
 )
