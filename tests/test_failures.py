@@ -215,7 +215,8 @@ def test_any_write_that_fails_for_the_disk_is_one_line(monkeypatch, capsys, erro
     assert errors.entry(main) == 2
     said = capsys.readouterr().err
     assert said.count("\n") == 1
-    assert said.startswith(f"error: {'a/b: ' if error.filename else ''}{error.strerror}; free space")
+    fix = "make it writable" if error.filename else "free space"
+    assert said.startswith(f"error: {'a/b: ' if error.filename else ''}{error.strerror}; {fix}, then run this again")
     error = OSError(5, "Input/output error")
     with pytest.raises(OSError, match="Input/output"):
         errors.entry(main)

@@ -6,6 +6,7 @@ and nothing else. No list of parameters or modules is kept by hand.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import itertools
 from collections.abc import Iterable, Iterator
@@ -14,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from compclip.base import code, links, plugins
+from compclip.base.errors import UserError
 from compclip.base.files import write_json
 from compclip.config.grid import line_cells, resolved
 from compclip.config.sections import Cell, Params, Run
@@ -43,6 +45,15 @@ def write(params: Params, folder: Path) -> None:
             links.remove(path)
     for name, document in made.items():
         write_json(folder / name, document)
+
+
+@contextlib.contextmanager
+def undamaged(path: Path) -> Iterator[None]:
+    """Take apart what a file of the plan says. Raises UserError where it says something else."""
+    try:
+        yield
+    except (LookupError, TypeError, AttributeError, ValueError) as error:
+        raise UserError(f"{path}: damaged ({type(error).__name__}); run `dvc repro plan` again") from error
 
 
 def documents(params: Params) -> Iterator[tuple[str, str, dict[str, Any]]]:

@@ -6,7 +6,7 @@ import subprocess
 from pathlib import Path
 
 from compclip.base.errors import UserError
-from compclip.base.files import write_atomic
+from compclip.base.files import read_bytes, write_atomic
 from compclip.config.read import DEFAULT, load
 
 GRIDS = Path("experiments/grids")
@@ -16,7 +16,7 @@ KEPT = (f"{GRIDS}/*.yaml", "studies/*/best.yaml")  # a params.yaml that is a cop
 def use(source: str | Path, target: str | Path = DEFAULT, force: bool = False) -> None:
     """Make `source` the current parameters after checking it; uncommitted edits of `target` are never overwritten."""
     load(source)
-    raw = Path(source).read_bytes()
+    raw = read_bytes(source)
     if Path(target).exists() and not force and Path(target).read_bytes() != raw and _edited(Path(target)):
         raise UserError(f"{target}: has uncommitted edits; commit it or save it in {GRIDS}, or give --force")
     write_atomic(target, raw)

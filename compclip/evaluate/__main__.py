@@ -22,6 +22,7 @@ from compclip.base import names
 from compclip.base.errors import UserError, entry, unknown
 from compclip.base.files import out_folder, read_json, read_mapping
 from compclip.base.names import Name
+from compclip.config import plan
 from compclip.config.sections import PRETRAINED, Benchmark, Cell
 from compclip.evaluate import cells, census, kept
 from compclip.runs import folder as folders
@@ -49,9 +50,10 @@ def _method(method: Name, root: Path) -> int:
     path = root / PLAN / f"{method}.json"
     if not path.is_file():
         raise UserError(f"{path}: not there; run `dvc repro plan` first, or `dvc repro evaluate@{method}`")
-    plan = read_mapping(path)
-    wanted = [Cell(**item["cell"]) for item in plan["cells"].values()]
-    done = cells.bring(wanted, kept.planned(plan, root))
+    with plan.undamaged(path):
+        document = read_mapping(path)
+        wanted, task = [Cell(**item["cell"]) for item in document["cells"].values()], kept.planned(document, root)
+    done = cells.bring(wanted, task)
     print(f"{method}: {len(wanted)} cells, {done.scored} runs scored", flush=True)
     for name, reason in done.failed.items():
         print(f"error: {name}: {reason}", file=sys.stderr)

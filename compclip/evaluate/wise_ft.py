@@ -27,7 +27,7 @@ from compclip.base import code, names, plugins
 from compclip.base.errors import UserError, entry
 from compclip.base.files import out_folder, read_mapping, write_json
 from compclip.base.names import Name
-from compclip.config import grid, read
+from compclip.config import grid, plan, read
 from compclip.config.sections import PRETRAINED, Cell
 from compclip.config.sections import Benchmark as Section
 from compclip.evaluate import cells, line, score
@@ -104,10 +104,11 @@ def bring_all(method: Name, root: Path, device: str) -> None:
     path = root / PLAN / f"{method}.json"
     if not path.is_file():
         raise UserError(f"{path}: no such plan; name the method in wise_ft.methods and run `dvc repro plan`")
-    plan, failed = read_mapping(path), []
-    asked = Asked.planned(plan)
-    for planned in plan["cells"].values():
-        cell = Cell(**planned["cell"])
+    with plan.undamaged(path):
+        document = read_mapping(path)
+        asked, wanted = Asked.planned(document), [Cell(**item["cell"]) for item in document["cells"].values()]
+    failed = []
+    for cell in wanted:
         try:
             made = bring(cell, asked, root, device)[1]
             print(f"{cell.name}: {'made' if made else 'made of the same before'}", flush=True)
@@ -115,7 +116,7 @@ def bring_all(method: Name, root: Path, device: str) -> None:
             failed.append(cell.name)
             print(f"{cell.name}: {error}", file=sys.stderr)
     if failed:
-        raise UserError(f"wise_ft: {len(failed)} of {len(plan['cells'])} lines failed (see above): {', '.join(failed)}")
+        raise UserError(f"wise_ft: {len(failed)} of {len(wanted)} lines failed (see above): {', '.join(failed)}")
 
 
 def table(document: Mapping[str, Any]) -> str:

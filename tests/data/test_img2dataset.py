@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 from PIL import Image
 
@@ -43,6 +45,18 @@ def test_shards_in_order_and_counts(tmp_path):
         "no_caption": 2,
         "invalid_utf8_captions": 1,
     }
+
+
+def test_captions_that_are_no_files(tmp_path):
+    """A pipe would wait for ever, a device never ends; both are counted, and so are links in a circle and folders."""
+    sample(tmp_path, "0/1.jpg", b"A dog.")
+    os.mkfifo(tmp_path / "0" / "2.txt")
+    (tmp_path / "0" / "3.txt").symlink_to("/dev/zero")
+    (tmp_path / "0" / "4.txt").symlink_to("4.txt")
+    (tmp_path / "0" / "5.txt").mkdir()
+    samples, counts = read(tmp_path)
+    assert [s.id for s in samples] == ["0/1"]
+    assert counts["unreadable_captions"] == 4
 
 
 def test_a_limit_takes_the_first(tmp_path):

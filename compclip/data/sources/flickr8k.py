@@ -8,6 +8,7 @@ from collections import Counter
 from pathlib import Path
 
 from compclip.base.errors import UserError
+from compclip.base.files import read_bytes
 from compclip.config.sections import Data
 from compclip.data.sample import Sample
 from compclip.data.sources._common import finish
@@ -25,11 +26,7 @@ def read(cfg: Data) -> tuple[list[Sample], Counter]:
 
 
 def _lines(path: str, counts: Counter) -> list[str]:
-    try:
-        raw = Path(path).read_bytes().removeprefix(codecs.BOM_UTF8).splitlines()
-    except OSError as error:
-        raise UserError(f"{path}: {error.strerror}; give the path of captions.txt") from error
-    lines = []
+    raw, lines = read_bytes(path).removeprefix(codecs.BOM_UTF8).splitlines(), []
     for line in raw:
         try:
             lines.append(line.decode("utf-8"))

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from compclip.base.errors import UserError
+from compclip.base.files import read_bytes
 from compclip.config.sections import Data
 from compclip.data.sample import Sample
 from compclip.data.sources._common import finish
@@ -18,7 +19,7 @@ SUFFIXES = (".jpg", ".png", ".webp", ".jpeg")
 
 
 def read(cfg: Data) -> tuple[list[Sample], Counter]:
-    """Samples in the order of the files' names. Captions that are not UTF-8 are dropped and counted.
+    """Samples in the order of the files' names. Captions that are not UTF-8, or no files, are dropped and counted.
 
     Raises UserError for a folder without captions.
     """
@@ -43,7 +44,9 @@ def _picture(stem: Path) -> Path:
 
 def _captions(file: Path, counts: Counter) -> list[str]:
     try:
-        return [file.read_text("utf-8")]
+        return [read_bytes(file).decode("utf-8")]
     except UnicodeDecodeError:
         counts["invalid_utf8_captions"] += 1
-        return []
+    except UserError:  # no file, but a folder, a pipe or a link to nowhere
+        counts["unreadable_captions"] += 1
+    return []
