@@ -13,6 +13,11 @@ from tests.fuzz import worker
 from tests.fuzz.readers import Reader, every
 
 
+def test_no_input_traces_back_hangs_or_leaves_its_folder(capsys):
+    """Every reader takes its valid files, and a few hundred others end as they should."""
+    assert fuzz.main(["--inputs", "400", "--seed", "0", "--processes", "1"]) == 0, capsys.readouterr().out
+
+
 def defects() -> list[Reader]:
     """Readers that do what none may, and one that refuses."""
     return [Reader(name, lambda folder: None, read, ()) for name, read in WAYS.items()]

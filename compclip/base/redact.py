@@ -19,7 +19,8 @@ _LOOKS = (  # bounded: a message may quote megabytes of a stranger's file
     (re.compile(rf"([?&;]{_NAMES}=)[^\s&;\"'#]+", re.I), rf"\1{MASK}"),
     (re.compile(r"(\b(?:password|passwd|pwd)\s*=\s*)[^\s&;\"',]+", re.I), rf"\1{MASK}"),  # of a connection's string
     (re.compile(r"(\bbearer\s+)[^\s\"',;]+", re.I), rf"\1{MASK}"),
-    (re.compile(r"\b(sk-|hf_|gh[opsu]_|xox[abp]-)[A-Za-z0-9_-]{8,}"), rf"\1{MASK}"),
+    (re.compile(r"\b(sk-|xox[abp]-)[A-Za-z0-9_-]{8,}"), rf"\1{MASK}"),
+    (re.compile(r"\b(hf_|gh[opsu]_)[A-Za-z0-9]{16,}"), rf"\1{MASK}"),  # hf_tokenizer_name is a key of a config
 )
 _known: set[str] = set()
 
