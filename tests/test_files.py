@@ -41,6 +41,15 @@ def test_unreadable_json(tmp_path, raw, message):
         files.read_json(path)
 
 
+def test_a_pipe_is_given_to_no_library(tmp_path):
+    """A file and a missing one are theirs to open or to name."""
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(UserError, match="pipe: not a regular file"):
+        files.regular(tmp_path / "pipe")
+    (tmp_path / "file").touch()
+    assert [files.regular(tmp_path / name) for name in ("file", "none")] == [f"{tmp_path}/file", f"{tmp_path}/none"]
+
+
 def test_fingerprint_sees_names_and_bytes(tmp_path):
     """Another byte or another name gives another fingerprint; time stamps do not matter."""
     (tmp_path / "d").mkdir()

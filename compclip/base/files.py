@@ -108,6 +108,16 @@ def read_bytes(path: str | Path) -> bytes:
         raise UserError(f"{str(path)!r}: no file can have this name; give the path of an existing file") from error
 
 
+def regular(path: str | Path) -> str:
+    """The path, for a library that opens it by itself and has its own words for a file that is missing.
+
+    Raises UserError for a pipe or a device, which may never end.
+    """
+    if os.path.exists(path) and not os.path.isfile(path):
+        raise UserError(f"{path}: not a regular file; give the path of one")
+    return str(path)
+
+
 def _at_once(path: str, flags: int) -> int:
     """Opened without waiting for whoever would write into a pipe."""
     return os.open(path, flags | os.O_NONBLOCK)

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from compclip.base.errors import UserError, one_line
-from compclip.base.files import atomic, write_json
+from compclip.base.files import atomic, regular, write_json
 from compclip.config.servers import KINDS, Rewriter
 from compclip.data import chat, store
 from compclip.text import edits
@@ -71,7 +71,7 @@ def load(folder: Path) -> dict[str, Rewrites]:
     """The rewrites of a data set by caption. Raises UserError where the file is missing or another one."""
     path = folder / FILE
     try:
-        rows = pq.read_table(path, schema=SCHEMA).to_pylist()
+        rows = pq.read_table(regular(path), schema=SCHEMA).to_pylist()
     except (OSError, pa.ArrowException) as error:
         raise UserError(f"{path}: no readable rewrites; run `dvc repro rewrite` again") from error
     return {row["caption"]: Rewrites(row["swap"], row["replace"]) for row in rows}

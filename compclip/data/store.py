@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from compclip.base.errors import UserError
-from compclip.base.files import atomic
+from compclip.base.files import atomic, regular
 from compclip.data.sample import Sample
 
 SCHEMA = pa.schema(
@@ -34,7 +34,7 @@ def save(path: str | Path, samples: list[Sample], images: str = "") -> None:
 def load(path: str | Path) -> list[Sample]:
     """The samples of a file. Raises UserError where it is missing or no such file."""
     try:
-        rows = pq.read_table(path, schema=SCHEMA).to_pylist()
+        rows = pq.read_table(regular(path), schema=SCHEMA).to_pylist()
         return [Sample(**{**row, "captions": tuple(row["captions"])}) for row in rows]
     except (OSError, pa.ArrowException, TypeError) as error:  # TypeError: a column that is not there reads as None
         raise UserError(f"{path}: no readable samples; run `dvc repro recaption` again") from error

@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from compclip.base.errors import UserError
-from compclip.base.files import atomic
+from compclip.base.files import atomic, regular
 
 Span = tuple[int, int]
 VERSION = "2"
@@ -148,7 +148,7 @@ def _cell(annotation: Annotation, name: str):
 @contextlib.contextmanager
 def _open(path: str | Path) -> Iterator[pq.ParquetFile]:
     try:
-        file = pq.ParquetFile(path)
+        file = pq.ParquetFile(regular(path))
     except OSError as error:
         raise UserError(f"{path}: {error.strerror or 'cannot read'}; run the annotate stage again") from error
     except pa.ArrowException as error:
