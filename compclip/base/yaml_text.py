@@ -26,7 +26,8 @@ WHOLE = 1 << 63  # whole numbers beyond it are numbers to nobody behind us
 SHOWN = 300  # characters of a fault
 # What OmegaConf raises of a text: its own errors, and what Python says of keys, dates, integers and single values.
 FAULTS = (
-    yaml.YAMLError, OmegaConfBaseException, OSError, ValueError, TypeError, AttributeError, AssertionError, RecursionError,
+    yaml.YAMLError, OmegaConfBaseException, OSError, ValueError, TypeError, AttributeError, AssertionError,
+    RecursionError,
 )  # fmt: skip
 NO_TEXT = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff]")
 EVENTS: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
