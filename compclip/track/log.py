@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from mlflow.entities import Dataset, DatasetInput, InputTag, Metric, Param
 
 from compclip.base import links
 from compclip.track import models, notes, store
 from compclip.track.entries import COMPLETE, CONTENT, KEY, PROJECT, Entry
+from compclip.track.models import Logged
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -20,13 +21,6 @@ if TYPE_CHECKING:
 
 PARENT = "mlflow.parentRunId"
 CONTEXT = "mlflow.data.context"
-
-
-class Logged(NamedTuple):
-    """The ids of an MLflow run and of its logged model, which is empty where there is none."""
-
-    run: str
-    model: str = ""
 
 
 def logged(run: Any) -> Logged:

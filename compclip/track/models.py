@@ -16,7 +16,7 @@ from functools import cached_property
 from importlib import metadata
 from io import BytesIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mlflow.entities import LoggedModel, LoggedModelOutput, LoggedModelStatus
 from mlflow.exceptions import MlflowException
@@ -32,10 +32,15 @@ from compclip.track.entries import PROJECT, Entry
 if TYPE_CHECKING:
     from mlflow import MlflowClient
 
-    from compclip.track.log import Logged
-
 CHECKPOINT, MLMODEL = "checkpoint", "MLmodel"
 PACKAGES = ("mlflow", "numpy", "open_clip_torch", "pandas", "pillow", "safetensors", "torch", "torchvision")
+
+
+class Logged(NamedTuple):
+    """The ids of an MLflow run and of its logged model, which is empty where there is none."""
+
+    run: str
+    model: str = ""
 
 
 def registered_name(experiment: str) -> str:

@@ -6,7 +6,6 @@ import os
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 from compclip.base.errors import UserError
@@ -16,10 +15,9 @@ from compclip.config import grid as config_grid
 from compclip.config import read
 from compclip.track import entries as track_entries
 from compclip.track import overall, reading, sqlite, store, studies
-from compclip.track.entries import Entry, Presentation
-from compclip.track.overall import Scored
-from compclip.track.reading import Brief, Memory
-from compclip.track.writer import Writer
+from compclip.track.entries import Presentation
+from compclip.track.reading import Memory
+from compclip.track.writer import Source, Writer
 
 CHECKPOINT_MIB = 64.0
 PROJECT = "COMPCLIP_PROJECT"
@@ -31,18 +29,6 @@ def own_project(given: str = "") -> Name:
     Raises UserError for what is no name: it stands in filters, addresses and folders.
     """
     return Name(given or os.environ.get(PROJECT) or "compclip", "--project" if given else PROJECT)
-
-
-@dataclass(frozen=True)
-class Source:
-    """Everything that the store is made from; `whole`: the stamp of what it holds may be written."""
-
-    entries: tuple[Entry, ...]
-    cells: tuple[Brief, ...]
-    how: Presentation
-    methods: tuple[str, ...] = ()
-    whole: bool = True
-    grid: tuple[Scored, ...] = ()
 
 
 def source(

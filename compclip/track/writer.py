@@ -3,18 +3,31 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from compclip.track import entries as track_entries
 from compclip.track import notes, overall, owned, view
-from compclip.track.entries import Entry
+from compclip.track.entries import Entry, Presentation
+from compclip.track.overall import Scored
+from compclip.track.reading import Brief
 
 if TYPE_CHECKING:
-    from compclip.track.log import Logged
-    from compclip.track.models import Template
+    from compclip.track.models import Logged, Template
     from compclip.track.store import MlflowClient
-    from compclip.track.sync import Source
+
+
+@dataclass(frozen=True)
+class Source:
+    """Everything that the store is made from; `whole`: the stamp of what it holds may be written."""
+
+    entries: tuple[Entry, ...]
+    cells: tuple[Brief, ...]
+    how: Presentation
+    methods: tuple[str, ...] = ()
+    whole: bool = True
+    grid: tuple[Scored, ...] = ()
 
 
 class Writer:

@@ -207,6 +207,8 @@ def _models() -> Iterator[Reader]:
     yield Reader("weights:pt", _pickled, lambda _: _opened("weights.pt", "tiny.json", "gelu"), ("weights.pt",))
     yield Reader("weights:archive", _archive, lambda _: _opened("weights.pt", "tiny.json"), ("weights.pt",))
     yield Reader("model", _checkpoint, lambda _: _created("tiny.json"), ("tiny.json",))
+    yield Reader("adapter", _adapter, _adapted, ("adapter/*",))
+    yield Reader("training", _training, _resumed, ("run/*",))
     yield Reader("tokenizer", _tokenizer, lambda _: _opened("model"), ("model/tok*", "model/open_clip_config.json"))
 
 
@@ -260,6 +262,56 @@ def _archive(folder: Path) -> None:
     made.save(str(folder / "weights.pt"))
 
 
+def _fresh() -> Any:
+    from compclip.model import backbone
+
+    return backbone.load("model").clip
+
+
+def _adapter(folder: Path) -> None:
+    from compclip.config.sections import Lora
+    from compclip.model import backbone, lora
+
+    _checkpoint(folder)
+    clip = backbone.load(folder / "model").clip
+    lora.inject(clip, Lora(), ("image", "text"))
+    lora.finish(clip, folder / "adapter")
+
+
+def _adapted(_: random.Random) -> None:
+    from compclip.model import lora
+
+    lora.load(_fresh(), "adapter")
+
+
+def _training(folder: Path) -> None:
+    """Two checkpoints of a run, as a kill leaves them."""
+    from compclip.model import backbone
+    from compclip.train import checkpoint
+
+    _checkpoint(folder)
+    clip = backbone.load(folder / "model").clip
+    adamw = _adamw(clip)
+    for step in (1, 2):
+        sum(parameter.sum() for parameter in clip.parameters()).backward()
+        adamw.step()
+        checkpoint.write(folder / "run", step, clip, adamw, {"dropped": {}})
+
+
+def _adamw(clip: Any) -> Any:
+    from compclip.config.sections import Train
+    from compclip.train import optimiser
+
+    return optimiser.adamw(clip, Train())
+
+
+def _resumed(_: random.Random) -> None:
+    from compclip.train import checkpoint
+
+    clip = _fresh()
+    checkpoint.read(Path("run"), clip, _adamw(clip))
+
+
 def _tokenizer(folder: Path) -> None:
     _checkpoint(folder)
     config = folder / "model" / "open_clip_config.json"
@@ -299,7 +351,28 @@ def _runs() -> Iterator[Reader]:
 
     files = ("runs/**/*", "results/**/*")
     yield Reader("runs:report", lambda folder: fake_runs.make(folder) and None, _collected, files)
+    yield Reader("runs:store", _stored, _listed, ("store/**/*", "store/**/*.json*", "runs/**/*"))
     yield Reader("runs:read", lambda folder: fake_runs.make(folder) and None, _read_runs, files)
+
+
+def _stored(folder: Path) -> None:
+    """Two finished runs of a store, one of them published, and one that is being trained."""
+    from tests import fake_store
+
+    first, second, third = fake_store.runs(fake_store.project(folder, seeds=3))
+    fake_store.finish(first, publish=True)
+    fake_store.finish(second)
+    third.folder.path.mkdir(parents=True)
+    (third.folder.path / "metrics.jsonl").write_text('{"step": 1, "loss": 1.0, "time": 1.7e9}\n')
+
+
+def _listed(_: random.Random) -> None:
+    from compclip.runs import __main__ as runs_command
+    from compclip.runs import status
+
+    status.page("params.yaml", 120)
+    runs_command.main(["list"])
+    runs_command.main(["gc", "--dry-run"])
 
 
 def _collected(_: random.Random) -> object:
