@@ -19,6 +19,7 @@ from compclip.base.errors import UserError
         ('{\n"a": }', "f.json: not JSON at line 2: Expecting value; fix"),
         ("", "f.json: not JSON at line 1: "),
     ],
+    ids=lambda value: value[:30],
 )
 def test_what_is_refused(text, message):
     """Depth and digits end in a line as a missing bracket does."""
@@ -26,7 +27,7 @@ def test_what_is_refused(text, message):
         json_text.value(text, "f.json")
 
 
-@pytest.mark.parametrize("text", ["[" * 50_000, "1" * 5000, "{"])
+@pytest.mark.parametrize("text", ["[" * 50_000, "1" * 5000, "{"], ids=["deep", "digits", "open"])
 def test_a_line_of_a_file(text):
     """The line is the file's, not the text's own, and the fix is the caller's."""
     with pytest.raises(UserError, match="f.jsonl: .*line 7: .*; train it again"):

@@ -42,6 +42,7 @@ def test_a_mapping_and_what_its_interpolations_stand_for():
         ("a: 1\na: 2", "f.yaml: not YAML: .*duplicate key a"),
         ("a: {", "f.yaml: not YAML: "),
     ],
+    ids=lambda value: value[:30],
 )
 def test_what_is_refused(text, message):
     """Depth, size, aliases that grow, and what is no YAML: one line, and no library's traceback."""
@@ -63,6 +64,7 @@ def test_what_is_refused(text, message):
         ('"a\\x07": 1', r"f.yaml: a key: holds the character '\\x07'; remove it"),
         ("a: ${nope:1}", "f.yaml: a: "),
     ],
+    ids=lambda value: value[:30],
 )
 def test_values_that_cannot_be(text, message):
     """What interpolations cannot give, and texts that no path and no command can hold, name their key."""
