@@ -382,8 +382,16 @@ def test_a_redirect_is_not_followed(server, monkeypatch):
     assert other.requests == []
 
 
+@pytest.fixture
+def interruptible():
+    """Ctrl-C ends this process, also one that a shell started in the background, where it is ignored."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 @pytest.mark.parametrize("slow", ["a wait", "an answer"])
-def test_ctrl_c_ends_a_wait(server, slow):
+def test_ctrl_c_ends_a_wait(server, slow, interruptible):
     """Of a quarter of an hour: this test would take as long."""
     release = threading.Event()
 
