@@ -29,7 +29,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -219,17 +219,17 @@ def aside(stage: Stage) -> Iterator[None]:
             place.rename(path)
 
 
-def experiment(root: Path, kills: int, seed: int) -> dict[str, Any]:
-    """Kill, run again and compare, in a project that is trained; its files end as they were."""
+def experiment(root: Path, kills: int, seed: int, kinds: Sequence[str] = WAYS) -> dict[str, Any]:
+    """Kill, run again and compare, in a project that is trained, in whole rounds; its files end as they were."""
     rng, start, done, ways = random.Random(seed), time.time(), Counter[str](), Counter[str]()
     differing, stuck, left = [], [], list[str]()
     with inside(root):
         usual = {name: calm(stage) for name, stage in STAGES.items()}
-        for name, stage in itertools.cycle(STAGES.items()):
-            if done.total() >= kills:
+        for turn, (name, stage) in enumerate(itertools.cycle(STAGES.items())):
+            if done.total() >= kills and turn % len(STAGES) == 0:
                 break
             with aside(stage):
-                for way in rng.choices(WAYS, k=1 + (rng.random() < AGAIN)):
+                for way in rng.choices(kinds, k=1 + (rng.random() < AGAIN)):
                     hit = kill(stage, usual[name], way, rng)
                     done[name] += hit
                     ways[way] += hit

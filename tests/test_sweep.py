@@ -380,6 +380,6 @@ def test_postgresql(folder, postgres):
     assert "8 complete" in out, err
     assert drawn(trials()) == drawn(once)
     _, err = start("--storage", postgres.replace("/sweeps", "/nowhere"), cwd=folder).communicate(timeout=DEADLINE_S)
-    assert err.startswith("error: study s: storage: ") and "nowhere" in err and "secret" not in err
+    assert "\nerror: study s: storage: " in f"\n{err}" and "nowhere" in err and "secret" not in err
     assert len(err.splitlines()) == 1
     assert not list(folder.glob(".work/studies/*.db"))

@@ -66,6 +66,8 @@ def _files(folder: Path) -> list[Path]:
 
 def _contents(path: Path, clip: nn.Module) -> tuple[dict, dict[str, torch.Tensor]]:
     """Header and tensors, looked at before anything of the model is touched."""
+    if not path.is_file():
+        raise Damaged("not a regular file")  # a pipe would be waited for
     with safe_open(path, "pt") as file:
         tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118 (no mapping)
         header = _header(file.metadata() or {}, path)

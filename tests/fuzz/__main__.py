@@ -4,13 +4,14 @@
     python -m tests.fuzz --inputs 500 --readers checkpoint benchmark  those whose names begin so
     python -m tests.fuzz --again benchmark:aro/1234                   one input, its words printed
 
-Input 0 of a reader is its valid files: it must be accepted. `hang` is an input that took longer than ten seconds,
-`crash` one that ended the process.
+Input 0 of a reader is its valid files: it must be accepted. `hang` is an input that took longer than the
+deadline of ten seconds, `crash` one that ended the process.
 """
 
 from __future__ import annotations
 
 import argparse
+import functools
 import itertools
 import multiprocessing
 import sys
@@ -37,7 +38,7 @@ def main(argv: list[str]) -> int:
     inputs = [_parsed(args.again)] if args.again else made(names, args.inputs, args.seed)
     counts: Counter[str] = Counter()
     defects: dict[str, Input] = {}
-    for tried, outcome in outcomes(inputs, args.processes):
+    for tried, outcome in outcomes(inputs, args.processes, args.deadline):
         kind = _judged(tried, outcome)
         counts[kind] += 1
         if kind in BAD:
@@ -55,6 +56,7 @@ def _arguments(argv: list[str]) -> argparse.Namespace:
     parser.add_argument("--inputs", type=int, default=10_000)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--processes", type=int, default=multiprocessing.cpu_count())
+    parser.add_argument("--deadline", type=float, default=DEADLINE_S, metavar="SECONDS", help="later is a hang")
     parser.add_argument("--readers", nargs="*", default=[], metavar="PREFIX")
     parser.add_argument("--again", default="", metavar="READER/NUMBER")
     return parser.parse_args(argv)
@@ -130,7 +132,9 @@ class Process:
         self.pipe.close()
 
 
-def outcomes(inputs: Iterable[Input], processes: int) -> Iterator[tuple[Input, Outcome]]:
+def outcomes(
+    inputs: Iterable[Input], processes: int, deadline_s: float = DEADLINE_S
+) -> Iterator[tuple[Input, Outcome]]:
     """Each input with what became of it, as they end; a reader's inputs stay with one process, which made its files."""
     from concurrent.futures import ThreadPoolExecutor
 
@@ -139,12 +143,13 @@ def outcomes(inputs: Iterable[Input], processes: int) -> Iterator[tuple[Input, O
         waiting.setdefault(tried[0], []).append(tried)
     parts = sorted(waiting.values(), key=len, reverse=True)
     with ThreadPoolExecutor(max(1, min(processes, len(parts)))) as pool:
-        for found in pool.map(_all, (parts[i::processes] for i in range(min(processes, len(parts))))):
+        shares = (parts[i::processes] for i in range(min(processes, len(parts))))
+        for found in pool.map(functools.partial(_all, deadline_s=deadline_s), shares):
             yield from found
 
 
-def _all(parts: list[list[Input]]) -> list[tuple[Input, Outcome]]:
-    process = Process()
+def _all(parts: list[list[Input]], deadline_s: float) -> list[tuple[Input, Outcome]]:
+    process = Process(deadline_s=deadline_s)
     try:
         return [(tried, process.outcome(tried)) for part in parts for tried in part]
     finally:

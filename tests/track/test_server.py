@@ -331,5 +331,5 @@ def test_postgresql_holds_the_store(tmp_path, runs, postgres, monkeypatch):
 
 def test_an_absent_database_is_one_line(tmp_path, runs, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(UserError, match=r"me:\*\*\*@127.0.0.1:\d+/db: no server answers"):
+    with pytest.raises(UserError, match=r"//\*\*\*@127.0.0.1:\d+/db: no server answers"):
         update(tmp_path, f"postgresql://me:secret@127.0.0.1:{free_port()}/db")
