@@ -1,0 +1,1 @@
+"""An OpenAI-compatible endpoint, whatever it answers, against a small local server."""
