@@ -10,7 +10,8 @@ from pathlib import Path
 from compclip.base.errors import UserError
 from tests.fuzz import __main__ as fuzz
 from tests.fuzz import worker
-from tests.fuzz.readers import Reader, every
+from tests.fuzz.reader import Reader
+from tests.fuzz.readers import every
 
 
 def test_no_input_traces_back_hangs_or_leaves_its_folder(capsys):

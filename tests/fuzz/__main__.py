@@ -21,7 +21,8 @@ from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 
 from tests.fuzz import worker
-from tests.fuzz.readers import Reader, every
+from tests.fuzz.reader import Reader
+from tests.fuzz.readers import every
 from tests.fuzz.worker import Outcome
 
 DEADLINE_S = 10.0

@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from compclip.base.errors import UserError, one_line
 from tests.fuzz import mutate
-from tests.fuzz.readers import Reader
+from tests.fuzz.reader import Reader
 
 ACCEPTED, REFUSED, TRACEBACK, OUTSIDE = "accepted", "refused", "traceback", "outside"
 MEMORY = 8 << 30  # of addresses: what an input may not make a process take

@@ -1,0 +1,14 @@
+"""Every reader of what comes from outside, by where it comes from: each file here gives its own."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+
+from tests.fuzz.reader import Reader
+
+
+def every() -> list[Reader]:
+    """All readers, by name."""
+    modules = [importlib.import_module(f"{__name__}.{found.name}") for found in pkgutil.iter_modules(__path__)]
+    return sorted((reader for module in modules for reader in module.readers()), key=lambda reader: reader.name)

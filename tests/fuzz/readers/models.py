@@ -1,0 +1,145 @@
+"""Checkpoints, weights, adapters, tokenizers."""
+
+from __future__ import annotations
+
+import functools
+import json
+import random
+import shutil
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from tests.fuzz.reader import Reader
+from tests.fuzz.tiny import tiny, tiny_folder
+
+
+def readers() -> Iterator[Reader]:
+    """Whatever a model is opened from."""
+    yield Reader("checkpoint", _checkpoint, lambda _: _opened("model"), ("model/*.json", "model/*.json", "model/*"))
+    yield Reader("weights:safetensors", _checkpoint, lambda _: _opened("model"), ("model/*.safetensors",))
+    yield Reader("weights:pt", _pickled, lambda _: _opened("weights.pt", "tiny.json", "gelu"), ("weights.pt",))
+    yield Reader("weights:archive", _archive, lambda _: _opened("weights.pt", "tiny.json"), ("weights.pt",))
+    yield Reader("model", _checkpoint, lambda _: _created("tiny.json"), ("tiny.json",))
+    yield Reader("adapter", _adapter, _adapted, ("adapter/*",))
+    yield Reader("training", _training, _resumed, ("run/*",))
+    yield Reader("tokenizer", _tokenizer, lambda _: _opened("model"), ("model/tok*", "model/open_clip_config.json"))
+
+
+def _checkpoint(folder: Path) -> None:
+    shutil.copytree(tiny_folder(), folder / "model")
+    shutil.copyfile(tiny_folder().parent / "tiny.json", folder / "tiny.json")
+
+
+def _opened(ref: str, model: str = "", activation: str = "") -> None:
+    from compclip.model import backbone
+
+    opened = backbone.load(ref, model, activation=activation)
+    opened.tokenize(["a red cup"])
+
+
+def _created(model: str) -> None:
+    from compclip.model import backbone
+
+    backbone.create(model)
+
+
+def _pickled(folder: Path) -> None:
+    import torch
+
+    _checkpoint(folder)
+    torch.save(tiny().clip.state_dict(), folder / "weights.pt")
+
+
+def _archive(folder: Path) -> None:
+    import torch
+
+    class Holder(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x
+
+    def part(above: torch.nn.Module, name: str) -> torch.nn.Module:
+        if not hasattr(above, name):
+            above.add_module(name, Holder())
+        return getattr(above, name)
+
+    _checkpoint(folder)
+    config = json.loads((folder / "tiny.json").read_text())
+    (folder / "tiny.json").write_text(json.dumps(config | {"quick_gelu": True}))  # as OpenAI's archives are
+    holder = Holder()
+    for path, value in tiny().clip.state_dict().items():
+        *parts, name = path.split(".")
+        functools.reduce(part, parts, holder).register_buffer(name, value)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the format is to go, OpenAI's files are there
+        made = torch.jit.script(holder)
+    made.save(str(folder / "weights.pt"))
+
+
+def _fresh() -> Any:
+    from compclip.model import backbone
+
+    return backbone.load("model").clip
+
+
+def _adapter(folder: Path) -> None:
+    from compclip.config.sections import Lora
+    from compclip.model import backbone, lora
+
+    _checkpoint(folder)
+    clip = backbone.load(folder / "model").clip
+    lora.inject(clip, Lora(), ("image", "text"))
+    lora.finish(clip, folder / "adapter")
+
+
+def _adapted(_: random.Random) -> None:
+    from compclip.model import lora
+
+    lora.load(_fresh(), "adapter")
+
+
+def _training(folder: Path) -> None:
+    """Two checkpoints of a run, as a kill leaves them."""
+    from compclip.model import backbone
+    from compclip.train import checkpoint
+
+    _checkpoint(folder)
+    clip = backbone.load(folder / "model").clip
+    adamw = _adamw(clip)
+    for step in (1, 2):
+        sum(parameter.sum() for parameter in clip.parameters()).backward()
+        adamw.step()
+        checkpoint.write(folder / "run", step, clip, adamw, {"dropped": {}})
+
+
+def _adamw(clip: Any) -> Any:
+    from compclip.config.sections import Train
+    from compclip.train import optimiser
+
+    return optimiser.adamw(clip, Train())
+
+
+def _resumed(_: random.Random) -> None:
+    from compclip.train import checkpoint
+
+    clip = _fresh()
+    checkpoint.read(Path("run"), clip, _adamw(clip))
+
+
+def _tokenizer(folder: Path) -> None:
+    _checkpoint(folder)
+    config = folder / "model" / "open_clip_config.json"
+    found = json.loads(config.read_text())
+    found["model_cfg"]["text_cfg"]["hf_tokenizer_name"] = "bert-base-uncased"
+    config.write_text(json.dumps(found))
+    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "red", "cup"]
+    coder = {
+        "version": "1.0", "truncation": None, "padding": None, "added_tokens": [], "normalizer": None,
+        "pre_tokenizer": {"type": "Whitespace"}, "post_processor": None, "decoder": None,
+        "model": {"type": "WordLevel", "vocab": {word: i for i, word in enumerate(words)}, "unk_token": "[UNK]"},
+    }  # fmt: skip
+    (folder / "model" / "tokenizer.json").write_text(json.dumps(coder))
+    (folder / "model" / "tokenizer_config.json").write_text(
+        json.dumps({"tokenizer_class": "PreTrainedTokenizerFast", "pad_token": "[PAD]", "sep_token": "[SEP]"})
+    )

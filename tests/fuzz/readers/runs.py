@@ -1,0 +1,102 @@
+"""Files of runs and of their store, and tables that reports are made with."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+from tests.fuzz import formats
+from tests.fuzz.reader import Reader, copied
+
+HERE = Path()
+
+
+def readers() -> Iterator[Reader]:
+    """Runs, claims, published numbers, prepared captions."""
+    yield from (*_runs(), *_tables())
+
+
+def _runs() -> Iterator[Reader]:
+    from tests import fake_runs
+
+    files = ("runs/**/*", "results/**/*")
+    yield Reader("runs:report", lambda folder: fake_runs.make(folder) and None, _collected, files)
+    yield Reader("runs:store", _stored, _listed, ("store/**/*", "store/**/*.json*", "runs/**/*"))
+    yield Reader("runs:read", lambda folder: fake_runs.make(folder) and None, _read_runs, files)
+
+
+def _stored(folder: Path) -> None:
+    """Two finished runs of a store, one of them published, and one that is being trained."""
+    from tests import fake_store
+
+    first, second, third = fake_store.runs(fake_store.project(folder, seeds=3))
+    fake_store.finish(first, publish=True)
+    fake_store.finish(second)
+    third.folder.path.mkdir(parents=True)
+    (third.folder.path / "metrics.jsonl").write_text('{"step": 1, "loss": 1.0, "time": 1.7e9}\n')
+
+
+def _listed(_: random.Random) -> None:
+    from compclip.runs import __main__ as runs_command
+    from compclip.runs import status
+
+    status.page("params.yaml", 120)
+    runs_command.main(["list"])
+    runs_command.main(["gc", "--keep-grids", "params.yaml", "--dry-run"])
+
+
+def _collected(_: random.Random) -> object:
+    from compclip.report import collect
+    from tests import fake_runs
+
+    return collect.collect(fake_runs.cells(), list(fake_runs.BENCHMARKS), HERE)
+
+
+def _read_runs(_: random.Random) -> None:
+    from compclip.runs import results
+    from compclip.runs.folder import Published
+    from tests import fake_runs
+
+    for cell in fake_runs.cells():
+        place = Published(HERE, cell)
+        results.read(place.trained, place.results)
+
+
+def _tables() -> Iterator[Reader]:
+    yield Reader("claims", copied("experiments/claims.yaml"), _claimed)
+    yield Reader("published", copied("experiments/published"), _published)
+    yield Reader("samples", _prepared, _samples, ("data/x/*.parquet",))
+
+
+def _claimed(_: random.Random) -> object:
+    from compclip.report import claims
+
+    return claims.read(Path("experiments/claims.yaml"))
+
+
+def _published(_: random.Random) -> object:
+    from compclip.report import published
+
+    return published.rows(published.read(Path("experiments/published")))
+
+
+def _prepared(folder: Path) -> None:
+    from compclip.data import store
+    from compclip.data.sample import Sample
+    from compclip.text import annotation
+    from compclip.text.annotate import annotate
+
+    (folder / "data" / "x").mkdir(parents=True)
+    made = annotate(list(formats.TWO), processes=1, counts=Counter())
+    store.save(folder / "data/x/samples.parquet", [Sample("a", "a.png", formats.TWO)])
+    annotation.save(folder / "data/x/annotations.parquet", made)
+
+
+def _samples(_: random.Random) -> None:
+    from compclip.data import store
+    from compclip.text import annotation
+
+    store.load("data/x/samples.parquet")
+    annotation.load("data/x/annotations.parquet")
