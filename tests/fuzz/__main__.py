@@ -15,6 +15,7 @@ import functools
 import itertools
 import multiprocessing
 import sys
+import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from multiprocessing.connection import Connection, wait
@@ -102,10 +103,12 @@ class Process:
         self.start()
 
     def start(self) -> None:
-        """A fresh one."""
+        """A fresh one, with a folder that outlives it: a killed process removes nothing."""
         context = multiprocessing.get_context("spawn")
+        self._folder = tempfile.TemporaryDirectory(prefix="fuzz-")
         self.pipe, theirs = context.Pipe()
-        self._process = context.Process(target=worker.serve, args=(theirs, self._readers), daemon=True)
+        given = (theirs, self._folder.name, self._readers)
+        self._process = context.Process(target=worker.serve, args=given, daemon=True)
         self._process.start()
         theirs.close()
         self._known: set[str] = set()
@@ -131,6 +134,7 @@ class Process:
         self._process.kill()
         self._process.join()
         self.pipe.close()
+        self._folder.cleanup()
 
 
 def outcomes(

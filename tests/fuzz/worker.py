@@ -96,16 +96,16 @@ def _silenced() -> Iterator[None]:
         yield
 
 
-def serve(pipe: Connection, readers: Callable[[], Sequence[Reader]]) -> None:
-    """Answer (reader, number) with (kind, words) until there is no more."""
+def serve(pipe: Connection, folder: str, readers: Callable[[], Sequence[Reader]]) -> None:
+    """Answer (reader, number) with (kind, words) until there is no more; all that it writes is below the folder."""
     import torch
 
     torch.set_num_threads(1)
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
     os.environ["HF_HUB_OFFLINE"] = "1"
     sys.stdin.close()
-    with tempfile.TemporaryDirectory(prefix="fuzz-") as root:
-        tries = Tries(Path(root), readers())
-        with contextlib.suppress(EOFError):
-            while True:
-                pipe.send(tries.one(*pipe.recv()))
+    tempfile.tempdir = folder
+    tries = Tries(Path(folder), readers())
+    with contextlib.suppress(EOFError):
+        while True:
+            pipe.send(tries.one(*pipe.recv()))
