@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from compclip.model import backbone, tokenizers
-from compclip.text import annotation
-from compclip.train import views
+from compclip.text import annotation, kept
 from tests.test_embed import CONFIG
 
 LENGTH = 12
@@ -84,4 +83,4 @@ def test_the_first_sentence_is_the_first_of_all(lengths):
     starts = np.cumsum([0, *(len(p) + 1 for p in parts)]).tolist()
     spans = tuple((start, start + len(part)) for start, part in zip(starts, parts, strict=False))
     made = annotation.Annotation(" ".join(parts), sentences=spans)
-    assert views.first(made) == views.split(made)[0]
+    assert kept.first(made) == kept.split(made)[0]

