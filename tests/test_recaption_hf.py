@@ -16,6 +16,7 @@ from PIL import Image
 from compclip.base.errors import UserError
 from compclip.data.captioners import hf
 from compclip.data.sample import Sample
+from tests.captioned import captioned
 
 WORDS = (
     "[PAD]",
@@ -91,7 +92,7 @@ def samples(tmp_path_factory):
 
 def captions(samples, blip, **more):
     """What the captioner makes of the samples, by id."""
-    made, _ = hf.caption(samples, None, hf.Config(**{"model": str(blip), "max_new_tokens": 8, "device": "cpu"} | more))
+    made, _ = captioned(hf, samples, hf.Config(**{"model": str(blip), "max_new_tokens": 8, "device": "cpu"} | more))
     return {s.id: s.captions for s in made}
 
 
@@ -136,7 +137,7 @@ def test_unreadable_pictures_are_counted(samples, blip, tmp_path):
         Sample("gone", "gone.jpg", ("x",)),
         samples[1],
     ]
-    made, counts = hf.caption(rows, None, hf.Config(model=str(blip), max_new_tokens=4, device="cpu", batch_size=2))
+    made, counts = captioned(hf, rows, hf.Config(model=str(blip), max_new_tokens=4, device="cpu", batch_size=2))
     assert [s.id for s in made] == ["0", "1"]
     assert +counts == {"unreadable_picture": 1, "missing_picture": 1}
 
@@ -146,19 +147,19 @@ def test_what_is_missing_is_one_line(tmp_path, blip, monkeypatch):
     with pytest.raises(
         UserError, match=r"options.model=\S*nowhere: no config.json there; .*hf download Salesforce/blip"
     ):
-        hf.caption([], None, hf.Config(model=str(tmp_path / "nowhere")))
+        captioned(hf, [], hf.Config(model=str(tmp_path / "nowhere")))
     half = tmp_path / "half"
     half.mkdir()
     (half / "config.json").write_bytes((blip / "config.json").read_bytes())
     with pytest.raises(UserError, match=r"options.model=\S*half: transformers cannot open it: "):
-        hf.caption([], None, hf.Config(model=str(half)))
+        captioned(hf, [], hf.Config(model=str(half)))
     (half / "config.json").write_text('{"model_type": "bert"}')
     with pytest.raises(UserError, match=r"options.model=\S*half: transformers cannot open it: ") as caught:
-        hf.caption([], None, hf.Config(model=str(half)))
+        captioned(hf, [], hf.Config(model=str(half)))
     assert "\n" not in str(caught.value)
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with pytest.raises(UserError, match=r"needs the package transformers; run `pip install compclip\[captioners\]`"):
-        hf.caption([], None, hf.Config(model=str(blip)))
+        captioned(hf, [], hf.Config(model=str(blip)))
 
 
 class Runs:
@@ -230,7 +231,7 @@ def test_a_folder_runs_no_code(blip, samples, tmp_path, file, monkeypatch):
     (tmp_path / "m" / file).write_text(json.dumps(known | {"auto_map": classes, "trust_remote_code": True}))
     (tmp_path / "m" / "code.py").write_text(CODE)
     try:
-        hf.caption(samples[:1], None, hf.Config(str(tmp_path / "m"), max_new_tokens=8, device="cpu"))
+        captioned(hf, samples[:1], hf.Config(str(tmp_path / "m"), max_new_tokens=8, device="cpu"))
     except UserError as error:
         assert "transformers cannot open it" in str(error)
     assert not list(tmp_path.rglob("ran"))
@@ -238,7 +239,7 @@ def test_a_folder_runs_no_code(blip, samples, tmp_path, file, monkeypatch):
 
 def test_more_tokens_than_the_model_has_places_for_is_one_line(blip, samples):
     with pytest.raises(UserError, match="cannot caption: IndexError: .*; lower max_new_tokens=64"):
-        hf.caption(samples[:1], None, hf.Config(str(blip), device="cpu"))
+        captioned(hf, samples[:1], hf.Config(str(blip), device="cpu"))
 
 
 def test_truncated_weights_are_one_line(blip, samples, tmp_path):
@@ -246,4 +247,4 @@ def test_truncated_weights_are_one_line(blip, samples, tmp_path):
     weights = tmp_path / "m" / "model.safetensors"
     weights.write_bytes(weights.read_bytes()[:1000])
     with pytest.raises(UserError, match="transformers cannot open it"):
-        hf.caption(samples[:1], None, hf.Config(str(tmp_path / "m"), max_new_tokens=8, device="cpu"))
+        captioned(hf, samples[:1], hf.Config(str(tmp_path / "m"), max_new_tokens=8, device="cpu"))

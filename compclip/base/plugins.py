@@ -26,7 +26,7 @@ NEEDS = {
     METHODS: ("TRAINS", "Config", "views", "loss"),
     BENCHMARKS: ("load",),
     SOURCES: ("read",),
-    CAPTIONERS: ("caption",),
+    CAPTIONERS: ("opened",),
     SAMPLERS: ("sampler",),
 }
 TRAINING = ("views", "loss")  # not of a method that trains nothing

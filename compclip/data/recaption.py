@@ -29,8 +29,8 @@ def recaption(cfg: Data, options: Any, folder: Path) -> dict:
     samples, counts = plugins.find(plugins.SOURCES, cfg.source).read(cfg)
     if not cfg.images_outside:  # a source of another package may not have looked, and captioners send pictures away
         within.check(((s.id, s.image) for s in samples), cfg.images, cfg.path)
-    captioner = plugins.find(plugins.CAPTIONERS, cfg.captioner)
-    samples, more = captioner.caption(samples, cfg, options)
+    with plugins.find(plugins.CAPTIONERS, cfg.captioner).opened(cfg, options) as caption:
+        samples, more = caption(samples, "00000")
     samples, mended = _changed(samples, repaired)
     samples, openings = without_openings(samples)
     if not samples:

@@ -7,12 +7,19 @@ options: {url: http://localhost:8000/v1, model: NAME, api_key_env: VARIABLE}
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from compclip.base.errors import UserError
 from compclip.config.servers import Server
-from compclip.data import chat
+from compclip.data import answers, chat
+from compclip.data.captioners import Caption
 from compclip.data.sample import Sample
+
+if TYPE_CHECKING:
+    from compclip.config.sections import Data
 
 # CLIC (arXiv:2505.24424), Figure 3, as printed
 QUERY = (
@@ -37,10 +44,17 @@ class Config(Server):
                 raise UserError(f"{name}={getattr(self, name)}: must be >= 1")
 
 
-def caption(samples: list[Sample], data, cfg: Config) -> tuple[list[Sample], Counter]:
+@contextmanager
+def opened(data: Data, cfg: Config) -> Iterator[Caption]:
+    """A captioner that asks the endpoint, and keeps the answers of each shard in a file of its own."""
+    place = answers.of_data(cfg.cache, data)
+    yield lambda samples, shard: asked(samples, cfg, answers.of_shard(place, shard))
+
+
+def asked(samples: list[Sample], cfg: Config, cache: str) -> tuple[list[Sample], Counter]:
     """The samples with the endpoint's caption instead of theirs; those without an answer are dropped and counted."""
-    questions = [chat.Question(cfg.prompt, s.image, cfg.image_side, cfg.max_tokens) for s in samples]
-    replies = chat.ask(questions, cfg)
+    questions = [chat.Question(cfg.prompt, s.picture, cfg.image_side, cfg.max_tokens) for s in samples]
+    replies = chat.ask(questions, cfg, cache)
     made = [replace(s, captions=(one_paragraph(a.text),)) for s, a in zip(samples, replies.answers, strict=True) if a]
     return made, replies.counts
 

@@ -12,9 +12,10 @@ from __future__ import annotations
 import importlib.util
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from omegaconf import MISSING
@@ -22,7 +23,11 @@ from PIL import Image
 
 from compclip.base.errors import UserError, one_line
 from compclip.data import images
+from compclip.data.captioners import Caption
 from compclip.data.sample import Sample
+
+if TYPE_CHECKING:
+    from compclip.config.sections import Data
 
 EXAMPLE = "Salesforce/blip-image-captioning-base"
 
@@ -43,9 +48,15 @@ class Config:
                 raise UserError(f"{name}={getattr(self, name)}: must be >= 1")
 
 
-def caption(samples: list[Sample], data, cfg: Config) -> tuple[list[Sample], Counter]:
-    """The samples with the model's caption instead of theirs; unreadable pictures and empty captions are counted."""
+@contextmanager
+def opened(data: Data, cfg: Config) -> Iterator[Caption]:
+    """A captioner with its model loaded. Raises UserError for what is no model of transformers."""
     processor, model = _open(cfg)
+    yield lambda samples, shard: captioned(samples, processor, model, cfg)
+
+
+def captioned(samples: list[Sample], processor: Any, model: Any, cfg: Config) -> tuple[list[Sample], Counter]:
+    """The samples with the model's caption instead of theirs; unreadable pictures and empty captions are counted."""
     made, counts = [], Counter()
     for batch in _batches(samples, cfg.batch_size, counts):
         texts = _described(processor, model, [picture for _, picture in batch], cfg)
@@ -77,7 +88,7 @@ def _batches(samples: list[Sample], size: int, counts: Counter) -> Iterator[list
     batch = []
     for sample in samples:
         try:
-            batch.append((sample, images.load(sample.image)))
+            batch.append((sample, images.load(sample.picture)))
         except images.ImageError as error:
             counts[f"{error.reason}_picture"] += 1
         if len(batch) == size:
