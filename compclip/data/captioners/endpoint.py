@@ -16,17 +16,11 @@ from compclip.base.errors import UserError
 from compclip.config.servers import Server
 from compclip.data import answers, chat
 from compclip.data.captioners import Caption
+from compclip.data.captioners._query import QUERY, QUERY_TOKENS
 from compclip.data.sample import Sample
 
 if TYPE_CHECKING:
     from compclip.config.sections import Data
-
-# CLIC (arXiv:2505.24424), Figure 3, as printed
-QUERY = (
-    "Can you please describe this image in a long and detailed paragraph? Please keep your descriptions factual "
-    "and terse but complete. DO NOT add any unnecessary speculation about the things that are not part of the "
-    "image. The description should be purely factual, with no subjective speculation."
-)
 
 
 @dataclass(frozen=True)
@@ -35,7 +29,7 @@ class Config(Server):
 
     prompt: str = QUERY
     image_side: int = 1024
-    max_tokens: int = 512
+    max_tokens: int = QUERY_TOKENS
 
     def __post_init__(self) -> None:
         super().__post_init__()
