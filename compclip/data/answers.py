@@ -12,13 +12,9 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from compclip.base.errors import UserError
-
-if TYPE_CHECKING:
-    from compclip.config.sections import Data
 
 
 @dataclass(frozen=True)
@@ -31,10 +27,9 @@ class Answer:
     completion_tokens: int = 0
 
 
-def of_data(cache: str, data: Data) -> Path:
-    """The folder, beside `cache`, of the answers about a data set's pictures."""
-    asked = "\0".join((data.source, data.path, data.images))
-    return Path(cache).with_suffix(".shards") / hashlib.sha256(asked.encode()).hexdigest()[:12]
+def beside(cache: str, *about: str) -> Path:
+    """The folder, beside `cache`, of the answers about one data set, which `about` tells from others."""
+    return Path(cache).with_suffix(".shards") / hashlib.sha256("\0".join(about).encode()).hexdigest()[:12]
 
 
 def of_shard(folder: Path, shard: str) -> str:

@@ -1,16 +1,14 @@
-"""Captioners, one file each: `opened(data, cfg)`, a context manager that gives a `Caption`.
+"""Captioners, one file each: `opened(data, cfg)`, a context in which one captions shard after shard.
 
-It is opened once for all shards that a process captions, so that a model is loaded once, and called once a shard, with
-the shard's name. A captioner with parameters of its own has a frozen dataclass `Config`, filled from
-`data.<name>.options`.
+It gives `caption(samples, shard) -> (samples, counts)`: the samples of a shard, named, with other captions, and what
+was dropped. A captioner with parameters of its own has a frozen dataclass `Config`; `data.<name>.options` fills it.
+One that is cheap to open says `SIDE_BY_SIDE = True`: several processes of a machine share the shards. One that reads
+other files than pictures names them: `reads(data, cfg) -> paths`.
 """
-
-from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
 
 from compclip.data.sample import Sample
 
-# The samples of a shard and its name, to the samples with their new captions, in the same order, and counts.
 Caption = Callable[[list[Sample], str], tuple[list[Sample], Counter]]

@@ -52,6 +52,11 @@ class Config:
                 raise UserError(f"{name}={getattr(self, name)}: must be >= {least}")
 
 
+def reads(data: Data, cfg: Config) -> list[str]:
+    """The model's files."""
+    return sorted(map(str, Path(cfg.model).glob("*")))
+
+
 @contextmanager
 def opened(data: Data, cfg: Config) -> Iterator[Caption]:
     """A captioner with its model loaded on each device. Raises UserError for what is no model of transformers."""
