@@ -16,8 +16,9 @@ from pathlib import Path
 import pyarrow as pa
 
 from compclip.base.errors import UserError, one_line
+from compclip.config.sections import Data
 from compclip.config.servers import KINDS, Rewriter
-from compclip.data import chat, shards
+from compclip.data import answers, chat, serving, shards
 from compclip.data.item import Item, Made, Make
 from compclip.data.shards import Manifest
 from compclip.text import edits
@@ -62,23 +63,37 @@ def items(folder: Path, found: Manifest, cfg: Rewriter | None, code: str) -> lis
 
 
 @contextlib.contextmanager
-def opened(cfg: Rewriter) -> Iterator[Make]:
-    """What has every caption of a shard rewritten; counts by kind."""
+def opened(cfg: Rewriter, data: Data) -> Iterator[Make]:
+    """What has every caption of a shard rewritten, its answers kept in a file of the shard's own; counts by kind."""
+    place = answers.beside(cfg.cache, data.source, data.path, data.images)
+    with serving.running(cfg, place / serving.log_name()) as (ready, watch):
 
-    def make(item: Item, path: Path) -> Made:
-        samples = shards.load(Path(item.given["samples"]))
-        captions = list(dict.fromkeys(c for sample in samples for c in sample.captions))
-        written: dict[str, dict[str, str]] = {kind: {} for kind in KINDS}
-        counts: Counter = Counter()
-        for kind in KINDS if cfg.kinds == "both" else (cfg.kinds,):
-            written[kind], kind_counts = _written(kind, captions, cfg)
-            counts.update({f"{kind}/{name}": n for name, n in kind_counts.items()})
-        columns = [captions, *([written[kind].get(c, "") for c in captions] for kind in KINDS)]
-        batch = pa.RecordBatch.from_arrays([pa.array(c, pa.string()) for c in columns], schema=SCHEMA)
-        shards.write_batch(path, batch, compressed=True)
-        return Made(len(samples), len(captions), dict(counts))
+        def make(item: Item, path: Path) -> Made:
+            captions = _captions(Path(item.given["samples"]))
+            written: dict[str, dict[str, str]] = {kind: {} for kind in KINDS}
+            counts: Counter = Counter()
+            for kind in KINDS if cfg.kinds == "both" else (cfg.kinds,):
+                asked, limit = _asked(kind, captions, cfg)
+                questions = [chat.Question(prompt(kind, c), max_tokens=limit) for c in asked]
+                replies = chat.ask(questions, ready, answers.of_shard(place, item.name), watch)
+                written[kind], kind_counts = _usable(kind, asked, replies)
+                kind_counts["not_asked"] = len(captions) - len(asked)
+                counts.update({f"{kind}/{name}": n for name, n in kind_counts.items()})
+            _save(path, captions, written)
+            return Made(len(captions), len(captions), dict(counts))
 
-    yield make
+        yield make
+
+
+def _captions(samples: Path) -> list[str]:
+    """The different captions of a shard."""
+    return list(dict.fromkeys(c for sample in shards.load(samples) for c in sample.captions))
+
+
+def _save(path: Path, captions: list[str], written: Mapping[str, Mapping[str, str]]) -> None:
+    columns = [captions, *([written[kind].get(c, "") for c in captions] for kind in KINDS)]
+    batch = pa.RecordBatch.from_arrays([pa.array(c, pa.string()) for c in columns], schema=SCHEMA)
+    shards.write_batch(path, batch, compressed=True)
 
 
 def told(captions: int, counts: Mapping[str, float]) -> dict:
@@ -101,13 +116,16 @@ def load(path: Path) -> dict[str, Rewrites]:
         raise UserError(f"{path}: no readable rewrites; run `dvc repro rewrite` again") from error
 
 
-def _written(kind: str, captions: list[str], cfg: Rewriter) -> tuple[dict[str, str], Counter]:
-    """Usable rewrites by caption; what was not asked or not usable is counted."""
-    asked = [c for c in captions if kind == "replace" or swappable(c, cfg.swap_words_below)]
-    limit = {"swap": cfg.swap_max_tokens, "replace": cfg.replace_max_tokens}[kind]
-    replies = chat.ask([chat.Question(prompt(kind, c), max_tokens=limit) for c in asked], cfg)
-    counts = replies.counts + Counter(not_asked=len(captions) - len(asked))
-    made = {}
+def _asked(kind: str, captions: list[str], cfg: Rewriter) -> tuple[list[str], int]:
+    """The captions that are asked for, and how many tokens an answer may have."""
+    if kind == "replace":
+        return captions, cfg.replace_max_tokens
+    return [c for c in captions if swappable(c, cfg.swap_words_below)], cfg.swap_max_tokens
+
+
+def _usable(kind: str, asked: list[str], replies: chat.Replies) -> tuple[dict[str, str], Counter]:
+    """Usable rewrites by caption; what was not usable is counted."""
+    made, counts = {}, replies.counts
     for caption, answer in zip(asked, replies.answers, strict=True):
         if answer is None:
             continue

@@ -115,7 +115,7 @@ class Work:
         if self.stage == RECAPTION:
             return recaption.opened(self.section, captioner_config(self.section))
         if self.stage == REWRITE:
-            return rewrite.opened(rewriter_config(self.section))
+            return rewrite.opened(rewriter_config(self.section), self.section)
         return annotate.opened()
 
     def side_by_side(self) -> bool:

@@ -12,13 +12,15 @@ import pytest
 from PIL import Image
 
 from compclip.base.errors import UserError
-from compclip.config import grid, read
+from compclip.base.names import Name
+from compclip.config import read
 from compclip.config.sections import Data
-from compclip.data import recaption, store
+from compclip.data import prepare
 from compclip.data.captioners import endpoint
 from compclip.data.sample import Sample
 from tests.captioned import captioned
 from tests.chat_server import prompt, said, serve
+from tests.data.reading import in_folder
 
 
 def described(body):
@@ -100,19 +102,19 @@ def test_options_are_checked_with_close_matches(tmp_path):
 
 
 def test_the_recaption_stage(server, tmp_path, pictures):
-    """From params.yaml's words to samples.parquet and counts.json."""
+    """From params.yaml's words to a shard and counts.json."""
     records = [{"filename": s.id, "split": "train", "sentences": [{"raw": "old"}]} for s in pictures]
     (tmp_path / "d.json").write_text(json.dumps({"images": records}))
     with serve(described) as at:
         options = {"url": at.url, "model": "m", "cache": str(tmp_path / "c.sqlite")}
         data = Data("karpathy", str(tmp_path / "d.json"), str(tmp_path), captioner="endpoint", options=options)
-        counts = recaption.recaption(data, grid.captioner_config(data), tmp_path / "out")
-    assert sorted(s.captions[0] for s in store.load(tmp_path / "out" / "samples.parquet")) == [
+        counts = prepare.run("recaption", Name("x", "data"), data, tmp_path)
+    assert sorted(s.captions[0] for s in in_folder(tmp_path / "data" / "x")) == [
         "A picture 30 wide. It is 60 high.",
         "A picture 400 wide. It is 100 high.",
     ]
     assert counts["answered"] == 2
-    assert json.loads((tmp_path / "out" / "counts.json").read_text()) == counts
+    assert json.loads((tmp_path / "data" / "x" / "counts.json").read_text()) == counts
 
 
 def test_each_shard_keeps_its_own_answers(server, pictures, tmp_path):
