@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 from PIL import Image
 
-from compclip.text import swap
+from compclip.text import kept, swap
 from compclip.text.annotation import Annotation
 
 SHARED = 5  # partners that a caption is given by a common noun (CLIC B.4)
@@ -84,7 +84,7 @@ class CommonNouns:
         self.places = [(i, j) for i, own in enumerate(firsts) for j in range(len(own))]
         self.said: dict[tuple[str, str], array] = {}  # (orientation, noun) -> numbers of places
         for number, (i, j) in enumerate(self.places):
-            for noun in nouns(firsts[i][j]):
+            for noun in kept.nouns(firsts[i][j]):
                 self.said.setdefault((shapes[i], noun), array("l")).append(number)
 
     def draw(self, place: Place, rng: np.random.Generator) -> Place | None:
@@ -95,7 +95,7 @@ class CommonNouns:
     def partners(self, place: Place) -> list[Place]:
         """Up to `SHARED` captions of other samples, the same in every epoch: each by a random noun of this caption."""
         rng = np.random.default_rng((self.seed, *place, SHARED))
-        pools = [self.said[self.shapes[place[0]], noun] for noun in nouns(self.firsts[place[0]][place[1]])]
+        pools = [self.said[self.shapes[place[0]], noun] for noun in kept.nouns(self.firsts[place[0]][place[1]])]
         pools = [pool for pool in pools if len(pool) > 1]
         found: dict[int, Place] = {}
         for _ in range(TRIES if pools else 0):
@@ -104,8 +104,3 @@ class CommonNouns:
             if other[0] != place[0] and len(found) < SHARED:
                 found.setdefault(other[0], other)
         return list(found.values())
-
-
-def nouns(sentence: Annotation) -> list[str]:
-    """The nouns of a sentence, each once, in the order of the text."""
-    return list(dict.fromkeys(sentence.word(t).casefold() for t, pos in enumerate(sentence.pos) if pos == "NOUN"))

@@ -19,7 +19,7 @@ from PIL import Image
 from compclip.base.errors import UserError
 from compclip.data.images import ImageError
 from compclip.data.sample import Sample
-from compclip.text import concepts, sentences
+from compclip.text import concepts, kept
 from compclip.text.annotation import Annotation
 from compclip.train import composite
 from compclip.train.batch import View, Views
@@ -103,28 +103,15 @@ class Maker:
     def _sentences(self, index: int, which: int) -> tuple[Annotation, ...]:
         """The sentences of one caption and, where it has a single one, those of the image's other captions."""
         annotations = self.data.annotations[index]
-        chosen = split(annotations[which])
+        chosen = kept.split(annotations[which])
         others = (a for j, a in enumerate(annotations) if j != which)
-        return chosen if len(chosen) > 1 else chosen + tuple(s for a in others for s in split(a))
-
-
-def first(annotation: Annotation) -> Annotation:
-    """The first of `split`, without making the others."""
-    count = len(annotation.sentences)
-    kept = (i for i, (begin, end) in enumerate(annotation.sentences) if sentences.keep(annotation.text[begin:end]))
-    return annotation.sentence(next(kept, 0)) if count else annotation
-
-
-def split(annotation: Annotation) -> tuple[Annotation, ...]:
-    """The sentences of a caption as annotations of their own: those of 4 to 34 words (CLIC B.1), or all if none is."""
-    parts = tuple(annotation.sentence(i) for i in range(len(annotation.sentences))) or (annotation,)
-    return tuple(p for p in parts if sentences.keep(p.text)) or parts
+        return chosen if len(chosen) > 1 else chosen + tuple(s for a in others for s in kept.split(a))
 
 
 def _caption(annotation: Annotation, views: Views) -> Annotation:
     if views.caption == "full" or len(annotation.sentences) <= 1:
         return annotation
-    return first(annotation)
+    return kept.first(annotation)
 
 
 def _case(text: str | None, lowercase: bool) -> str | None:
