@@ -29,7 +29,11 @@ def crowd(tmp_path_factory) -> Prepared:
     rng = np.random.default_rng(0)
     words = ["DOG", "CAT", "HORSE", "GRASS", "BIRD", "sees", "eats", "runs"]
     said = [
-        tuple(chain.from_iterable(own for _ in range(rng.integers(1, 4)) for own in tagged(" ".join(rng.choice(words, 4)))))
+        tuple(
+            chain.from_iterable(
+                own for _ in range(rng.integers(1, 4)) for own in tagged(" ".join(rng.choice(words, 4)))
+            )
+        )
         for _ in range(30)
     ]
     samples = [Sample(f"s{i}", f"{i}.png", (), "train", *SIZES[rng.integers(4)]) for i in range(30)]

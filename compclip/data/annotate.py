@@ -12,7 +12,6 @@ import pyarrow as pa
 
 from compclip.data import rewrite, shards
 from compclip.data.item import Item, Made, Make
-from compclip.data.rewrite import Rewrites
 from compclip.data.sample import Sample
 from compclip.data.shards import Manifest
 from compclip.text.annotate import about
@@ -42,29 +41,18 @@ def opened() -> Iterator[Make]:
         samples = shards.load(Path(item.given["samples"]))
         written = rewrite.load(Path(item.given["rewrites"])) if item.given["rewrites"] else {}
         captions, counts = [c for sample in samples for c in sample.captions], Counter[str]()
-        texts = [written.get(text, Rewrites()) for text in captions] if written else []
+        pairs = {caption: (texts.swap, texts.replace) for caption, texts in written.items()}
         said = [len(sample.captions) for sample in samples]
-        shards.write_batch(path, batch(samples, said, analyse(captions, counts), texts))
-        counts.update(captions=len(captions), different=len(set(captions)))
+        shards.write_batch(path, batch(samples, said, analyse(captions, counts, pairs)))
         return Made(len(samples), len(captions), dict(counts))
 
     yield make
 
 
-def batch(
-    samples: Sequence[Sample], said: Sequence[int], found: Columns, written: Sequence[Rewrites]
-) -> pa.RecordBatch:
-    """A shard as training reads it: samples, how many captions each has, and what was found in all of them.
-
-    `written`: what a model made of each caption; empty where nobody asked.
-    """
-    arrays = found.arrays()
-    if written:
-        arrays["written_swap"] = pa.array([texts.swap for texts in written], pa.string())
-        arrays["written_replace"] = pa.array([texts.replace for texts in written], pa.string())
-    captions = pa.StructArray.from_arrays(list(arrays.values()), names=list(arrays))
+def batch(samples: Sequence[Sample], said: Sequence[int], found: Columns) -> pa.RecordBatch:
+    """A shard as training reads it: samples, how many captions each has, and what was found in all of them."""
     edges = pa.array(itertools.accumulate(said, initial=0), pa.int32())
-    listed = pa.ListArray.from_arrays(edges, captions)
+    listed = pa.ListArray.from_arrays(edges, found.array())
     own = {name: pa.array([getattr(s, name) for s in samples], shards.SCHEMA.field(name).type) for name in OWN}
     made = pa.RecordBatch.from_pydict(own | {"captions": listed})
     return made.replace_schema_metadata({f"made by {name}": value for name, value in about().items()})

@@ -1,8 +1,8 @@
 """Annotations as flat columns: what a shard holds of its captions.
 
     text              string
-    tokens            a list of structs: advance (from the end of the token before to the end of this one) and length, in
-                      characters; head, relative to the token; pos, tag, dep
+    tokens            a list of structs: advance, from the end of the token before to the end of this one, and length,
+                      both in characters; head, relative to the token; pos, tag, dep
     sentences         a list of structs begin, end: characters; chunks, verbs: tokens
     lemma             a list of structs token, word: only where the lemma is not the lower-case word
     candidates        a list of structs token, words: only where there are any; words are joined by tabs

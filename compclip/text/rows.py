@@ -152,7 +152,7 @@ class _Lists:
         if values.offset:
             raise ValueError("a part of a column")
         fields = [values.field(name) for name in names] if names else [values]
-        names = names or ("",)
+        names = names or ("",)  # a list of words alone
         self.offsets, self.size = column.offsets.to_numpy(), len(values)
         self.fields = [(f.indices if isinstance(f, pa.DictionaryArray) else f).to_numpy() for f in fields]
         self.dictionaries = {n: f.dictionary for n, f in zip(names, fields, strict=True) if hasattr(f, "dictionary")}
@@ -165,7 +165,8 @@ class _Lists:
 
     def vocabulary(self, name: str) -> list[str]:
         """All words of a small dictionary."""
-        return [sys.intern(word) for word in self.dictionaries[name].to_pylist()]
+        words = _Strings(self.dictionaries[name])
+        return [sys.intern(words[code].decode()) for code in range(len(self.dictionaries[name]))]
 
 
 def _view(buffer: pa.Buffer | None, kind: type) -> np.ndarray:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import functools
+import itertools
 import sys
 import warnings
 
@@ -41,12 +42,12 @@ def candidates(
     """
     if pos == "PROPN" and word.islower():  # the tagger's usual slip
         pos, tag = "NOUN", {"NNP": "NN", "NNPS": "NNS"}.get(tag, tag)
-    fitting = (
-        f
-        for f in _forms(word.lower(), lemma.lower(), pos, tag)
-        if f not in said and (not article or (f[0] in VOWELS) == (article == "an"))
-    )
-    return tuple(_as_written(form, word) for form, _ in zip(fitting, range(LIMIT), strict=False))
+    forms = _forms(word.lower(), lemma.lower(), pos, tag)
+    best = forms[:LIMIT]
+    if article or not said.isdisjoint(best):
+        fitting = (f for f in forms if f not in said and (not article or (f[0] in VOWELS) == (article == "an")))
+        best = tuple(itertools.islice(fitting, LIMIT))
+    return tuple([_as_written(form, word) for form in best]) if not word.islower() else best
 
 
 def _as_written(form: str, word: str) -> str:
@@ -55,7 +56,7 @@ def _as_written(form: str, word: str) -> str:
     return form.capitalize() if word[0].isupper() else form
 
 
-@functools.lru_cache(maxsize=1 << 17)
+@functools.lru_cache(maxsize=1 << 15)
 def _forms(word: str, lemma: str, pos: str, tag: str) -> tuple[str, ...]:
     """Inflected replacements of a word, best first, at most 4 x 16 of them."""
     if pos == "NUM":
