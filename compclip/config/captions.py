@@ -43,7 +43,7 @@ class Captions:
 
 
 @dataclass(frozen=True)
-class Rewrites:
+class Released:
     """Hard positives that others released, line by line for the captions of a COCO file: `data.<name>.rewrites`."""
 
     captions: str = MISSING  # captions_train2017.json: line n belongs to its n-th annotation

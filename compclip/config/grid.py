@@ -10,7 +10,7 @@ from typing import Any
 from compclip.base import plugins
 from compclip.base.errors import UserError, unknown
 from compclip.base.names import Name
-from compclip.config.captions import Captions, Rewrites
+from compclip.config.captions import Captions, Released
 from compclip.config.sections import Cell, Data, Params, Run, Train
 from compclip.config.servers import Rewriter
 from compclip.config.structured import mapping, structured
@@ -109,8 +109,13 @@ def captions_config(data: Data, where: str = "captions") -> Captions | None:
     return structured(Captions, raw, where)
 
 
-def rewrites_config(data: Data, where: str = "rewrites") -> Rewrites | None:
+def rewrites_config(data: Data, where: str = "rewrites") -> Released | None:
     """The released hard positives of a data set; None where it names none. Raises UserError beside a rewriter."""
     if data.rewrites and data.rewriter:
         raise UserError(f"{where}: stands beside a rewriter; remove one of them")
-    return structured(Rewrites, dict(data.rewrites), where) if data.rewrites else None
+    return structured(Released, dict(data.rewrites), where) if data.rewrites else None
+
+
+def writer_config(data: Data) -> Rewriter | Released | None:
+    """What writes hard positives for a data set: an endpoint, or released files; None where nothing does."""
+    return rewriter_config(data) or rewrites_config(data)

@@ -80,10 +80,12 @@ def _of_data(params: Params) -> Iterator[tuple[str, str, dict[str, Any]]]:
     for name, data in params.data.items():
         section = asdict(data)
         writer = section.pop("rewriter") or section["rewrites"]
+        excluded = section.pop("exclude")
         section.pop("rewrites")
+        asked = {"rewritten": bool(writer), "exclude": excluded}
         yield "recaption", name, {"params": section, "code": data_code("recaption", data)}
         yield "rewrite", name, {"params": writer, "code": data_code("rewrite", data)}
-        yield "annotate", name, {"params": {"rewritten": bool(writer)}, "code": data_code("annotate", data)}
+        yield "annotate", name, {"params": asked, "code": data_code("annotate", data)}
 
 
 def data_code(stage: str, data: Data) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import fcntl
 import hashlib
+import json
 import os
 import shutil
 from collections import Counter
@@ -23,6 +24,7 @@ import pyarrow as pa
 
 from compclip.base.errors import UserError
 from compclip.base.files import beside, read_mapping, sweep, write_json
+from compclip.data import look
 
 FORMAT = 1  # of the folder; an older one is left where it is and not found
 BLOCK = 8192  # rows of a record batch
@@ -94,6 +96,12 @@ class Found:
 
     texts: list[tuple[str, ...]]
     rows: np.ndarray
+
+
+def place(folder: Path, files: Iterable[str], asked: Any) -> Path:
+    """Where the index of what is `asked` of some files is: another place once a file's name, size or time is new."""
+    found = [[os.path.abspath(file.path), file.size, file.time] for name in files for file in look.files(name)]
+    return folder / hashlib.sha256(json.dumps([FORMAT, found, asked]).encode()).hexdigest()[:16]
 
 
 def opened(folder: Path, rows: Callable[[Counter], Rows]) -> Index:

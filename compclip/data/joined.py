@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
+import base64
+import zlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -12,28 +12,54 @@ from pathlib import Path, PurePosixPath
 
 import numpy as np
 
-from compclip.base import remembered
 from compclip.base.errors import UserError
 from compclip.config.captions import Captions
 from compclip.data import index, lists
 from compclip.data.sample import Sample
+from compclip.data.shards import read_about
 
+ROWS = "rows of the list"  # in a shard's metadata
 FOLDER = Path(".work/joined")  # an index holds the captions once more, so that a sample's are found without a search
 
 
 @contextmanager
 def opened(cfg: Captions, folder: Path = FOLDER) -> Iterator[Joined]:
-    """The list, found again as long as its bytes stay and indexed where it is new.
+    """The list, found again as long as the file stays, and indexed where it is new.
 
     Raises UserError for a list that is missing, has no such column, or no row that can be used.
     """
     lists.files(cfg.file)
-    asked = json.dumps([index.FORMAT, remembered.taken(cfg.file), {**asdict(cfg), "file": ""}])
-    place = folder / hashlib.sha256(asked.encode()).hexdigest()[:16]
+    place = index.place(folder, [cfg.file], asdict(cfg))
     found = index.opened(place, lambda counts: lists.rows(cfg, counts))
     if not found.rows:
         raise UserError(f"{cfg.file}: no row holds a key and a caption ({_told(found.counts)}); correct its columns")
     yield Joined(cfg, found)
+
+
+@contextmanager
+def of(cfg: Captions | None) -> Iterator[Joined | None]:
+    """The list of a data set that names one."""
+    if cfg is None:
+        yield None
+    else:
+        with opened(cfg) as found:
+            yield found
+
+
+def counted(cfg: Captions | None, shards: Iterable[Path]) -> Counter:
+    """What became of the rows of a data set's list, of all its shards; nothing where it names none."""
+    with of(cfg) as found:
+        return found.told(map(_rows, shards)) if found else Counter()
+
+
+def packed(rows: np.ndarray) -> dict[str, str]:
+    """Numbers of rows as a shard's metadata keeps them: a row that two shards ask for is one."""
+    return {ROWS: base64.b85encode(zlib.compress(np.diff(rows, prepend=0).astype("<u8").tobytes())).decode()}
+
+
+def _rows(shard: Path) -> np.ndarray:
+    kept = read_about(shard, "recaption").get(ROWS, "")
+    return np.cumsum(np.frombuffer(zlib.decompress(base64.b85decode(kept)), "<u8")) if kept else np.zeros(0, np.int64)
 
 
 class Joined:
@@ -46,14 +72,15 @@ class Joined:
         """The captions of each key; None where the list has none."""
         return [texts or None for texts in self._index.of(self._stripped(keys)).texts]
 
-    def take(self, samples: Sequence[Sample]) -> tuple[list[Sample], Counter, np.ndarray]:
+    def take(self, samples: Iterable[Sample]) -> tuple[list[Sample], Counter, np.ndarray]:
         """The samples of a shard with the list's captions in place of theirs, and which rows of the list these are.
 
         Samples that the list does not have are left out; counted: `samples_matched`, `samples_unmatched`. Raises
         UserError for a picture in a tar that is asked for by its file's name: it has none.
         """
-        found = self._index.of(self._stripped(_key(sample, self._on) for sample in samples))
-        pairs = list(zip(samples, found.texts, strict=True))
+        asked = list(samples)
+        found = self._index.of(self._stripped(_key(sample, self._on) for sample in asked))
+        pairs = list(zip(asked, found.texts, strict=True))
         kept = [replace(sample, captions=texts) for sample, texts in pairs if texts]
         return kept, Counter(samples_matched=len(kept), samples_unmatched=len(pairs) - len(kept)), found.rows
 

@@ -4,8 +4,6 @@ Positives, each a line for every annotation of COCO's captions, in their order.
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -14,11 +12,11 @@ from itertools import chain, repeat
 from pathlib import Path
 from typing import Any
 
-from compclip.base import json_text, remembered
+from compclip.base import json_text
 from compclip.base.errors import UserError, one_line
 from compclip.base.files import read_mapping, regular
 from compclip.base.surrogates import repaired
-from compclip.config.captions import Rewrites
+from compclip.config.captions import Released
 from compclip.config.servers import KINDS
 from compclip.data import index
 from compclip.data.joined import FOLDER
@@ -29,14 +27,12 @@ NONE = "None"  # their placeholder for a caption that was not asked for
 
 
 @contextmanager
-def opened(cfg: Rewrites, folder: Path = FOLDER) -> Iterator[Given]:
+def opened(cfg: Released, folder: Path = FOLDER) -> Iterator[Given]:
     """Gives what was released of each caption, by kind: of a caption that stands several times the first one.
 
     Raises UserError for a file that is missing, and for one that has not a line for each caption.
     """
-    prints = [remembered.taken(file) for file in asdict(cfg).values()]
-    place = folder / hashlib.sha256(json.dumps([index.FORMAT, "rewrites", prints]).encode()).hexdigest()[:16]
-    found = index.opened(place, lambda counts: _rows(cfg, counts))
+    found = index.opened(index.place(folder, files(cfg), asdict(cfg)), lambda counts: _rows(cfg, counts))
 
     def given(captions: Sequence[str]) -> list[dict[str, str]]:
         return [dict(reversed([_pair(text) for text in texts])) for texts in found.of(captions).texts]
@@ -44,24 +40,29 @@ def opened(cfg: Rewrites, folder: Path = FOLDER) -> Iterator[Given]:
     yield given
 
 
+def files(cfg: Released) -> list[str]:
+    """All that it is made of."""
+    return [cfg.captions, *filter(None, (cfg.swap, cfg.replace))]
+
+
 def _pair(text: str) -> tuple[str, str]:
     kind, _, written = text.partition(":")
     return kind, written
 
 
-def _rows(cfg: Rewrites, counts: Counter) -> Iterator[tuple[str, list[str]]]:
+def _rows(cfg: Released, counts: Counter) -> Iterator[tuple[str, list[str]]]:
     captions = _captions(cfg.captions)
-    files = {kind: file for kind in KINDS if (file := getattr(cfg, kind))}
-    lines = [chain(_lines(file, counts), repeat(_END)) for file in files.values()]
+    given = {kind: file for kind in KINDS if (file := getattr(cfg, kind))}
+    lines = [chain(_lines(file, counts), repeat(_END)) for file in given.values()]
     for number, (caption, *texts) in enumerate(zip(chain(captions, [_END]), *lines, strict=False)):
         ended = [text is _END for text in (caption, *texts)]
         if any(ended) and not all(ended):
             raise UserError(
-                f"{', '.join(files.values())}: not a line for each of {len(captions)} annotations of {cfg.captions}; "
+                f"{', '.join(given.values())}: not a line for each of {len(captions)} annotations of {cfg.captions}; "
                 f"they part at {number + 1}: use the captions that they were written for"
             )
         if caption is not _END:
-            yield caption, [f"{kind}:{text}" for kind, text in zip(files, texts, strict=True) if text]
+            yield caption, [f"{kind}:{text}" for kind, text in zip(given, texts, strict=True) if text]
 
 
 _END: Any = object()

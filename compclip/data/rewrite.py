@@ -1,7 +1,7 @@
 """Hard positives written by a language model (Hard Positives, supplementary D): the rewriting half of the data.
 
 A shard of data/<name>/rewrites/ has a row for each different caption of its samples ("" where there is no rewrite); the
-annotate stage puts both texts beside the caption. A data set without `rewriter` has no shards.
+annotate stage puts both texts beside the caption. A data set without `rewriter` and `rewrites` has no shards.
 """
 
 from __future__ import annotations
@@ -9,15 +9,16 @@ from __future__ import annotations
 import contextlib
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import pyarrow as pa
 
 from compclip.base.errors import UserError, one_line
+from compclip.config.captions import Released
 from compclip.config.servers import KINDS, Rewriter
-from compclip.data import chat, shards
+from compclip.data import chat, look, released, shards
 from compclip.data.item import Item, Made, Make
 from compclip.data.shards import Manifest
 from compclip.text import edits
@@ -52,9 +53,11 @@ class Rewrites:
     replace: str = ""
 
 
-def items(folder: Path, found: Manifest, cfg: Rewriter | None, code: str) -> list[Item]:
+def items(folder: Path, found: Manifest, cfg: Rewriter | Released | None, code: str) -> list[Item]:
     """A shard for each of the samples in data/<name>/; none without `cfg`."""
     asked, place = {"code": code, "rewriter": asdict(cfg)} if cfg else {}, folder / shards.SAMPLES
+    if isinstance(cfg, Released):
+        asked["reads"] = [file for name in released.files(cfg) for file in look.files(name)]
     return [
         Item.of(shard.name, {"samples": str(place / f"{shard.name}.arrow")}, asked | {"samples": shard.sha256})
         for shard in (found.shards if cfg else ())
@@ -62,23 +65,45 @@ def items(folder: Path, found: Manifest, cfg: Rewriter | None, code: str) -> lis
 
 
 @contextlib.contextmanager
-def opened(cfg: Rewriter) -> Iterator[Make]:
-    """What has every caption of a shard rewritten; counts by kind."""
+def opened(cfg: Rewriter | Released) -> Iterator[Make]:
+    """What has every caption of a shard rewritten, or finds what was released of it; counts by kind."""
+    if isinstance(cfg, Released):
+        kinds = tuple(kind for kind in KINDS if getattr(cfg, kind))
+        with released.opened(cfg) as given:
+            yield _maker(kinds, lambda kind, captions: _released(kind, captions, given))
+    else:
+        asked = cfg
+        kinds = KINDS if cfg.kinds == "both" else (cfg.kinds,)
+        yield _maker(kinds, lambda kind, captions: _written(kind, captions, asked))
 
+
+def _maker(kinds: Iterable[str], write: Callable[[str, list[str]], tuple[dict[str, str], Counter]]) -> Make:
     def make(item: Item, path: Path) -> Made:
         samples = shards.load(Path(item.given["samples"]))
         captions = list(dict.fromkeys(c for sample in samples for c in sample.captions))
         written: dict[str, dict[str, str]] = {kind: {} for kind in KINDS}
         counts: Counter = Counter()
-        for kind in KINDS if cfg.kinds == "both" else (cfg.kinds,):
-            written[kind], kind_counts = _written(kind, captions, cfg)
+        for kind in kinds:
+            written[kind], kind_counts = write(kind, captions)
             counts.update({f"{kind}/{name}": n for name, n in kind_counts.items()})
         columns = [captions, *([written[kind].get(c, "") for c in captions] for kind in KINDS)]
         batch = pa.RecordBatch.from_arrays([pa.array(c, pa.string()) for c in columns], schema=SCHEMA)
         shards.write_batch(path, batch, compressed=True)
         return Made(len(samples), len(captions), dict(counts))
 
-    yield make
+    return make
+
+
+def _released(kind: str, captions: list[str], given: released.Given) -> tuple[dict[str, str], Counter]:
+    """Usable rewrites by caption, of those that were released; the same is asked of them as of a model's answer."""
+    counts: Counter = Counter()
+    made = {}
+    for caption, found in zip(captions, given(captions), strict=True):
+        text, fault = usable(kind, caption, chat.Answer(found[kind])) if kind in found else ("", "not_released")
+        counts[fault or "usable"] += 1
+        if not fault:
+            made[caption] = text
+    return made, counts
 
 
 def told(captions: int, counts: Mapping[str, float]) -> dict:

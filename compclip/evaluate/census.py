@@ -1,7 +1,7 @@
 """What a benchmark's files hold: records, pictures found and missing, the fingerprint. No model is needed.
 
 data/benchmarks/<name>.json keeps it (the stage `benchmark`), so that an evaluation can be recognised without reading
-the benchmark again. Every benchmark enters by `load`, which trusts none of its module's names and texts.
+the benchmark again; <name>.arrow beside it has what its pictures are known by. Every benchmark enters by `load`, which trusts none of its module's names and texts.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from compclip.base import plugins, surrogates
 from compclip.base.errors import UserError
 from compclip.base.files import read_mapping, write_json
 from compclip.base.names import Name
-from compclip.data import within
+from compclip.data import overlap, within
 from compclip.evaluate.embeddings import unboxed
 
 if TYPE_CHECKING:
@@ -80,6 +80,7 @@ def take(name: Name, section: Section, root: Path = Path(".")) -> dict[str, Any]
     benchmark = load(name, section)
     found = census(benchmark)
     known = {"section": asdict(section), "files": {str(f): _stamp(f) for f in benchmark.files}}
+    overlap.write(root / FOLDER / f"{name}.arrow", dict.fromkeys(unboxed(ref)[0] for ref in benchmark.images))
     write_json(root / FOLDER / f"{name}.json", found | known)
     return found
 

@@ -6,7 +6,8 @@ import pytest
 
 from compclip.base.errors import UserError
 from compclip.config import grid, plan, read
-from compclip.config.captions import Captions, Rewrites
+from compclip.config.captions import Captions, Released
+from compclip.data import look
 
 PARAMS = """
 grid: {methods: [hard_positives], backbones: [b], data: [d], seeds: [0]}
@@ -37,7 +38,7 @@ def test_as_one_writes_them(params):
     """`on` without quotation marks, which YAML 1.1 takes for true; one column as a text."""
     data = read.load(params).data["d"]
     assert grid.captions_config(data) == Captions("x.csv", "url", ["caption"])
-    assert grid.rewrites_config(data) == Rewrites("c.json", "s.jsonl")
+    assert grid.rewrites_config(data) == Released("c.json", "s.jsonl")
     assert data.exclude == ["sugarcrepe"]
 
 
@@ -65,20 +66,36 @@ def test_what_is_wrong_is_told(params, override, fault):
     assert fault in str(caught.value)
 
 
-def test_a_list_that_changes_is_read_again(params, tmp_path):
-    """DVC sees the plan: a list's contents stand there, whose file no stage can name."""
+def test_which_stages_a_key_concerns(params):
+    """Excluding pictures captions none anew."""
 
-    def planned() -> dict:
-        return {f"{stage}/{item}": made for stage, item, made in plan.documents(read.load(params))}
+    def planned(*overrides: str) -> dict:
+        made = plan.documents(read.load(params, overrides))
+        return {
+            f"{stage}/{item}": document
+            for stage, item, document in made
+            if stage in ("recaption", "rewrite", "annotate")
+        }
 
     before = planned()
-    (tmp_path / "x.csv").write_text("url,caption\n")
-    listed = planned()
-    assert [name for name in before if before[name] != listed[name]] == ["recaption/d"]
-    (tmp_path / "s.jsonl").write_text("None\n")
-    after = planned()
-    assert [name for name in before if listed[name] != after[name]] == ["rewrite/d"]
-    assert after == planned()
+    for override, stages in (
+        ("data.d.captions.column=c", ["recaption/d"]),
+        ("data.d.rewrites.swap=t.jsonl", ["rewrite/d"]),
+        ("data.d.exclude=[]", ["annotate/d"]),
+    ):
+        after = planned(override)
+        assert [name for name in before if before[name] != after[name]] == stages
+
+
+def test_a_list_that_changes_is_seen(params, tmp_path):
+    """DVC names no file of a list: `look` does."""
+    seen = []
+    for name in ("x.csv", "x.csv", "s.jsonl", "c.json"):
+        with open(tmp_path / name, "a", encoding="utf-8") as file:
+            file.write("more\n")
+        look.write(read.load(params).data)
+        seen.append((tmp_path / "data" / "looks" / "d.json").read_text())
+    assert len(set(seen)) == len(seen)
 
 
 def test_what_is_joined_is_written_by_nobody_else(params):

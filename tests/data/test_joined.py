@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
+import tarfile
 from collections import Counter
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -12,12 +15,14 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from PIL import Image
 
 from compclip.base.errors import UserError
+from compclip.base.names import Name
 from compclip.config import grid
 from compclip.config.captions import Captions
 from compclip.config.sections import Data
-from compclip.data import index, joined, lists
+from compclip.data import index, joined, lists, prepare, shards
 from compclip.data.sample import Sample
 
 DREAMLIP = (
@@ -290,3 +295,48 @@ def test_one_key_on_every_row_costs_little(tmp_path):
     made = index.opened(tmp_path / "x", lambda counts: (("k", [str(n)]) for n in range(1000)))
     assert made.of(["k"]).texts == [tuple(str(n) for n in range(index.MOST))]
     assert np.array_equal(made.of(["k"]).rows, np.arange(index.MOST))
+
+
+def archive(path: Path, samples: dict[str, str]) -> None:
+    """A tar as img2dataset writes it without captions: pictures and their addresses."""
+    raw = io.BytesIO()
+    Image.new("RGB", (9, 8)).save(raw, "png")
+    with tarfile.open(path, "w") as tar:
+        for key, url in samples.items():
+            for name, content in ((f"{key}.png", raw.getvalue()), (f"{key}.json", json.dumps({"url": url}).encode())):
+                member = tarfile.TarInfo(name)
+                member.size = len(content)
+                tar.addfile(member, io.BytesIO(content))
+
+
+def test_the_stage(tmp_path, monkeypatch):
+    """Pictures without captions get the list's; a row that two shards ask for is one; the list's own rows are counted."""
+    monkeypatch.chdir(tmp_path)
+    archive(tmp_path / "00000.tar", {"000000000": "u1", "000000001": "u2", "000000002": "u3"})
+    archive(tmp_path / "00001.tar", {"000010000": "u1", "000010001": "u9"})
+    archive(tmp_path / "00002.tar", {"000020000": "u8"})
+    rows = ["u1,A dog runs on grass.", "u2,Short.", "u4,A cat.", "u5,", '"u1\n",A dog runs on grass.']
+    put(tmp_path / "list.csv", "url,c\n" + "\n".join(rows))
+    listed = {"file": "list.csv", "on": "url", "column": ["c"]}
+    cfg = Data("webdataset", ".", ".", captioner="none", captions=listed, min_sentences=1)
+    assert prepare.run("recaption", Name("d", "data"), cfg) == {
+        "images": 6, "samples": 3, "samples_matched": 3, "samples_unmatched": 3, "few_sentences": 1,
+        "openings_dropped": 0, "captions_rows": 5, "captions_empty": 1, "captions_duplicate": 1, "captions_matched": 3,
+        "captions_unmatched": 1,
+    }  # fmt: skip
+    found = [s for path in sorted(Path("data/d/samples").glob("*.arrow")) for s in shards.load(path)]
+    assert [(s.id, s.captions) for s in found] == [
+        ("00000/000000000", ("A dog runs on grass.",)),
+        ("00001/000010000", ("A dog runs on grass.",)),
+    ]
+    put(tmp_path / "list.csv", "url,c\nu3,A man and a woman sit.\n")
+    assert prepare.run("recaption", Name("d", "data"), cfg)["captions_matched"] == 1
+
+
+def test_a_list_that_has_none_of_the_pictures(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    archive(tmp_path / "00000.tar", {"000000000": "u1"})
+    put(tmp_path / "list.csv", "url,c\nu2,A dog.\n")
+    cfg = Data("webdataset", ".", ".", captioner="none", captions={"file": "list.csv", "on": "url", "column": ["c"]})
+    with pytest.raises(UserError, match=r"no sample is left of 1 \(.*1 captions_unmatched, .*1 samples_unmatched"):
+        prepare.run("recaption", Name("d", "data"), cfg)

@@ -233,7 +233,9 @@ def test_processes_make_what_one_makes(tmp_path, monkeypatch):
 
 def test_pictures_with_few_sentences_are_left_out_and_counted(photographs, tmp_path):
     """CLIC B.1; a sentence of one word is none."""
-    described(tmp_path, {"a.jpg": ["Two dogs run on grass. A red ball lies there."], "b.jpg": ["Nice. A dog runs on it."]})
+    described(
+        tmp_path, {"a.jpg": ["Two dogs run on grass. A red ball lies there."], "b.jpg": ["Nice. A dog runs on it."]}
+    )
     counts = prepare.run("recaption", NAME, replace(photographs, min_sentences=2), tmp_path)
     assert [Path(s.image).name for s in in_folder(tmp_path / "data" / "x")] == ["a.jpg"]
     assert counts["few_sentences"] == 1
