@@ -16,7 +16,7 @@ from compclip.base import plugins, surrogates
 from compclip.base.errors import UserError
 from compclip.base.files import read_mapping, write_json
 from compclip.base.names import Name
-from compclip.data import overlap, within
+from compclip.data import within
 from compclip.evaluate.embeddings import unboxed
 
 if TYPE_CHECKING:
@@ -77,6 +77,8 @@ def census(benchmark: Benchmark) -> dict[str, Any]:
 
 def take(name: Name, section: Section, root: Path = Path(".")) -> dict[str, Any]:
     """Count a benchmark and keep what was found, with the state of its files; gives the counts."""
+    from compclip.data import overlap  # and with it Pillow, which nobody needs who only asks for a fingerprint
+
     benchmark = load(name, section)
     found = census(benchmark)
     known = {"section": asdict(section), "files": {str(f): _stamp(f) for f in benchmark.files}}
