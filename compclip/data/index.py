@@ -17,6 +17,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
+from tokenize import TokenError
 from typing import Any
 
 import numpy as np
@@ -32,6 +33,7 @@ MOST = 100  # rows of one key that are looked at
 SCHEMA = pa.schema([("key", pa.large_binary()), ("texts", pa.large_list(pa.large_binary()))])
 Rows = Iterable[tuple[str, Sequence[str]]]
 FAULTS = (OSError, ValueError, ArithmeticError, LookupError, AttributeError, TypeError, pa.ArrowException)
+SPOILT = (*FAULTS, SyntaxError, TokenError, UserError)  # NumPy reads a header as Python's literals
 
 
 class Index:
@@ -46,7 +48,7 @@ class Index:
             self._order = np.load(folder / "order.npy", mmap_mode="r", allow_pickle=False)
             self._file = pa.ipc.open_file(pa.memory_map(str(folder / "rows.arrow")))
             self.counts = Counter({name: int(n) for name, n in read_mapping(folder / "counts.json").items()})
-        except (*FAULTS, UserError) as error:
+        except SPOILT as error:
             raise self._damaged() from error
         if self._hashes.shape != self._order.shape or self._file.schema != SCHEMA:
             raise self._damaged()
