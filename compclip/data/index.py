@@ -24,7 +24,7 @@ import numpy as np
 import pyarrow as pa
 
 from compclip.base.errors import UserError
-from compclip.base.files import beside, read_mapping, sweep, write_json
+from compclip.base.files import beside, read_mapping, regular, sweep, write_json
 from compclip.data import look
 
 FORMAT = 1  # of the folder; an older one is left where it is and not found
@@ -33,7 +33,7 @@ MOST = 100  # rows of one key that are looked at
 SCHEMA = pa.schema([("key", pa.large_binary()), ("texts", pa.large_list(pa.large_binary()))])
 Rows = Iterable[tuple[str, Sequence[str]]]
 FAULTS = (OSError, ValueError, ArithmeticError, LookupError, AttributeError, TypeError, pa.ArrowException)
-SPOILT = (*FAULTS, SyntaxError, TokenError, UserError)  # NumPy reads a header as Python's literals
+SPOILT = (*FAULTS, SyntaxError, TokenError, EOFError, UserError)  # NumPy reads a header as Python's literals
 
 
 class Index:
@@ -44,9 +44,9 @@ class Index:
         self._folder = folder
         self._checked: dict[int, pa.RecordBatch] = {}
         try:
-            self._hashes = np.load(folder / "hashes.npy", mmap_mode="r", allow_pickle=False)
-            self._order = np.load(folder / "order.npy", mmap_mode="r", allow_pickle=False)
-            self._file = pa.ipc.open_file(pa.memory_map(str(folder / "rows.arrow")))
+            self._hashes = np.load(regular(folder / "hashes.npy"), mmap_mode="r", allow_pickle=False)
+            self._order = np.load(regular(folder / "order.npy"), mmap_mode="r", allow_pickle=False)
+            self._file = pa.ipc.open_file(pa.memory_map(regular(folder / "rows.arrow")))
             self.counts = Counter({name: int(n) for name, n in read_mapping(folder / "counts.json").items()})
         except SPOILT as error:
             raise self._damaged() from error
