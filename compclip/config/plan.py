@@ -79,10 +79,13 @@ def documents(params: Params) -> Iterator[tuple[str, str, dict[str, Any]]]:
 def _of_data(params: Params) -> Iterator[tuple[str, str, dict[str, Any]]]:
     for name, data in params.data.items():
         section = asdict(data)
-        rewriter = section.pop("rewriter")
+        writer = section.pop("rewriter") or section["rewrites"]
+        excluded = section.pop("exclude")
+        section.pop("rewrites")
+        asked = {"rewritten": bool(writer), "exclude": excluded}
         yield "recaption", name, {"params": section, "code": data_code("recaption", data)}
-        yield "rewrite", name, {"params": rewriter, "code": data_code("rewrite", data)}
-        yield "annotate", name, {"params": {"rewritten": bool(rewriter)}, "code": data_code("annotate", data)}
+        yield "rewrite", name, {"params": writer, "code": data_code("rewrite", data)}
+        yield "annotate", name, {"params": asked, "code": data_code("annotate", data)}
 
 
 def data_code(stage: str, data: Data) -> str:

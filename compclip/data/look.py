@@ -71,8 +71,8 @@ def _file(one: os.DirEntry[str]) -> Iterator[File]:
 
 def roots(cfg: Data) -> list[str]:
     """Where the files of a data set are, each once."""
-    named = [cfg.path, cfg.images]
-    return list(dict.fromkeys(os.path.normpath(path) for path in named if path))
+    named = [cfg.path, cfg.images, cfg.captions.get("file"), *cfg.rewrites.values()]
+    return list(dict.fromkeys(os.path.normpath(str(path)) for path in named if path))
 
 
 def look(paths: Sequence[str], known: dict[str, str]) -> dict:
