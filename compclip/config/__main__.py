@@ -16,6 +16,7 @@ from compclip.base.files import out_folder
 from compclip.config import plan
 from compclip.config.documents import to_yaml
 from compclip.config.grid import cells, resolve
+from compclip.config.planned import FOLDER
 from compclip.config.read import DEFAULT, load
 from compclip.config.switch import use
 
@@ -46,7 +47,7 @@ def _parser() -> argparse.ArgumentParser:
     show = commands.add_parser("show", help="print a cell, resolved")
     show.add_argument("cell")
     planned = commands.add_parser("plan", help="write what each stage is to do")
-    planned.add_argument("--out", type=out_folder, default=plan.FOLDER)
+    planned.add_argument("--out", type=out_folder, default=FOLDER)
     for command in (check, show, planned):
         command.add_argument("--params", default=DEFAULT)
         command.add_argument("overrides", nargs="*", metavar="key=value")

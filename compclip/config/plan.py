@@ -6,7 +6,6 @@ and nothing else. No list of parameters or modules is kept by hand.
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import itertools
 from collections.abc import Iterable, Iterator
@@ -15,12 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from compclip.base import code, links, plugins
-from compclip.base.errors import UserError
 from compclip.base.files import write_json
 from compclip.config.grid import line_cells, resolved
 from compclip.config.sections import Cell, Params, Run
 
-FOLDER = Path("plan")
 # The entry of each stage's code; what a plug-in brings is added by its name.
 ENTRIES = {
     "scenes": "compclip.data.scenes.generate",
@@ -45,15 +42,6 @@ def write(params: Params, folder: Path) -> None:
             links.remove(path)
     for name, document in made.items():
         write_json(folder / name, document)
-
-
-@contextlib.contextmanager
-def undamaged(path: Path) -> Iterator[None]:
-    """Take apart what a file of the plan says. Raises UserError where it says something else."""
-    try:
-        yield
-    except (LookupError, TypeError, AttributeError, ValueError) as error:
-        raise UserError(f"{path}: damaged ({type(error).__name__}); run `dvc repro plan` again") from error
 
 
 def documents(params: Params) -> Iterator[tuple[str, str, dict[str, Any]]]:

@@ -7,10 +7,9 @@ import re
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
-from omegaconf import MISSING
-
 from compclip.base import secret
 from compclip.base.errors import UserError
+from compclip.config.sections import MISSING
 
 KINDS = ("swap", "replace")  # of hard positives
 PRINTABLE = re.compile(r"[!-~]+")  # what an address may be written with

@@ -17,7 +17,7 @@ from compclip.base.errors import UserError
 from compclip.base.files import read_mapping, write_json
 from compclip.base.names import Name
 from compclip.data import within
-from compclip.evaluate.embeddings import unboxed
+from compclip.evaluate.boxes import unboxed
 
 if TYPE_CHECKING:
     from compclip.config.sections import Benchmark as Section
