@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from compclip.base import code, links, plugins
-from compclip.base.files import write_json
+from compclip.base.files import update_json
 from compclip.config.grid import line_cells, resolved
-from compclip.config.sections import Cell, Params, Run
+from compclip.config.sections import Cell, Data, Params, Run
 
 # The entry of each stage's code; what a plug-in brings is added by its name.
 ENTRIES = {
@@ -41,7 +41,18 @@ def write(params: Params, folder: Path) -> None:
         if str(path.relative_to(folder)) not in made:
             links.remove(path)
     for name, document in made.items():
-        write_json(folder / name, document)
+        update_json(folder / name, document)
+
+
+def watched(params: Params) -> list[str]:
+    """The files of other packages' code that the plan depends on."""
+    located = [
+        *_methods(params),
+        *_benchmarks(params, params.benchmarks),
+        *itertools.chain(*map(_reads, params.data.values())),
+    ]
+    others = [module for module in located if module.partition(".")[0] != code.OURS]
+    return sorted({str(file) for file in code.closure(*others).values()})
 
 
 def documents(params: Params) -> Iterator[tuple[str, str, dict[str, Any]]]:
@@ -66,15 +77,16 @@ def documents(params: Params) -> Iterator[tuple[str, str, dict[str, Any]]]:
 
 def _of_data(params: Params) -> Iterator[tuple[str, str, dict[str, Any]]]:
     for name, data in params.data.items():
-        reads = [
-            plugins.locate(plugins.SOURCES, data.source),
-            plugins.locate(plugins.CAPTIONERS, data.captioner),
-        ]
         section = asdict(data)
         rewriter = section.pop("rewriter")
-        yield "recaption", name, {"params": section, "code": code_of("recaption", reads)}
+        yield "recaption", name, {"params": section, "code": code_of("recaption", _reads(data))}
         yield "rewrite", name, {"params": rewriter, "code": code_of("rewrite")}
         yield "annotate", name, {"params": {"rewritten": bool(rewriter)}, "code": code_of("annotate")}
+
+
+def _reads(data: Data) -> list[str]:
+    """The modules that read a data set."""
+    return [plugins.locate(plugins.SOURCES, data.source), plugins.locate(plugins.CAPTIONERS, data.captioner)]
 
 
 def train(method: str, runs: Iterable[Run]) -> dict[str, Any]:
