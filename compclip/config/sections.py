@@ -7,11 +7,10 @@ import math
 from dataclasses import dataclass, field
 from typing import Any
 
-from omegaconf import MISSING
-
 from compclip.base.errors import UserError, unknown
 from compclip.base.names import Name
 
+MISSING: Any = "???"  # OmegaConf's mark of what must be given; its import costs what a finished stage does
 ACTIVATIONS = ("gelu", "quickgelu")
 PRETRAINED = "pretrained"  # the method that trains nothing: the backbone as it is
 FEWEST = 200  # bootstrap samples: five behind each end of the interval
