@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 import re
 import shlex
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from typing import Any
 from urllib.parse import urlsplit
 
 from compclip.base import secret
@@ -14,6 +15,9 @@ from compclip.base.redact import redacted
 from compclip.config.sections import MISSING
 
 KINDS = ("swap", "replace")  # of hard positives
+# How a server is reached and asked; what it answers to a question does not depend on it.
+WAYS = ("url", "api_key_env", "parallel", "attempts", "backoff_s", "backoff_max_s", "timeout_s", "cache", "server",
+        "server_ready_s")  # fmt: skip
 PORT = "{port}"
 PRINTABLE = re.compile(r"[!-~]+")  # what an address may be written with
 
@@ -38,6 +42,11 @@ class Server:
     cache: str = ".work/answers.sqlite"
     server: str = ""  # a command that serves the model on {port}, run for as long as it is asked
     server_ready_s: float = 1800.0  # until it must answer: a large model loads for minutes
+
+    @property
+    def deciding(self) -> dict[str, Any]:
+        """What its answers, and whether there are enough of them, depend on: a server may move."""
+        return {key: value for key, value in asdict(self).items() if key not in WAYS}
 
     def __post_init__(self) -> None:
         _check_place(self.url, self.server)

@@ -15,6 +15,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from compclip.base.errors import UserError
+from compclip.config.sections import Data
 
 
 @dataclass(frozen=True)
@@ -27,9 +28,10 @@ class Answer:
     completion_tokens: int = 0
 
 
-def beside(cache: str, *about: str) -> Path:
-    """The folder, beside `cache`, of the answers about one data set, which `about` tells from others."""
-    return Path(cache).with_suffix(".shards") / hashlib.sha256("\0".join(about).encode()).hexdigest()[:12]
+def of_data(cache: str, data: Data) -> Path:
+    """The folder, beside `cache`, of the answers about one data set, which its files tell from others."""
+    told = "\0".join((data.source, data.path, data.images))
+    return Path(cache).with_suffix(".shards") / hashlib.sha256(told.encode()).hexdigest()[:12]
 
 
 def of_shard(folder: Path, shard: str) -> str:

@@ -24,6 +24,7 @@ from compclip.base.files import fingerprint
 from compclip.base.surrogates import repaired
 from compclip.config.captions import Captions
 from compclip.config.sections import Data
+from compclip.config.servers import Server
 from compclip.data import entering, joined, look, shards, within
 from compclip.data.item import Item, Made, Make
 from compclip.data.sample import Sample
@@ -49,6 +50,8 @@ def items(cfg: Data, options: Any, code: str, spool: Path) -> tuple[list[Item], 
     asked = asdict(cfg) | {"code": code, "reads": _stamps(_captioners_files(cfg, options))}
     for name in ("rewriter", "rewrites", "exclude"):
         asked.pop(name)
+    if isinstance(options, Server):
+        asked["options"] = options.deciding
     made = []
     for index, (part, stamp) in enumerate(found):
         given = {"path": part.path, "own": part.own, "limit": part.limit}

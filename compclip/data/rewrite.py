@@ -56,7 +56,8 @@ class Rewrites:
 
 def items(folder: Path, found: Manifest, cfg: Rewriter | Released | None, code: str) -> list[Item]:
     """A shard for each of the samples in data/<name>/; none without `cfg`."""
-    asked, place = {"code": code, "rewriter": asdict(cfg)} if cfg else {}, folder / shards.SAMPLES
+    place = folder / shards.SAMPLES
+    asked = {"code": code, "rewriter": cfg.deciding if isinstance(cfg, Rewriter) else cfg and asdict(cfg)}
     if isinstance(cfg, Released):
         asked["reads"] = [file for name in released.files(cfg) for file in look.files(name)]
     return [
@@ -76,7 +77,7 @@ def opened(cfg: Rewriter | Released, data: Data) -> Iterator[Make]:
         with released.opened(cfg) as given:
             yield _maker(kinds, lambda kind, captions, shard: _released(kind, captions, given))
         return
-    place, asked = answers.beside(cfg.cache, data.source, data.path, data.images), cfg
+    place, asked = answers.of_data(cfg.cache, data), cfg
     with serving.running(cfg, place / serving.log_name()) as (ready, watch):
 
         def write(kind: str, captions: list[str], shard: str) -> tuple[dict[str, str], Counter]:

@@ -43,7 +43,7 @@ class Config(Server):
 @contextmanager
 def opened(data: Data, cfg: Config) -> Iterator[Caption]:
     """A captioner that asks the endpoint, and keeps the answers of each shard in a file of its own."""
-    place = answers.beside(cfg.cache, data.source, data.path, data.images)
+    place = answers.of_data(cfg.cache, data)
     with serving.running(cfg, place / serving.log_name()) as (ready, watch):
         yield lambda samples, shard: asked(samples, ready, answers.of_shard(place, shard), watch)
 
