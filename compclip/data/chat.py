@@ -9,10 +9,7 @@ settings), so that asking again sends nothing, whether or not the first time fin
 
 from __future__ import annotations
 
-import base64
 import email.utils
-import hashlib
-import io
 import json
 import queue
 import random
@@ -22,32 +19,22 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 
 from compclip.base import json_text, secret
 from compclip.base.errors import UserError, one_line
 from compclip.base.redact import hidden, redacted
 from compclip.base.surrogates import has, repaired
 from compclip.config.servers import Server
-from compclip.data import answers, images
+from compclip.data import answers, images, question
 from compclip.data.answers import Answer
-from compclip.data.images import Place
 from compclip.data.post import Lost, Poster, Reply
+from compclip.data.question import Question
 
 RETRIED = (408, 425, 429, 500, 502, 503, 504, 529)
 HOPELESS = (401, 403, 404)  # every further question would be answered alike
 TICK_S = 0.2  # how long Ctrl-C may have to wait for the main thread
 MOST_TOKENS = 2**31
-
-
-@dataclass(frozen=True)
-class Question:
-    """A prompt and, where `image` names one, a picture, sent with its longer side at most `image_side` pixels."""
-
-    prompt: str
-    image: str | Place = ""
-    image_side: int = 0
-    max_tokens: int = 512
 
 
 @dataclass(frozen=True)
@@ -88,14 +75,14 @@ def ask(questions: Sequence[Question], server: Server, cache: str = "", watch: C
     Raises UserError where the key is missing or refused, the model or address is unknown, or more than
     `failures_allowed` of the questions fail; answers received until then are in the cache.
     """
-    keys = [_key(q, server) for q in questions]
+    keys = [question.key(q, server) for q in questions]
     different = dict(zip(keys, questions, strict=True))
     counts: Counter = Counter(asked=len(questions), repeated=len(questions) - len(different))
     cache = cache or server.cache
     with answers.opened(cache, alone=cache != server.cache) as kept:
         known = _known(different, kept, server.cache, cache)
         counts["cached"] = len(known)
-        missing = {key: question for key, question in different.items() if key not in known}
+        missing = {key: one for key, one in different.items() if key not in known}
         if missing:
             with closing(_Pool(replace(server, cache=cache), watch)) as pool:
                 for key, answer in _fetch(missing, pool, len(different), counts):
@@ -178,16 +165,20 @@ class _Pool:
     def _work(self, asked: queue.SimpleQueue, ended: queue.SimpleQueue) -> None:
         while not self.stopped.is_set():
             try:
-                key, question = asked.get_nowait()
+                key, one = asked.get_nowait()
             except queue.Empty:
                 return
             try:
-                ended.put((key, self._said(question)))
+                ended.put((key, self._said(one)))
             except Exception as error:  # for the thread that waits
                 ended.put((key, error))
 
-    def _said(self, question: Question) -> _Said:
-        reply, retries = self._reply(json.dumps(_body(question, self.server)).encode())
+    def _said(self, one: Question) -> _Said:
+        try:
+            body = question.body(one, self.server)
+        except images.ImageError as error:
+            raise _Failed(f"{error.reason}_picture", str(error)) from None
+        reply, retries = self._reply(json.dumps(body).encode())
         if reply.status != 200:
             raise _refused(reply, retries, self.server)
         return _parsed(reply.body, retries)
@@ -272,33 +263,6 @@ def _parsed(raw: bytes, retries: int) -> _Said:
     return _Said(Answer(hidden(repaired(text)), cut_short, *tokens), retries, has(text))
 
 
-def _body(question: Question, server: Server) -> dict:
-    content: str | list = question.prompt
-    if question.image:
-        picture = {"type": "image_url", "image_url": {"url": _data_url(question)}}
-        content = [{"type": "text", "text": question.prompt}, picture]
-    return {
-        "model": server.model,
-        "messages": [{"role": "user", "content": content}],
-        "max_tokens": question.max_tokens,
-        "temperature": server.temperature,
-        "seed": server.seed,
-    }
-
-
-def _data_url(question: Question) -> str:
-    """The picture upright and in RGB, as JPEG."""
-    try:
-        picture = images.load(question.image)
-    except images.ImageError as error:
-        raise _Failed(f"{error.reason}_picture", str(error)) from None
-    if question.image_side:
-        picture.thumbnail((question.image_side, question.image_side))
-    buffer = io.BytesIO()
-    picture.save(buffer, "JPEG", quality=90)
-    return "data:image/jpeg;base64," + base64.b64encode(buffer.getvalue()).decode()
-
-
 def _key_of(server: Server) -> str:
     """The key. Raises UserError naming the variable, never its value."""
     if not server.api_key_env:
@@ -314,19 +278,3 @@ def _key_of(server: Server) -> str:
             f"api_key_env={server.api_key_env}: the variable holds more than ASCII; set it to the key alone"
         )
     return value
-
-
-def _key(question: Question, server: Server) -> str:
-    """A hash over what decides the answer; the address is no part of it: the same model may move."""
-    asked = asdict(question) | {"model": server.model, "temperature": server.temperature, "seed": server.seed}
-    if question.image:
-        asked["image"] = _picture_hash(question.image)
-    return hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()
-
-
-def _picture_hash(picture: str | Place) -> str:
-    """Of its bytes; one that has none is told by its place, and counted when it is to be sent."""
-    try:
-        return hashlib.sha256(images.read(picture)).hexdigest()
-    except images.ImageError:
-        return str(picture)
