@@ -87,7 +87,7 @@ def describe(processor: Any, model: Any, pictures: list[Image.Image], cfg: Confi
     if not chats(processor):
         return [Answer(text) for text in processor.batch_decode(tokens_BL, skip_special_tokens=True)]
     said_BL = _behind(inputs["input_ids"], tokens_BL)
-    ends = torch.tensor(_ends(model), device=said_BL.device)
+    ends = torch.tensor(_ends(model), dtype=torch.long, device=said_BL.device)
     whole_B = torch.isin(said_BL, ends).any(1).tolist()
     texts = processor.batch_decode(said_BL, skip_special_tokens=True)
     return [Answer(text, not whole) for text, whole in zip(texts, whole_B, strict=True)]
