@@ -13,14 +13,16 @@ import pytest
 from PIL import Image
 
 from compclip.base.errors import UserError
+from compclip.base.files import write_json
 from compclip.config.sections import Data
 from compclip.config.servers import Server
-from compclip.data import guard, serving
+from compclip.data import guard, prepare, serving
 from compclip.data.captioners import endpoint
 from compclip.data.sample import Sample
 from tests.captioned import captioned
 from tests.chat_server import said, serve
 from tests.conftest import ROOT
+from tests.data.reading import in_folder
 
 STAND_IN = Path(__file__).with_name("stand_in.py")
 DATA = Data("karpathy", "d.json", ".", captioner="endpoint")
@@ -239,3 +241,26 @@ def test_a_server_or_an_address():
         Server(url="http://x/v1", server="x {port}", model="m")
     with pytest.raises(UserError, match="server_ready_s=0: must be > 0"):
         Server(server="x {port}", model="m", server_ready_s=0)
+
+
+def test_one_command_captions_with_a_server_of_its_own(server, sample, tmp_path, monkeypatch):
+    """From params.yaml to the shard; the second time nothing is missing, and nothing is started."""
+    monkeypatch.chdir(tmp_path)
+    records = [{"filename": "a.png", "split": "train", "sentences": [{"raw": "old"}]}]
+    write_json(tmp_path / "d.json", {"images": records})
+    cfg = server()
+    options = {"server": cfg.server, "model": cfg.model, "cache": cfg.cache}
+    section = {"source": "karpathy", "path": "d.json", "images": ".", "captioner": "endpoint", "options": options}
+    grid = {"methods": ["finetune"], "backbones": ["b"], "data": ["d"], "seeds": [0]}
+    params = {
+        "grid": grid,
+        "methods": {"finetune": {}},
+        "backbones": {"b": {"model": "ViT-B-32"}},
+        "data": {"d": section},
+    }
+    write_json(tmp_path / "params.yaml", params)
+    for _ in range(2):
+        assert prepare.main(["--data", "d"]) == 0
+        assert [s.captions for s in in_folder(tmp_path / "data" / "d")] == [("A picture.",)]
+    assert log(tmp_path).count("asked") == 1
+    assert all(map(gone, pids(log(tmp_path))))
