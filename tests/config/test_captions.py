@@ -93,7 +93,8 @@ def test_a_list_that_changes_is_seen(params, tmp_path):
     for name in ("x.csv", "x.csv", "s.jsonl", "c.json"):
         with open(tmp_path / name, "a", encoding="utf-8") as file:
             file.write("more\n")
-        look.write(read.load(params).data)
+        plan.write(read.load(params), tmp_path / "plan")
+        look.write(look.planned(tmp_path / "plan"))
         seen.append((tmp_path / "data" / "looks" / "d.json").read_text())
     assert len(set(seen)) == len(seen)
 
