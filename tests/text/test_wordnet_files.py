@@ -83,7 +83,7 @@ def test_lemmas_of_forms_are_those_of_the_slow_reader(slow, files, form, part):
     assert files.base(form, part) == slow.morphy(form, part)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(st.data())
 def test_a_word_is_found_where_the_slow_reader_has_it(slow, files, listed, data):
     """Any of its words, any text, and what the lines hold beside their words."""
