@@ -12,7 +12,7 @@ from compclip.config.sections import Params
 from compclip.config.structured import SEEDS, mapping
 
 # What lies in data/, or beside a benchmark's results, by a name of its own.
-OWN = {"data": ("benchmarks", "fingerprints", "scenes_world"), "benchmark": ("summary",)}
+OWN = {"data": ("benchmarks", "fingerprints", "looks", "scenes_world"), "benchmark": ("summary",)}
 
 
 def name(text: str, kind: str) -> Name:

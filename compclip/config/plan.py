@@ -18,7 +18,7 @@ from compclip.base import code, links, plugins
 from compclip.base.errors import UserError
 from compclip.base.files import write_json
 from compclip.config.grid import line_cells, resolved
-from compclip.config.sections import Cell, Params, Run
+from compclip.config.sections import Cell, Data, Params, Run
 
 FOLDER = Path("plan")
 # The entry of each stage's code; what a plug-in brings is added by its name.
@@ -78,15 +78,19 @@ def documents(params: Params) -> Iterator[tuple[str, str, dict[str, Any]]]:
 
 def _of_data(params: Params) -> Iterator[tuple[str, str, dict[str, Any]]]:
     for name, data in params.data.items():
-        reads = [
-            plugins.locate(plugins.SOURCES, data.source),
-            plugins.locate(plugins.CAPTIONERS, data.captioner),
-        ]
         section = asdict(data)
         rewriter = section.pop("rewriter")
-        yield "recaption", name, {"params": section, "code": code_of("recaption", reads)}
-        yield "rewrite", name, {"params": rewriter, "code": code_of("rewrite")}
-        yield "annotate", name, {"params": {"rewritten": bool(rewriter)}, "code": code_of("annotate")}
+        yield "recaption", name, {"params": section, "code": data_code("recaption", data)}
+        yield "rewrite", name, {"params": rewriter, "code": data_code("rewrite", data)}
+        yield "annotate", name, {"params": {"rewritten": bool(rewriter)}, "code": data_code("annotate", data)}
+
+
+def data_code(stage: str, data: Data) -> str:
+    """The fingerprint of the code that makes the shards of a data set."""
+    if stage != "recaption":
+        return code_of(stage)
+    reads = [plugins.locate(plugins.SOURCES, data.source), plugins.locate(plugins.CAPTIONERS, data.captioner)]
+    return code_of(stage, reads)
 
 
 def train(method: str, runs: Iterable[Run]) -> dict[str, Any]:

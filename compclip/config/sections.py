@@ -78,6 +78,7 @@ class Train:
     checkpoint_every_steps: int = 50
     micro_batch: int = 0  # images encoded at a time, the contrast staying the batch's (gradient caching); 0: all
     workers: int = 0  # processes that make batches ahead
+    shuffle: str = "full"  # windows: shards in random order, mixed some at a time, for disks that are slow to seek
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,6 @@ import os
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
@@ -29,6 +28,7 @@ from PIL import (  # the formats, by name: Pillow would import all forty to find
 )
 
 from compclip.base.errors import UserError
+from compclip.data.place import Place
 
 FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF", "PPM")
 MAX_PIXELS = 178_000_000  # beyond it a picture counts as unreadable; Pillow refuses a little more
@@ -36,18 +36,6 @@ PROPORTION = 200  # a model scales the shorter side to its own: beyond it a stri
 TURNED = frozenset(("exif", "Raw profile type exif", "XML:com.adobe.xmp", "xmp"))  # where Pillow looks in a PNG
 DRAFT_SIDE = 1024  # JPEGs much larger than this are decoded at a reduced scale
 MAX_BYTES = 1 << 28  # of a picture within an archive, which is read whole
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """Where a picture is: a file, or `length` bytes of one from `offset` on, as a tar holds it."""
-
-    path: str
-    offset: int = 0
-    length: int = 0
-
-    def __str__(self) -> str:
-        return f"{self.path}@{self.offset}" if self.length else self.path
 
 
 Picture = str | Path | Place

@@ -1,26 +1,29 @@
 """Hard positives written by a language model (Hard Positives, supplementary D): the rewriting half of the data.
 
-Writes data/<name>/rewrites.parquet (a row for each different caption; "" where there is no rewrite) and
-rewrite_counts.json; the annotate stage puts both texts beside the caption. A data set without `rewriter` has no rows.
+A shard of data/<name>/rewrites/ has a row for each different caption of its samples ("" where there is no rewrite); the
+annotate stage puts both texts beside the caption. A data set without `rewriter` has no shards.
 """
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections import Counter
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from compclip.base.errors import UserError, one_line
-from compclip.base.files import atomic, regular, write_json
+from compclip.config.sections import Data
 from compclip.config.servers import KINDS, Rewriter
-from compclip.data import chat, store
+from compclip.data import answers, chat, serving, shards
+from compclip.data.item import Item, Made, Make
+from compclip.data.shards import Manifest
 from compclip.text import edits
 
-FILE, COUNTS = "rewrites.parquet", "rewrite_counts.json"
+FOLDER = "rewrites"  # of a data set
 SCHEMA = pa.schema([("caption", pa.string()), *((kind, pa.string()) for kind in KINDS)])
 
 # Supplementary D.1, as printed
@@ -50,40 +53,79 @@ class Rewrites:
     replace: str = ""
 
 
-def rewrite(cfg: Rewriter | None, folder: Path) -> dict:
-    """Have every caption of the data rewritten (none without `cfg`), write both files; gives the counts by kind."""
-    captions, counts = [], {}
-    written: dict[str, dict[str, str]] = {kind: {} for kind in KINDS}
-    if cfg is not None:
-        captions = list(dict.fromkeys(c for sample in store.load(folder / "samples.parquet") for c in sample.captions))
-        for kind in KINDS if cfg.kinds == "both" else (cfg.kinds,):
-            written[kind], kind_counts = _written(kind, captions, cfg)
-            counts[kind] = dict(sorted(kind_counts.items()))
+def items(folder: Path, found: Manifest, cfg: Rewriter | None, code: str) -> list[Item]:
+    """A shard for each of the samples in data/<name>/; none without `cfg`."""
+    asked, place = {"code": code, "rewriter": asdict(cfg)} if cfg else {}, folder / shards.SAMPLES
+    return [
+        Item.of(shard.name, {"samples": str(place / f"{shard.name}.arrow")}, asked | {"samples": shard.sha256})
+        for shard in (found.shards if cfg else ())
+    ]
+
+
+@contextlib.contextmanager
+def opened(cfg: Rewriter, data: Data) -> Iterator[Make]:
+    """What has every caption of a shard rewritten, its answers kept in a file of the shard's own; counts by kind."""
+    place = answers.beside(cfg.cache, data.source, data.path, data.images)
+    with serving.running(cfg, place / serving.log_name()) as (ready, watch):
+
+        def make(item: Item, path: Path) -> Made:
+            captions = _captions(Path(item.given["samples"]))
+            written: dict[str, dict[str, str]] = {kind: {} for kind in KINDS}
+            counts: Counter = Counter()
+            for kind in KINDS if cfg.kinds == "both" else (cfg.kinds,):
+                asked, limit = _asked(kind, captions, cfg)
+                questions = [chat.Question(prompt(kind, c), max_tokens=limit) for c in asked]
+                replies = chat.ask(questions, ready, answers.of_shard(place, item.name), watch)
+                written[kind], kind_counts = _usable(kind, asked, replies)
+                kind_counts["not_asked"] = len(captions) - len(asked)
+                counts.update({f"{kind}/{name}": n for name, n in kind_counts.items()})
+            _save(path, captions, written)
+            return Made(len(captions), len(captions), dict(counts))
+
+        yield make
+
+
+def _captions(samples: Path) -> list[str]:
+    """The different captions of a shard."""
+    return list(dict.fromkeys(c for sample in shards.load(samples) for c in sample.captions))
+
+
+def _save(path: Path, captions: list[str], written: Mapping[str, Mapping[str, str]]) -> None:
     columns = [captions, *([written[kind].get(c, "") for c in captions] for kind in KINDS)]
-    table = pa.Table.from_arrays([pa.array(c, pa.string()) for c in columns], schema=SCHEMA)
-    with atomic(folder / FILE) as tmp:
-        pq.write_table(table, tmp)
-    write_json(folder / COUNTS, {"captions": len(captions)} | counts)
-    return counts
+    batch = pa.RecordBatch.from_arrays([pa.array(c, pa.string()) for c in columns], schema=SCHEMA)
+    shards.write_batch(path, batch, compressed=True)
 
 
-def load(folder: Path) -> dict[str, Rewrites]:
-    """The rewrites of a data set by caption. Raises UserError where the file is missing or another one."""
-    path = folder / FILE
+def told(captions: int, counts: Mapping[str, float]) -> dict:
+    """The counts as rewrite_counts.json has them: by kind."""
+    kinds: dict[str, dict[str, float]] = {}
+    for name, number in sorted(counts.items()):
+        kind, _, what = name.partition("/")
+        kinds.setdefault(kind, {})[what] = number
+    return {"captions": captions} | {kind: kinds[kind] for kind in KINDS if kind in kinds}
+
+
+def load(path: Path) -> dict[str, Rewrites]:
+    """The rewrites of a shard by caption. Raises UserError where the file is missing or another one."""
+    batch = shards.read_batch(path, "rewrite")
     try:
-        rows = pq.read_table(regular(path), schema=SCHEMA).to_pylist()
-    except (OSError, pa.ArrowException) as error:
+        batch.validate(full=True)
+        rows = batch.select(SCHEMA.names).cast(SCHEMA).to_pylist()
+        return {row["caption"]: Rewrites(row["swap"], row["replace"]) for row in rows}
+    except (pa.ArrowException, KeyError) as error:
         raise UserError(f"{path}: no readable rewrites; run `dvc repro rewrite` again") from error
-    return {row["caption"]: Rewrites(row["swap"], row["replace"]) for row in rows}
 
 
-def _written(kind: str, captions: list[str], cfg: Rewriter) -> tuple[dict[str, str], Counter]:
-    """Usable rewrites by caption; what was not asked or not usable is counted."""
-    asked = [c for c in captions if kind == "replace" or swappable(c, cfg.swap_words_below)]
-    limit = {"swap": cfg.swap_max_tokens, "replace": cfg.replace_max_tokens}[kind]
-    replies = chat.ask([chat.Question(prompt(kind, c), max_tokens=limit) for c in asked], cfg)
-    counts = replies.counts + Counter(not_asked=len(captions) - len(asked))
-    made = {}
+def _asked(kind: str, captions: list[str], cfg: Rewriter) -> tuple[list[str], int]:
+    """The captions that are asked for, and how many tokens an answer may have."""
+    if kind == "replace":
+        return captions, cfg.replace_max_tokens
+    return [c for c in captions if swappable(c, cfg.swap_words_below)], cfg.swap_max_tokens
+
+
+def _usable(kind: str, asked: list[str], replies: chat.Replies) -> tuple[dict[str, str], Counter]:
+    """Usable rewrites by caption; what was not usable is counted."""
+    made, counts = {}, replies.counts
     for caption, answer in zip(asked, replies.answers, strict=True):
         if answer is None:
             continue

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from compclip.data.images import Place
+from compclip.data.place import Place
 
 
 @dataclass(frozen=True)

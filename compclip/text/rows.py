@@ -41,8 +41,10 @@ class Rows:
             self.spans = [_Lists(batch[name]) for name in SPANS]
             self.lemma = _Lists(batch["lemma"], "token", "word")
             self.candidates = _Lists(batch["candidates"], "token", "words")
+            self.said = _Lists(batch["nouns"])
             self.words = _Strings(self.lemma.dictionaries["word"])
             self.replacements = _Strings(self.candidates.dictionaries["words"])
+            self.heard = _Strings(self.said.dictionaries[""])
         except _DAMAGED as error:
             raise self._damaged(error) from error
 
@@ -54,6 +56,14 @@ class Rows:
             raise IndexError(f"{self.where}: no caption {index} of {self.count}")
         try:
             return self._row(index)
+        except _DAMAGED as error:
+            raise self._damaged(error) from error
+
+    def nouns(self, index: int) -> list[str]:
+        """The nouns of a caption's first sentence. Raises UserError as for a row."""
+        try:
+            (codes,) = self.said[index]
+            return [word.decode() for word in self.heard.all(codes)]
         except _DAMAGED as error:
             raise self._damaged(error) from error
 
@@ -142,9 +152,10 @@ class _Lists:
         if values.offset:
             raise ValueError("a part of a column")
         fields = [values.field(name) for name in names] or [values]
+        names = names or ("",)
         self.offsets, self.size = column.offsets.to_numpy(), len(values)
         self.fields = [(f.indices if isinstance(f, pa.DictionaryArray) else f).to_numpy() for f in fields]
-        self.dictionaries = {n: f.dictionary for n, f in zip(names, fields, strict=False) if hasattr(f, "dictionary")}
+        self.dictionaries = {n: f.dictionary for n, f in zip(names, fields, strict=True) if hasattr(f, "dictionary")}
 
     def __getitem__(self, index: int) -> list[np.ndarray]:
         low, high = self.offsets[index : index + 2].tolist()

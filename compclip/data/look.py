@@ -1,0 +1,148 @@
+"""The stage `look`: what the files of every data set are, without reading them again: `python -m compclip.data.look`.
+
+data/looks/<name>.json changes when a name, a size or a content does, and is all that later stages and DVC see of
+pictures. A file is read when its time or size is new: annotation files whole; pictures by their first bytes, all of a
+set of up to 20,000, some of a larger one; tars at some places. An edit that keeps name, size and those bytes is not
+seen; `dvc repro --force recaption@NAME` reads everything whose time changed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import os
+import stat
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from compclip.base import links
+from compclip.base.errors import UserError, entry
+from compclip.base.files import read_mapping, write_json
+from compclip.config import read
+from compclip.config.sections import Data
+
+FOLDER, KNOWN = Path("data/looks"), Path(".work/looks.json")
+WHOLE = 1 << 30  # bytes of a single file that is read to its end
+EVERY = 20_000  # files of a folder that are all looked into
+SOME = 2_000  # of a larger one
+PLACES, PIECE = 16, 1 << 12
+HEAD = 1 << 14
+
+
+class File(NamedTuple):
+    """A file by name, size in bytes, and time of its last change in nanoseconds."""
+
+    path: str
+    size: int
+    time: int
+
+
+def files(path: str) -> Iterator[File]:
+    """A file, or all files below a folder, in the order of their names; none where there is nothing.
+
+    Links to folders are not followed: a folder may hold a link to itself.
+    """
+    try:
+        found = os.stat(path)
+        if not stat.S_ISDIR(found.st_mode):
+            yield File(path, found.st_size, found.st_mtime_ns)
+            return
+        with os.scandir(path) as listed:
+            entries = sorted(listed, key=lambda entry: entry.name)
+    except (OSError, ValueError):
+        return
+    for one in entries:
+        if one.is_dir(follow_symlinks=False):
+            yield from files(one.path)
+        else:
+            yield from _file(one)
+
+
+def _file(one: os.DirEntry[str]) -> Iterator[File]:
+    try:
+        found = one.stat()
+    except OSError:  # a link to nowhere
+        return
+    if stat.S_ISREG(found.st_mode):
+        yield File(one.path, found.st_size, found.st_mtime_ns)
+
+
+def roots(cfg: Data) -> list[str]:
+    """Where the files of a data set are, each once."""
+    named = [cfg.path, cfg.images]
+    return list(dict.fromkeys(os.path.normpath(path) for path in named if path))
+
+
+def look(paths: Sequence[str], known: dict[str, str]) -> dict:
+    """Number, bytes and digest of all files below `paths`. `known` has what was read before, and gets what is new."""
+    stamp, count, size = hashlib.sha256(), 0, 0
+    for path in paths:
+        for file in files(path):
+            stamp.update(f"{file.path}\0{file.size} {file.time}\n".encode(errors="surrogateescape"))
+            count, size = count + 1, size + file.size
+    if stamp.hexdigest() not in known:
+        known[stamp.hexdigest()] = _digest(paths, count)
+    return {"files": count, "bytes": size, "digest": known[stamp.hexdigest()]}
+
+
+def _digest(paths: Iterable[str], count: int) -> str:
+    step = 1 if count <= EVERY else count // SOME
+    digest, number = hashlib.sha256(), 0
+    for path in paths:
+        for file in files(path):
+            name = os.path.relpath(file.path, path)
+            digest.update(f"{name}\0{file.size}\n".encode(errors="surrogateescape"))
+            if number % step == 0 or file.path == path:
+                digest.update(_content(file, whole=file.path == path))
+            number += 1
+    return digest.hexdigest()
+
+
+def _content(file: File, whole: bool) -> bytes:
+    """A digest of what is looked at of a file's bytes."""
+    try:
+        with open(file.path, "rb") as opened:
+            if whole and file.size <= WHOLE:
+                return hashlib.file_digest(opened, "sha256").digest()
+            made = hashlib.sha256(opened.read(HEAD))
+            for place in range(1, PLACES if file.size > PLACES * HEAD else 1):
+                opened.seek(place * file.size // PLACES)
+                made.update(opened.read(PIECE))
+            return made.digest()
+    except OSError as error:
+        return repr(error.strerror).encode()
+
+
+def write(sets: dict[str, Data], out: Path = FOLDER, memory: Path = KNOWN) -> None:
+    """Look at all data sets; a file in `out` for each, and none besides."""
+    known = _remembered(memory)
+    found = {name: look(roots(cfg), known) for name, cfg in sets.items()}
+    for path in out.glob("*.json"):
+        if path.stem not in found:
+            links.remove(path)
+    for name, seen in found.items():
+        write_json(out / f"{name}.json", seen)
+    used = {seen["digest"] for seen in found.values()}
+    write_json(memory, {stamp: digest for stamp, digest in known.items() if digest in used})
+
+
+def _remembered(memory: Path) -> dict[str, str]:
+    try:
+        return {stamp: str(digest) for stamp, digest in read_mapping(memory).items()} if memory.is_file() else {}
+    except UserError:  # nothing depends on it but time
+        return {}
+
+
+def main(argv: list[str]) -> int:
+    """Look at the data sets of params.yaml."""
+    parser = argparse.ArgumentParser(prog="python -m compclip.data.look", description=__doc__.splitlines()[0])
+    parser.add_argument("--params", default=read.DEFAULT)
+    args = parser.parse_args(argv)
+    write(read.load(args.params).data)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(entry(main))
