@@ -35,16 +35,16 @@ class Rows:
             batch = pa.RecordBatch.from_struct_array(columns) if isinstance(columns, pa.StructArray) else columns
             batch.validate()  # that buffers are as long as they say, not what is in them
             self.count = len(batch)
-            self.texts = [_Strings(batch[name]) for name in TEXTS]
-            self.tokens = _Lists(batch["tokens"], "advance", "length", "head", *LABELS)
+            self.texts = [Strings(batch[name]) for name in TEXTS]
+            self.tokens = Lists(batch["tokens"], "advance", "length", "head", *LABELS)
             self.labels = [self.tokens.vocabulary(name) for name in LABELS]
-            self.spans = [_Lists(batch[name]) for name in SPANS]
-            self.lemma = _Lists(batch["lemma"], "token", "word")
-            self.candidates = _Lists(batch["candidates"], "token", "words")
-            self.said = _Lists(batch["nouns"])
-            self.words = _Strings(self.lemma.dictionaries["word"])
-            self.replacements = _Strings(self.candidates.dictionaries["words"])
-            self.heard = _Strings(self.said.dictionaries[""])
+            self.spans = [Lists(batch[name]) for name in SPANS]
+            self.lemma = Lists(batch["lemma"], "token", "word")
+            self.candidates = Lists(batch["candidates"], "token", "words")
+            self.said = Lists(batch["nouns"])
+            self.words = Strings(self.lemma.dictionaries["word"])
+            self.replacements = Strings(self.candidates.dictionaries["words"])
+            self.heard = Strings(self.said.dictionaries[""])
         except _DAMAGED as error:
             raise self._damaged(error) from error
 
@@ -118,8 +118,11 @@ def _split(joined: bytes) -> tuple[str, ...]:
     return tuple([sys.intern(word) for word in joined.decode().split(SEPARATOR)])
 
 
-class _Strings:
-    """Texts of a column or of a dictionary, as UTF-8."""
+class Strings:
+    """Texts of a column or of a dictionary, as UTF-8; ValueError or IndexError for one that lies outside of its buffer.
+
+    Arrow's own `as_py` does not look, and ends the process.
+    """
 
     def __init__(self, array: pa.StringArray) -> None:
         if array.type != pa.string():
@@ -144,8 +147,8 @@ class _Strings:
         return [data[low:high].tobytes() for low, high in zip(lows, highs, strict=True)]
 
 
-class _Lists:
-    """The fields of a column of lists, or its only one, and the part of them that is one row's."""
+class Lists:
+    """The fields of a column of lists, or its only one, and of them one row's; ValueError where that lies outside."""
 
     def __init__(self, column: pa.ListArray, *names: str) -> None:
         values = column.values
@@ -165,7 +168,7 @@ class _Lists:
 
     def vocabulary(self, name: str) -> list[str]:
         """All words of a small dictionary."""
-        words = _Strings(self.dictionaries[name])
+        words = Strings(self.dictionaries[name])
         return [sys.intern(words[code].decode()) for code in range(len(self.dictionaries[name]))]
 
 
