@@ -33,7 +33,7 @@ def _shard(folder: Path, name: str, samples: Sequence[Sample], annotations: Sequ
     for annotation in flat:
         made.add(_whole(annotation))
     path, said = folder / shards.SHARDS / f"{name}.arrow", [len(own) for own in annotations]
-    shards.write_batch(path, annotate.batch(samples, said, made, {}))
+    shards.write_batch(path, annotate.batch(samples, said, made))
     return shards.described(path, name, len(samples), len(flat))
 
 

@@ -98,8 +98,8 @@ def test_the_installed_script(installed, tmp_path):
 
 
 def test_the_installed_package_is_whole(installed):
-    """Every module and template of the checkout, and the licence."""
-    kinds = ("*.py", "*.j2")
+    """Every module, template and catalogue of the checkout, and the licence."""
+    kinds = ("*.py", "*.j2", "*.yaml")
     ours = {p.relative_to(ROOT) for kind in kinds for p in (ROOT / "compclip").rglob(kind)}
     assert {p.relative_to(installed) for kind in kinds for p in (installed / "compclip").rglob(kind)} == ours
     about = next(metadata.distributions(name="compclip", path=[str(installed)]))

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from compclip.base.errors import UserError
-from compclip.evaluate import embed, embeddings
+from compclip.evaluate import boxes, embed
 from compclip.model import backbone
 
 CONFIG = {
@@ -167,7 +167,7 @@ def test_a_box_is_cut_out(model, tmp_path):
     canvas.paste(Image.new("RGB", (16, 16), "red"), (16, 0))
     canvas.save(whole)
     Image.new("RGB", (16, 16), "red").save(part)
-    box = embeddings.boxed(str(whole), (16, 0, 16, 16))
+    box = boxes.boxed(str(whole), (16, 0, 16, 16))
     found = embed.encode(model, [str(whole), str(part), box], [])
     assert found.images([box]) == pytest.approx(found.images([str(part)]), abs=1e-6)
     assert not np.allclose(found.images([box]), found.images([str(whole)]), atol=1e-3)
@@ -179,7 +179,7 @@ def test_a_box_is_in_pixels_of_the_file_even_where_a_large_jpeg_is_read_smaller(
     canvas.paste(Image.new("RGB", (600, 600), "red"), (1800, 1200))
     canvas.save(large, quality=95)
     Image.new("RGB", (600, 600), "red").save(part)
-    box = embeddings.boxed(str(large), (1810, 1210, 580, 580))
+    box = boxes.boxed(str(large), (1810, 1210, 580, 580))
     found = embed.encode(model, [str(part), box], [])
     assert found.images([box]) == pytest.approx(found.images([str(part)]), abs=0.02)
 
@@ -201,7 +201,7 @@ NO_BOXES = [  # of a picture of 30 x 20
 @pytest.mark.parametrize("box", NO_BOXES, ids=lambda box: str(box)[:40])
 def test_a_box_that_shows_nothing_is_named(model, pictures, box):
     """Its crop would be black, empty, or fill the memory; the picture itself is read."""
-    ref = embeddings.boxed(pictures[0], box)
+    ref = boxes.boxed(pictures[0], box)
     found = embed.encode(model, [ref, pictures[0]], [])
     assert found.failed == {ref: "box"}
     assert found.has([pictures[0]])
@@ -227,7 +227,7 @@ def test_any_box_is_a_crop_of_bounded_size_or_an_error(tmp_path_factory, box):
     path = str(tmp_path_factory.getbasetemp() / "box.png")
     picture = Image.new("RGB", (30, 20))
     picture.save(path)
-    name, numbers = embeddings.unboxed(embeddings.boxed(path, box))
+    name, numbers = boxes.unboxed(boxes.boxed(path, box))
     assert name == path
     try:
         cut = embed._cut(picture, path, numbers)
@@ -240,8 +240,8 @@ def test_any_box_is_a_crop_of_bounded_size_or_an_error(tmp_path_factory, box):
 @pytest.mark.parametrize("name", ["a#box=.jpg", "a#box=1,2,3", "a#box=x,y,z,w", "a#box=1,2,3,4/b.jpg"])
 def test_the_mark_of_a_box_in_a_name_is_part_of_it(name):
     """Names are strangers'."""
-    assert embeddings.unboxed(name) == (name, None)
-    assert embeddings.unboxed(embeddings.boxed(name, (1, 2, 3, 4.5))) == (name, (1.0, 2.0, 3.0, 4.5))
+    assert boxes.unboxed(name) == (name, None)
+    assert boxes.unboxed(boxes.boxed(name, (1, 2, 3, 4.5))) == (name, (1.0, 2.0, 3.0, 4.5))
 
 
 def test_the_model_keeps_its_mode_and_gets_no_gradients(model, pictures):

@@ -22,7 +22,7 @@ from compclip.config.sections import Lora, Train
 from compclip.model import backbone, lora, towers
 from compclip.model.backbone import WEIGHTS
 from compclip.train import __main__ as train_command
-from compclip.train import optimiser
+from compclip.train import driver, optimiser
 from tests import tiny_project
 from tests.test_towers import TEXTS, TINY
 from tests.tiny_project import trained
@@ -322,7 +322,7 @@ def test_killed_and_resumed_ends_with_the_same_bits(here, monkeypatch, whole):
     with monkeypatch.context() as patch:
         patch.setattr(optimiser, "clamp_scale", _stopping(after=5))
         with pytest.raises(KeyboardInterrupt):
-            train_command.run_cell(tiny_project.at(CELL, *ARGS[2:]))
+            driver.run_cell(tiny_project.at(CELL, *ARGS[2:]))
     saved = sorted(here.glob("store/*/step_*.safetensors"))
     assert [p.name for p in saved] == ["step_00000002.safetensors", "step_00000004.safetensors"]
     with safe_open(saved[-1], "pt") as file:

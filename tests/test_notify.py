@@ -23,7 +23,7 @@ from compclip.runs import cluster, jobs, notify, store
 from compclip.runs.notify import News
 from compclip.runs.store import StoredRun
 from compclip.sweep import __main__ as sweep_command
-from compclip.train import __main__ as train_command
+from compclip.train import driver
 from tests import fake_store
 
 SECRET = "hooks/T0-B1-a-secret"
@@ -248,7 +248,7 @@ def test_the_collector_says_what_the_job_could_not(hook, sent, monkeypatch):
     monkeypatch.setattr(cluster, "queue", lambda: SimpleNamespace(state=lambda *_: None))
     monkeypatch.setattr(cluster, "why", lambda *_: "its node failed (on node7)")
     for _ in range(2):
-        assert "its node failed" in train_command._failed_on_cluster(sent)
+        assert "its node failed" in driver._failed_on_cluster(sent)
     assert [body["text"].splitlines()[0] for body in hook.bodies] == [f"[thesis] {sent.cell.name}: job 42_0 failed"]
     assert hook.bodies[0]["failures"][0]["reason"].startswith(
         "its node failed (on node7): error: train: the loss is nan"

@@ -19,6 +19,7 @@ from compclip.evaluate import score
 from compclip.runs import cluster, jobs, lock, machine, store
 from compclip.runs.progress import Follower
 from compclip.train import __main__ as train_command
+from compclip.train import driver
 from tests import tiny_project
 from tests.tiny_project import cell, outcome, results, trained
 
@@ -64,7 +65,7 @@ import sys
 from compclip.evaluate import __main__ as evaluate
 from compclip.train import __main__ as train
 assert train.main(["--method", "fsc_clip"]) == evaluate.main(["--method", "fsc_clip"]) == 0
-print("heavy:", *{"torch", "open_clip", "PIL"} & set(sys.modules))
+print("heavy:", *{"torch", "open_clip", "PIL", "numpy", "omegaconf", "importlib.metadata", "urllib.request"} & set(sys.modules))
 """
 
 
@@ -161,7 +162,7 @@ def when_held(number: signal.Signals):
 def test_ctrl_c_stops_the_trainings_which_save(here, monkeypatch, capsys, held):
     """They leave after the step that they are in; the command says that it goes on where they were."""
     monkeypatch.setenv("HELD_UNTIL", "signal")
-    monkeypatch.setattr(train_command, "_orphaned", when_held(signal.SIGINT))
+    monkeypatch.setattr(driver, "_orphaned", when_held(signal.SIGINT))
     tiny_project.plan()
     with pytest.raises(SystemExit) as left:
         bring("finetune")
@@ -176,7 +177,7 @@ def test_ctrl_c_stops_the_trainings_which_save(here, monkeypatch, capsys, held):
 def test_sigterm_leaves_the_trainings_and_the_next_call_attaches(here, finished, monkeypatch, capsys, held):
     """It says what goes on; the run is trained once, with the bits of an undisturbed one."""
     name = cell("finetune")
-    monkeypatch.setattr(train_command, "_orphaned", when_held(signal.SIGTERM))
+    monkeypatch.setattr(driver, "_orphaned", when_held(signal.SIGTERM))
     tiny_project.plan()
     with pytest.raises(SystemExit) as left:
         bring("finetune")
@@ -185,7 +186,7 @@ def test_sigterm_leaves_the_trainings_and_the_next_call_attaches(here, finished,
     assert told in capsys.readouterr().err
     folder = planned(name).folder
     pid = jobs.attach(folder).record["pid"]
-    monkeypatch.setattr(train_command, "_orphaned", lambda: lambda: False)
+    monkeypatch.setattr(driver, "_orphaned", lambda: lambda: False)
     monkeypatch.setattr(Follower, "__call__", lambda _: Path("go").touch())
     assert bring("finetune") == 0
     assert f"{name}: attached to process {pid}\n" in capsys.readouterr().out
@@ -197,8 +198,8 @@ def test_sigterm_leaves_the_trainings_and_the_next_call_attaches(here, finished,
 def test_a_stage_whose_dvc_is_gone_goes_too(monkeypatch):
     """Its parent, or the shell's above it, is another one than when it began."""
     above = [(7, 1)]
-    monkeypatch.setattr(train_command, "_ancestors", lambda: above[-1])
-    gone = train_command._orphaned()
+    monkeypatch.setattr(driver, "_ancestors", lambda: above[-1])
+    gone = driver._orphaned()
     assert not gone()
     above.append((7, 2))
     assert gone()

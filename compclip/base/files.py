@@ -84,7 +84,18 @@ def write_atomic(path: str | Path, data: bytes | str) -> None:
 
 def write_json(path: str | Path, value: Any) -> None:
     """Write `value` as JSON, keys in the order given, atomically; NaN is refused."""
-    write_atomic(path, json.dumps(value, indent=1, allow_nan=False, ensure_ascii=False) + "\n")
+    write_atomic(path, _json(value))
+
+
+def update_json(path: str | Path, value: Any) -> None:
+    """The same, unless the file holds just that: it keeps its time, and whoever looks at times need not read it."""
+    text = _json(value)
+    if not os.path.isfile(path) or read_bytes(path) != text.encode():
+        write_atomic(path, text)
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, indent=1, allow_nan=False, ensure_ascii=False) + "\n"
 
 
 def read_text(path: str | Path) -> str:

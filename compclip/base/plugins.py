@@ -12,7 +12,6 @@ import importlib
 import pkgutil
 import re
 from dataclasses import MISSING, fields, is_dataclass
-from importlib import metadata
 from types import ModuleType
 from typing import NamedTuple
 
@@ -121,6 +120,8 @@ def _own(package: str) -> frozenset[str]:
 @functools.cache
 def _others(group: str) -> dict[str, tuple[Given, ...]]:
     """What other packages give, by name."""
+    from importlib import metadata  # as slow as all of ours that a finished stage imports
+
     found: dict[str, tuple[Given, ...]] = {}
     for point in metadata.entry_points(group=group):
         given = Given(point.value, point.dist.name if point.dist else "?")

@@ -28,7 +28,8 @@ from compclip.base.errors import UserError
 from compclip.benchmarks import _choice
 from compclip.benchmarks._files import images_folder, rows, subsets, value
 from compclip.evaluate.benchmark import Benchmark, Items, Record
-from compclip.evaluate.embeddings import Embeddings, boxed
+from compclip.evaluate.boxes import boxed
+from compclip.evaluate.embeddings import Embeddings
 from compclip.runs.items import COMPOSITION
 
 RELATION, ATTRIBUTION = "visual_genome_relation", "visual_genome_attribution"

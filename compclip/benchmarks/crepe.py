@@ -24,7 +24,7 @@ from compclip.base.files import read_text
 from compclip.benchmarks import _choice
 from compclip.benchmarks._files import chosen, images_folder, present, value
 from compclip.evaluate.benchmark import Benchmark, Groups, Record, by_subset
-from compclip.evaluate.embeddings import boxed
+from compclip.evaluate.boxes import boxed
 from compclip.runs.items import COMPOSITION
 
 TYPES = ("atom", "swap", "negate")

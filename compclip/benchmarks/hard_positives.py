@@ -18,7 +18,8 @@ from compclip.base.errors import UserError, unknown
 from compclip.benchmarks._files import groups, images_folder, rows, value
 from compclip.evaluate import metrics
 from compclip.evaluate.benchmark import Benchmark, Items, Record, by_subset, column, ids, pooled, readable
-from compclip.evaluate.embeddings import Embeddings, boxed
+from compclip.evaluate.boxes import boxed
+from compclip.evaluate.embeddings import Embeddings
 from compclip.runs.items import COMPOSITION
 
 KINDS = {  # the file name in the authors' repository

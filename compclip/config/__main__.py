@@ -13,28 +13,48 @@ import sys
 
 from compclip.base.errors import entry
 from compclip.base.files import out_folder
-from compclip.config import plan
-from compclip.config.documents import to_yaml
-from compclip.config.grid import cells, resolve
-from compclip.config.read import DEFAULT, load
-from compclip.config.switch import use
+from compclip.config import planned
+
+PARAMS = "params.yaml"
 
 
 def main(argv: list[str]) -> int:
     """check, show, use and plan."""
     args = _parser().parse_args(argv)
     if args.command == "use":
-        use(args.file, force=args.force)
-        print(f"{DEFAULT} is now {args.file}")
-        return 0
-    params = load(args.params, args.overrides, together=args.command != "show")
-    if args.command == "show":
-        print(to_yaml(resolve(params, args.cell)), end="")
+        from compclip.config import switch
+
+        switch.use(args.file, force=args.force)
+        print(f"{PARAMS} is now {args.file}")
     elif args.command == "plan":
-        plan.write(params, args.out)
+        _plan(args)
     else:
-        print(f"{args.params}: {len(cells(params))} cells, {len(params.evaluate.benchmarks)} benchmarks: OK")
+        _told(args)
     return 0
+
+
+def _plan(args: argparse.Namespace) -> None:
+    """Make the plan; where it is up to date that is seen without the imports, and nothing is written."""
+    usual = args.out == planned.FOLDER and not args.overrides
+    if usual and planned.current(args.params):
+        return
+    from compclip.config import plan, read
+
+    before = planned.inputs(args.params)
+    params = read.load(args.params, args.overrides, together=True)
+    plan.write(params, args.out)
+    if usual:
+        planned.remember(args.params, before, plan.watched(params))
+
+
+def _told(args: argparse.Namespace) -> None:
+    from compclip.config import documents, grid, read
+
+    params = read.load(args.params, args.overrides, together=args.command == "check")
+    if args.command == "show":
+        print(documents.to_yaml(grid.resolve(params, args.cell)), end="")
+    else:
+        print(f"{args.params}: {len(grid.cells(params))} cells, {len(params.evaluate.benchmarks)} benchmarks: OK")
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -45,10 +65,10 @@ def _parser() -> argparse.ArgumentParser:
     check = commands.add_parser("check", help="validate params.yaml")
     show = commands.add_parser("show", help="print a cell, resolved")
     show.add_argument("cell")
-    planned = commands.add_parser("plan", help="write what each stage is to do")
-    planned.add_argument("--out", type=out_folder, default=plan.FOLDER)
-    for command in (check, show, planned):
-        command.add_argument("--params", default=DEFAULT)
+    made = commands.add_parser("plan", help="write what each stage is to do")
+    made.add_argument("--out", type=out_folder, default=planned.FOLDER)
+    for command in (check, show, made):
+        command.add_argument("--params", default=PARAMS)
         command.add_argument("overrides", nargs="*", metavar="key=value")
     switch = commands.add_parser("use", help="make another grid the current one")
     switch.add_argument("file")

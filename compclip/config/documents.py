@@ -7,23 +7,16 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from omegaconf import OmegaConf
-
 from compclip.base import plugins
 from compclip.config import structured as sections
 from compclip.config.sections import Backbone, Data, Run, Train
 from compclip.config.structured import mapping, structured
+from compclip.config.written import plain_yaml
 
 
 def to_yaml(run: Run) -> str:
     """A run fully resolved, as runs/<method>/<cell>/config.yaml has it."""
     return plain_yaml(asdict(run))
-
-
-def plain_yaml(resolved: Mapping[str, Any]) -> str:
-    """The same of plain values."""
-    cell = {key: str(value) if isinstance(value, str) else value for key, value in resolved["cell"].items()}  # no Name
-    return OmegaConf.to_yaml(OmegaConf.create({**resolved, "cell": cell}))
 
 
 def from_plain(raw: Mapping[str, Any], where: str) -> Run:

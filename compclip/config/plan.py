@@ -6,7 +6,6 @@ and nothing else. No list of parameters or modules is kept by hand.
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import itertools
 from collections.abc import Iterable, Iterator
@@ -15,12 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from compclip.base import code, links, plugins
-from compclip.base.errors import UserError
-from compclip.base.files import write_json
+from compclip.base.files import update_json
 from compclip.config.grid import line_cells, resolved
 from compclip.config.sections import Cell, Data, Params, Run
 
-FOLDER = Path("plan")
 # The entry of each stage's code; what a plug-in brings is added by its name.
 ENTRIES = {
     "scenes": "compclip.data.scenes.generate",
@@ -44,16 +41,18 @@ def write(params: Params, folder: Path) -> None:
         if str(path.relative_to(folder)) not in made:
             links.remove(path)
     for name, document in made.items():
-        write_json(folder / name, document)
+        update_json(folder / name, document)
 
 
-@contextlib.contextmanager
-def undamaged(path: Path) -> Iterator[None]:
-    """Take apart what a file of the plan says. Raises UserError where it says something else."""
-    try:
-        yield
-    except (LookupError, TypeError, AttributeError, ValueError) as error:
-        raise UserError(f"{path}: damaged ({type(error).__name__}); run `dvc repro plan` again") from error
+def watched(params: Params) -> list[str]:
+    """The files of other packages' code that the plan depends on."""
+    located = [
+        *_methods(params),
+        *_benchmarks(params, params.benchmarks),
+        *itertools.chain(*map(_reads, params.data.values())),
+    ]
+    others = [module for module in located if module.partition(".")[0] != code.OURS]
+    return sorted({str(file) for file in code.closure(*others).values()})
 
 
 def documents(params: Params) -> Iterator[tuple[str, str, dict[str, Any]]]:
@@ -79,18 +78,23 @@ def documents(params: Params) -> Iterator[tuple[str, str, dict[str, Any]]]:
 def _of_data(params: Params) -> Iterator[tuple[str, str, dict[str, Any]]]:
     for name, data in params.data.items():
         section = asdict(data)
-        rewriter = section.pop("rewriter")
+        writer = section.pop("rewriter") or section["rewrites"]
+        excluded = section.pop("exclude")
+        section.pop("rewrites")
+        asked = {"rewritten": bool(writer), "exclude": excluded}
         yield "recaption", name, {"params": section, "code": data_code("recaption", data)}
-        yield "rewrite", name, {"params": rewriter, "code": data_code("rewrite", data)}
-        yield "annotate", name, {"params": {"rewritten": bool(rewriter)}, "code": data_code("annotate", data)}
+        yield "rewrite", name, {"params": writer, "code": data_code("rewrite", data)}
+        yield "annotate", name, {"params": asked, "code": data_code("annotate", data)}
 
 
 def data_code(stage: str, data: Data) -> str:
     """The fingerprint of the code that makes the shards of a data set."""
-    if stage != "recaption":
-        return code_of(stage)
-    reads = [plugins.locate(plugins.SOURCES, data.source), plugins.locate(plugins.CAPTIONERS, data.captioner)]
-    return code_of(stage, reads)
+    return code_of(stage, _reads(data) if stage == "recaption" else ())
+
+
+def _reads(data: Data) -> list[str]:
+    """The modules that read a data set."""
+    return [plugins.locate(plugins.SOURCES, data.source), plugins.locate(plugins.CAPTIONERS, data.captioner)]
 
 
 def train(method: str, runs: Iterable[Run]) -> dict[str, Any]:

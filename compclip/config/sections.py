@@ -7,11 +7,10 @@ import math
 from dataclasses import dataclass, field
 from typing import Any
 
-from omegaconf import MISSING
-
 from compclip.base.errors import UserError, unknown
 from compclip.base.names import Name
 
+MISSING: Any = "???"  # OmegaConf's mark of what must be given; its import costs what a finished stage does
 ACTIVATIONS = ("gelu", "quickgelu")
 PRETRAINED = "pretrained"  # the method that trains nothing: the backbone as it is
 FEWEST = 200  # bootstrap samples: five behind each end of the interval
@@ -105,7 +104,10 @@ class Data:
     split: str = "train"
     captioner: str = MISSING  # dvc.yaml reads it, so that it has no default; "none" keeps the captions
     options: dict[str, Any] = field(default_factory=dict)  # the captioner's own parameters
+    captions: dict[str, Any] = field(default_factory=dict)  # a released list in place of the source's; none where empty
     rewriter: dict[str, Any] = field(default_factory=dict)  # endpoint that writes hard positives; none where empty
+    rewrites: dict[str, Any] = field(default_factory=dict)  # files of released ones, in place of a rewriter
+    exclude: list[str] = field(default_factory=list)  # benchmarks whose pictures are left out
     limit: int = 0  # 0: all
     min_sentences: int = 0  # of 4 to 34 words in all captions of a picture, which is left out below (CLIC B.1)
     images_outside: bool = False  # whether pictures may lie outside of `images`, by their names or through links

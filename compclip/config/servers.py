@@ -8,11 +8,10 @@ import shlex
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
-from omegaconf import MISSING
-
 from compclip.base import secret
 from compclip.base.errors import UserError
 from compclip.base.redact import redacted
+from compclip.config.sections import MISSING
 
 KINDS = ("swap", "replace")  # of hard positives
 PORT = "{port}"

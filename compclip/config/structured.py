@@ -9,11 +9,11 @@ from dataclasses import fields, is_dataclass
 from types import NoneType, UnionType
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
-from omegaconf import MISSING, OmegaConf
+from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from compclip.base.errors import UserError, unknown
-from compclip.config.sections import Cell, Data, Evaluate, Lora, Train, World
+from compclip.config.sections import MISSING, Cell, Data, Evaluate, Lora, Train, World
 
 POSITIVE = (
     "epochs",

@@ -70,8 +70,9 @@ def _measured(sample: Sample) -> Sample | str:
         return "missing_image"
     if not sample.captions:
         return "no_caption"
-    return replace(sample, width=width, height=height, head=_checksum(length, raw))
+    return replace(sample, width=width, height=height, head=checksum(length, raw))
 
 
-def _checksum(length: int, raw: bytes) -> int:
+def checksum(length: int, raw: bytes) -> int:
+    """A hash of a picture's length and first `HEAD` bytes."""
     return int.from_bytes(hashlib.blake2b(b"%d " % length + raw, digest_size=8).digest(), "little")

@@ -19,9 +19,9 @@ from typing import NamedTuple
 
 from compclip.base import links
 from compclip.base.errors import UserError, entry
-from compclip.base.files import read_mapping, write_json
-from compclip.config import read
-from compclip.config.sections import Data
+from compclip.base.files import read_mapping, update_json
+from compclip.config.planned import FOLDER as PLAN
+from compclip.config.planned import undamaged
 
 FOLDER, KNOWN = Path("data/looks"), Path(".work/looks.json")
 WHOLE = 1 << 30  # bytes of a single file that is read to its end
@@ -69,10 +69,20 @@ def _file(one: os.DirEntry[str]) -> Iterator[File]:
         yield File(one.path, found.st_size, found.st_mtime_ns)
 
 
-def roots(cfg: Data) -> list[str]:
-    """Where the files of a data set are, each once."""
-    named = [cfg.path, cfg.images]
-    return list(dict.fromkeys(os.path.normpath(path) for path in named if path))
+def planned(plan: Path) -> dict[str, list[str]]:
+    """Of each data set of a plan, where its files are, each once. Raises UserError where the plan is damaged."""
+    return {path.stem: _roots(path, plan / "rewrite" / path.name) for path in sorted(plan.glob("recaption/*.json"))}
+
+
+def _roots(recaption: Path, rewrite: Path) -> list[str]:
+    read, released = read_mapping(recaption), read_mapping(rewrite)
+    with undamaged(recaption):
+        asked, written = read["params"], released["params"]
+        named = [asked["path"], asked["images"], asked["captions"].get("file")]
+        named += [
+            written[name] for name in ("captions", "swap", "replace") if "captions" in written and name in written
+        ]
+        return list(dict.fromkeys(os.path.normpath(str(path)) for path in named if path))
 
 
 def look(paths: Sequence[str], known: dict[str, str]) -> dict:
@@ -115,17 +125,17 @@ def _content(file: File, whole: bool) -> bytes:
         return repr(error.strerror).encode()
 
 
-def write(sets: dict[str, Data], out: Path = FOLDER, memory: Path = KNOWN) -> None:
-    """Look at all data sets; a file in `out` for each, and none besides."""
+def write(sets: dict[str, list[str]], out: Path = FOLDER, memory: Path = KNOWN) -> None:
+    """Look at all data sets, given by name and where their files are; a file in `out` for each, and none besides."""
     known = _remembered(memory)
-    found = {name: look(roots(cfg), known) for name, cfg in sets.items()}
+    found = {name: look(roots, known) for name, roots in sets.items()}
     for path in out.glob("*.json"):
         if path.stem not in found:
             links.remove(path)
     for name, seen in found.items():
-        write_json(out / f"{name}.json", seen)
+        update_json(out / f"{name}.json", seen)
     used = {seen["digest"] for seen in found.values()}
-    write_json(memory, {stamp: digest for stamp, digest in known.items() if digest in used})
+    update_json(memory, {stamp: digest for stamp, digest in known.items() if digest in used})
 
 
 def _remembered(memory: Path) -> dict[str, str]:
@@ -136,11 +146,10 @@ def _remembered(memory: Path) -> dict[str, str]:
 
 
 def main(argv: list[str]) -> int:
-    """Look at the data sets of params.yaml."""
+    """Look at the data sets of the plan."""
     parser = argparse.ArgumentParser(prog="python -m compclip.data.look", description=__doc__.splitlines()[0])
-    parser.add_argument("--params", default=read.DEFAULT)
-    args = parser.parse_args(argv)
-    write(read.load(args.params).data)
+    parser.parse_args(argv)
+    write(planned(PLAN))
     return 0
 
 

@@ -4,7 +4,8 @@ Each works shard by shard, and makes what is missing:
 
     data/<name>/samples/*.arrow samples/manifest.json counts.json              recaption
     data/<name>/rewrites/*.arrow rewrites/manifest.json rewrite_counts.json    rewrite
-    data/<name>/shards/*.arrow manifest.json nouns.arrow annotation_counts.json, data/fingerprints/<name>.json
+    data/<name>/shards/*.arrow manifest.json nouns.arrow annotation_counts.json, data/fingerprints/<name>.json,
+    data/overlaps/<name>.json                                                  annotate
 """
 
 from __future__ import annotations
@@ -17,12 +18,12 @@ from collections import Counter
 from pathlib import Path
 
 from compclip.base import names
-from compclip.base.errors import entry, unknown
+from compclip.base.errors import UserError, entry, unknown
 from compclip.base.files import write_json
 from compclip.base.names import Name
 from compclip.config import grid, plan, read
 from compclip.config.sections import Data
-from compclip.data import annotate, partners, recaption, rewrite, shards, work
+from compclip.data import annotate, joined, overlap, partners, recaption, rewrite, shards, work
 from compclip.data.shards import MANIFEST, SAMPLES, SHARDS, Manifest
 from compclip.data.work import ANNOTATE, RECAPTION, REWRITE, Work
 
@@ -41,24 +42,26 @@ def asked(stage: str, name: Name, cfg: Data, root: Path = Path()) -> Work:
         items, counts = recaption.items(cfg, options, plan.data_code(RECAPTION, cfg), place / "blocks")
     elif stage == REWRITE:
         found = shards.read_manifest(folder / SAMPLES / MANIFEST, RECAPTION)
-        items = rewrite.items(folder, found, grid.rewriter_config(cfg), plan.data_code(REWRITE, cfg))
+        items = rewrite.items(folder, found, grid.writer_config(cfg), plan.data_code(REWRITE, cfg))
     else:
         found = shards.read_manifest(folder / SAMPLES / MANIFEST, RECAPTION)
         written = _rewritten(folder, cfg)
-        items = annotate.items(folder, found, written, plan.data_code(ANNOTATE, cfg))
+        items = annotate.items(folder, found, written, plan.data_code(ANNOTATE, cfg), cfg.exclude)
     made = Work(stage, cfg, place, tuple(items), counts)
     made.save()
     return made
 
 
 def _rewritten(folder: Path, cfg: Data) -> Manifest:
-    return shards.read_manifest(folder / rewrite.FOLDER / MANIFEST, REWRITE) if cfg.rewriter else Manifest(())
+    written = cfg.rewriter or cfg.rewrites
+    return shards.read_manifest(folder / rewrite.FOLDER / MANIFEST, REWRITE) if written else Manifest(())
 
 
 def collect(made: Work, folder: Path) -> dict:
     """Link the shards of a finished stage into data/<name>/, with their manifest and counts, which are given."""
     if made.stage == RECAPTION:
         manifest, counts = made.published(folder / SAMPLES)
+        counts.update(joined.counted(grid.captions_config(made.section), map(made.shard, made.items)))
         told = recaption.told(made.section, counts)
         return _written(folder / SAMPLES / MANIFEST, manifest, folder / "counts.json", told)
     if made.stage == REWRITE:
@@ -66,6 +69,9 @@ def collect(made: Work, folder: Path) -> dict:
         told = rewrite.told(manifest.captions, counts)
         return _written(folder / rewrite.FOLDER / MANIFEST, manifest, folder / "rewrite_counts.json", told)
     manifest, counts = made.published(folder / SHARDS)
+    if not manifest.samples:
+        raise UserError(f"{folder}: no sample is left after exclude={made.section.exclude}; exclude fewer benchmarks")
+    overlap.take(folder, [Path(item.given["samples"]) for item in made.items], made.section.exclude)
     partners.write(folder / partners.FILE, [folder / SHARDS / f"{shard.name}.arrow" for shard in manifest.shards])
     told = _written(folder / MANIFEST, manifest, folder / "annotation_counts.json", dict(counts))
     write_json(folder.parent / FINGERPRINTS / f"{folder.name}.json", {"prepared": manifest.fingerprint})

@@ -22,8 +22,9 @@ from compclip.base import plugins
 from compclip.base.errors import UserError
 from compclip.base.files import fingerprint
 from compclip.base.surrogates import repaired
+from compclip.config.captions import Captions
 from compclip.config.sections import Data
-from compclip.data import entering, shards, within
+from compclip.data import entering, joined, look, shards, within
 from compclip.data.item import Item, Made, Make
 from compclip.data.sample import Sample
 from compclip.text import sentences
@@ -46,7 +47,8 @@ def items(cfg: Data, options: Any, code: str, spool: Path) -> tuple[list[Item], 
     source, counts = plugins.find(plugins.SOURCES, cfg.source), Counter[str]()
     found = _own_parts(source, cfg) if hasattr(source, "parts") else _blocks(source, cfg, spool, counts)
     asked = asdict(cfg) | {"code": code, "reads": _stamps(_captioners_files(cfg, options))}
-    asked.pop("rewriter")
+    for name in ("rewriter", "rewrites", "exclude"):
+        asked.pop(name)
     made = []
     for index, (part, stamp) in enumerate(found):
         given = {"path": part.path, "own": part.own, "limit": part.limit}
@@ -55,9 +57,10 @@ def items(cfg: Data, options: Any, code: str, spool: Path) -> tuple[list[Item], 
 
 
 def _captioners_files(cfg: Data, options: Any) -> Iterable[str]:
-    """What a captioner reads beside the pictures: its answers depend on it."""
+    """What a captioner reads beside the pictures, and a list of captions: the answers depend on it."""
     reads = getattr(plugins.find(plugins.CAPTIONERS, cfg.captioner), "reads", None)
-    return reads(cfg, options) if reads else ()
+    listed = (file.path for file in look.files(cfg.captions["file"])) if cfg.captions else ()
+    return itertools.chain(reads(cfg, options) if reads else (), listed)
 
 
 def _stamps(paths: Iterable[str]) -> str:
@@ -104,16 +107,19 @@ def _hash(text: str) -> int:
 
 
 @contextlib.contextmanager
-def opened(cfg: Data, options: Any) -> Iterator[Make]:
-    """What makes a shard: `make(item, path)` writes it. The captioner is opened once for all of them."""
+def opened(cfg: Data, options: Any, captions: Captions | None = None) -> Iterator[Make]:
+    """What makes a shard: `make(item, path)` writes it. The captioner is opened once for all of them.
+
+    `captions` is a list whose captions the samples get before the captioner sees them.
+    """
     source, captioner = plugins.find(plugins.SOURCES, cfg.source), plugins.find(plugins.CAPTIONERS, cfg.captioner)
-    with captioner.opened(cfg, options) as caption:
+    with captioner.opened(cfg, options) as caption, joined.of(captions) as listed:
 
         def make(item: Item, path: Path) -> Made:
             counts = Counter[str]()
-            found = _samples(source, cfg, Part(**item.given), counts)
+            found, about = _joined(_samples(source, cfg, Part(**item.given), counts), listed, counts)
             samples = _captioned(entering.measured(found, counts), caption, item.name, cfg, counts)
-            shards.save(path, samples)
+            shards.save(path, samples, about)
             return Made(len(samples), sum(len(s.captions) for s in samples), dict(counts))
 
         yield make
@@ -128,6 +134,17 @@ def _samples(source: Any, cfg: Data, part: Part, counts: Counter) -> Iterator[Sa
     if not part.own:
         return iter(shards.load(Path(part.path)))
     return entering.entered(itertools.islice(source.records(cfg, counts, part.path), part.limit or None), counts)
+
+
+def _joined(
+    samples: Iterator[Sample], listed: joined.Joined | None, counts: Counter
+) -> tuple[Iterable[Sample], dict[str, str]]:
+    """The samples that a list of captions has, with its captions, and what the shard is to say of the list."""
+    if listed is None:
+        return samples, {}
+    kept, more, rows = listed.take(samples)
+    counts.update(more)
+    return kept, joined.packed(rows)
 
 
 def _captioned(samples: list[Sample], caption: Any, shard: str, cfg: Data, counts: Counter) -> list[Sample]:

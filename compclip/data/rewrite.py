@@ -1,7 +1,7 @@
 """Hard positives written by a language model (Hard Positives, supplementary D): the rewriting half of the data.
 
 A shard of data/<name>/rewrites/ has a row for each different caption of its samples ("" where there is no rewrite); the
-annotate stage puts both texts beside the caption. A data set without `rewriter` has no shards.
+annotate stage puts both texts beside the caption. A data set without `rewriter` and `rewrites` has no shards.
 """
 
 from __future__ import annotations
@@ -9,16 +9,17 @@ from __future__ import annotations
 import contextlib
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import pyarrow as pa
 
 from compclip.base.errors import UserError, one_line
+from compclip.config.captions import Released
 from compclip.config.sections import Data
 from compclip.config.servers import KINDS, Rewriter
-from compclip.data import answers, chat, serving, shards
+from compclip.data import answers, chat, look, released, serving, shards
 from compclip.data.item import Item, Made, Make
 from compclip.data.shards import Manifest
 from compclip.text import edits
@@ -53,9 +54,11 @@ class Rewrites:
     replace: str = ""
 
 
-def items(folder: Path, found: Manifest, cfg: Rewriter | None, code: str) -> list[Item]:
+def items(folder: Path, found: Manifest, cfg: Rewriter | Released | None, code: str) -> list[Item]:
     """A shard for each of the samples in data/<name>/; none without `cfg`."""
     asked, place = {"code": code, "rewriter": asdict(cfg)} if cfg else {}, folder / shards.SAMPLES
+    if isinstance(cfg, Released):
+        asked["reads"] = [file for name in released.files(cfg) for file in look.files(name)]
     return [
         Item.of(shard.name, {"samples": str(place / f"{shard.name}.arrow")}, asked | {"samples": shard.sha256})
         for shard in (found.shards if cfg else ())
@@ -63,37 +66,58 @@ def items(folder: Path, found: Manifest, cfg: Rewriter | None, code: str) -> lis
 
 
 @contextlib.contextmanager
-def opened(cfg: Rewriter, data: Data) -> Iterator[Make]:
-    """What has every caption of a shard rewritten, its answers kept in a file of the shard's own; counts by kind."""
-    place = answers.beside(cfg.cache, data.source, data.path, data.images)
+def opened(cfg: Rewriter | Released, data: Data) -> Iterator[Make]:
+    """What has every caption of a shard rewritten, or finds what was released of it; counts by kind.
+
+    A model's answers are kept in a file of the shard's own.
+    """
+    if isinstance(cfg, Released):
+        kinds = tuple(kind for kind in KINDS if getattr(cfg, kind))
+        with released.opened(cfg) as given:
+            yield _maker(kinds, lambda kind, captions, shard: _released(kind, captions, given))
+        return
+    place, asked = answers.beside(cfg.cache, data.source, data.path, data.images), cfg
     with serving.running(cfg, place / serving.log_name()) as (ready, watch):
 
-        def make(item: Item, path: Path) -> Made:
-            captions = _captions(Path(item.given["samples"]))
-            written: dict[str, dict[str, str]] = {kind: {} for kind in KINDS}
-            counts: Counter = Counter()
-            for kind in KINDS if cfg.kinds == "both" else (cfg.kinds,):
-                asked, limit = _asked(kind, captions, cfg)
-                questions = [chat.Question(prompt(kind, c), max_tokens=limit) for c in asked]
-                replies = chat.ask(questions, ready, answers.of_shard(place, item.name), watch)
-                written[kind], kind_counts = _usable(kind, asked, replies)
-                kind_counts["not_asked"] = len(captions) - len(asked)
-                counts.update({f"{kind}/{name}": n for name, n in kind_counts.items()})
-            _save(path, captions, written)
-            return Made(len(captions), len(captions), dict(counts))
+        def write(kind: str, captions: list[str], shard: str) -> tuple[dict[str, str], Counter]:
+            texts, limit = _asked(kind, captions, asked)
+            questions = [chat.Question(prompt(kind, text), max_tokens=limit) for text in texts]
+            replies = chat.ask(questions, ready, answers.of_shard(place, shard), watch)
+            return _written(kind, texts, replies, len(captions) - len(texts))
 
-        yield make
+        yield _maker(KINDS if cfg.kinds == "both" else (cfg.kinds,), write)
 
 
-def _captions(samples: Path) -> list[str]:
-    """The different captions of a shard."""
-    return list(dict.fromkeys(c for sample in shards.load(samples) for c in sample.captions))
+Write = Callable[[str, list[str], str], tuple[dict[str, str], Counter]]  # a kind, captions and their shard
 
 
-def _save(path: Path, captions: list[str], written: Mapping[str, Mapping[str, str]]) -> None:
-    columns = [captions, *([written[kind].get(c, "") for c in captions] for kind in KINDS)]
-    batch = pa.RecordBatch.from_arrays([pa.array(c, pa.string()) for c in columns], schema=SCHEMA)
-    shards.write_batch(path, batch, compressed=True)
+def _maker(kinds: Iterable[str], write: Write) -> Make:
+    def make(item: Item, path: Path) -> Made:
+        samples = shards.load(Path(item.given["samples"]))
+        captions = list(dict.fromkeys(c for sample in samples for c in sample.captions))
+        written: dict[str, dict[str, str]] = {kind: {} for kind in KINDS}
+        counts: Counter = Counter()
+        for kind in kinds:
+            written[kind], kind_counts = write(kind, captions, item.name)
+            counts.update({f"{kind}/{name}": n for name, n in kind_counts.items()})
+        columns = [captions, *([written[kind].get(c, "") for c in captions] for kind in KINDS)]
+        batch = pa.RecordBatch.from_arrays([pa.array(c, pa.string()) for c in columns], schema=SCHEMA)
+        shards.write_batch(path, batch, compressed=True)
+        return Made(len(samples), len(captions), dict(counts))
+
+    return make
+
+
+def _released(kind: str, captions: list[str], given: released.Given) -> tuple[dict[str, str], Counter]:
+    """Usable rewrites by caption, of those that were released; the same is asked of them as of a model's answer."""
+    counts: Counter = Counter()
+    made = {}
+    for caption, found in zip(captions, given(captions), strict=True):
+        text, fault = usable(kind, caption, chat.Answer(found[kind])) if kind in found else ("", "not_released")
+        counts[fault or "usable"] += 1
+        if not fault:
+            made[caption] = text
+    return made, counts
 
 
 def told(captions: int, counts: Mapping[str, float]) -> dict:
@@ -123,9 +147,9 @@ def _asked(kind: str, captions: list[str], cfg: Rewriter) -> tuple[list[str], in
     return [c for c in captions if swappable(c, cfg.swap_words_below)], cfg.swap_max_tokens
 
 
-def _usable(kind: str, asked: list[str], replies: chat.Replies) -> tuple[dict[str, str], Counter]:
-    """Usable rewrites by caption; what was not usable is counted."""
-    made, counts = {}, replies.counts
+def _written(kind: str, asked: list[str], replies: chat.Replies, not_asked: int) -> tuple[dict[str, str], Counter]:
+    """Usable rewrites by caption; what was not asked or not usable is counted."""
+    made, counts = {}, replies.counts + Counter(not_asked=not_asked)
     for caption, answer in zip(asked, replies.answers, strict=True):
         if answer is None:
             continue

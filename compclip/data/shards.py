@@ -136,6 +136,16 @@ def read_batch(path: Path, stage: str, mapped: bool = False) -> pa.RecordBatch:
         raise UserError(f"{path}: no readable shard; run `dvc repro {stage}` again") from error
 
 
+def read_about(path: Path, stage: str) -> dict[str, str]:
+    """What a shard says of itself, of which nothing else is read. Raises UserError as `read_batch`."""
+    try:
+        with pa.OSFile(regular(path)) as source:
+            found = pa.ipc.open_file(source).schema.metadata or {}
+        return {key.decode(): value.decode() for key, value in found.items()}
+    except (OSError, pa.ArrowException, ValueError) as error:
+        raise UserError(f"{path}: no readable shard; run `dvc repro {stage}` again") from error
+
+
 def save(path: Path, samples: Sequence[Sample], about: dict[str, str] | None = None) -> None:
     """Write samples as a shard, with what `about` says of them."""
     columns = [pa.array([getattr(s, f.name) for s in samples], f.type) for f in SCHEMA]

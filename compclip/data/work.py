@@ -30,7 +30,7 @@ from tqdm import tqdm
 from compclip.base import links
 from compclip.base.errors import UserError, entry, unknown
 from compclip.base.files import read_mapping, write_json
-from compclip.config.grid import captioner_config, rewriter_config
+from compclip.config.grid import captioner_config, captions_config, writer_config
 from compclip.config.sections import Data
 from compclip.config.structured import structured
 from compclip.data import annotate, recaption, rewrite, shards
@@ -113,9 +113,9 @@ class Work:
     def opened(self) -> AbstractContextManager[Make]:
         """What makes its shards."""
         if self.stage == RECAPTION:
-            return recaption.opened(self.section, captioner_config(self.section))
+            return recaption.opened(self.section, captioner_config(self.section), captions_config(self.section))
         if self.stage == REWRITE:
-            return rewrite.opened(rewriter_config(self.section), self.section)
+            return rewrite.opened(writer_config(self.section), self.section)
         return annotate.opened()
 
     def side_by_side(self) -> bool:

@@ -22,7 +22,7 @@ from compclip.base import names
 from compclip.base.errors import UserError, entry, unknown
 from compclip.base.files import out_folder, read_json, read_mapping
 from compclip.base.names import Name
-from compclip.config import plan
+from compclip.config.planned import undamaged
 from compclip.config.sections import PRETRAINED, Benchmark, Cell
 from compclip.evaluate import cells, census, kept
 from compclip.runs import folder as folders
@@ -50,7 +50,7 @@ def _method(method: Name, root: Path) -> int:
     path = root / PLAN / f"{method}.json"
     if not path.is_file():
         raise UserError(f"{path}: not there; run `dvc repro plan` first, or `dvc repro evaluate@{method}`")
-    with plan.undamaged(path):
+    with undamaged(path):
         document = read_mapping(path)
         wanted, task = [Cell(**item["cell"]) for item in document["cells"].values()], kept.planned(document, root)
     done = cells.bring(wanted, task)

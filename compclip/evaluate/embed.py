@@ -26,7 +26,8 @@ from torch import Tensor, nn
 
 from compclip.base.errors import UserError
 from compclip.data import images as data_images
-from compclip.evaluate.embeddings import Embeddings, unboxed
+from compclip.evaluate.boxes import unboxed
+from compclip.evaluate.embeddings import Embeddings
 from compclip.model import towers
 
 if TYPE_CHECKING:

@@ -5,14 +5,10 @@ N records, I images, T texts, D joint dim.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-
-BOX = "#box="  # an image reference is a path, or path#box=x,y,width,height in pixels
-_BOXED = re.compile(rf"(.*){BOX}([^,/]+),([^,/]+),([^,/]+),([^,/]+)", re.S)
 
 
 @dataclass(frozen=True)
@@ -58,26 +54,3 @@ class Embeddings:
 
 def _rows(keys: Sequence[str], row: dict[str, int]) -> np.ndarray:
     return np.array([row[key] for key in keys], dtype=np.int64)
-
-
-def boxed(path: str, box: Sequence[float] | None) -> str:
-    """The reference of an image, or of a part of it: (x, y, width, height) in pixels."""
-    return path if box is None else f"{path}{BOX}{','.join(map(_told, box))}"
-
-
-def _told(number: float) -> str:
-    try:
-        return f"{number:g}"
-    except OverflowError:  # an integer of hundreds of digits
-        return "inf"
-
-
-def unboxed(ref: str) -> tuple[str, tuple[float, ...] | None]:
-    """The path of a reference, and its box where it has one; a file's own name may hold the mark of a box."""
-    if BOX in ref and (found := _BOXED.fullmatch(ref)):
-        path, *numbers = found.groups()
-        try:
-            return path, tuple(map(float, numbers))
-        except ValueError:
-            pass
-    return ref, None

@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any
 from compclip.base import links
 from compclip.base.files import beside, write_json
 from compclip.base.names import Name
-from compclip.config import plan
 from compclip.config.sections import Benchmark as Section
 from compclip.evaluate import census
 from compclip.runs import folder as folders
@@ -55,6 +54,8 @@ class Task:
 
 def task(params: Params, root: Path = Path(".")) -> Task:
     """The evaluation that params.yaml asks for."""
+    from compclip.config import plan
+
     names, asked = params.evaluate.benchmarks, params.evaluate
     code = plan.evaluation_code(params, names)
     return Task({n: params.benchmarks[n] for n in names}, asked.batch_size, asked.threads, code, root)

@@ -27,7 +27,8 @@ from compclip.base import code, names, plugins
 from compclip.base.errors import UserError, entry
 from compclip.base.files import out_folder, read_mapping, write_json
 from compclip.base.names import Name
-from compclip.config import grid, plan, read
+from compclip.config import grid, read
+from compclip.config.planned import undamaged
 from compclip.config.sections import PRETRAINED, Cell
 from compclip.config.sections import Benchmark as Section
 from compclip.evaluate import cells, line, score
@@ -104,7 +105,7 @@ def bring_all(method: Name, root: Path, device: str) -> None:
     path = root / PLAN / f"{method}.json"
     if not path.is_file():
         raise UserError(f"{path}: no such plan; name the method in wise_ft.methods and run `dvc repro plan`")
-    with plan.undamaged(path):
+    with undamaged(path):
         document = read_mapping(path)
         asked, wanted = Asked.planned(document), [Cell(**item["cell"]) for item in document["cells"].values()]
     failed = []

@@ -23,7 +23,8 @@ from typing import Any, Protocol
 from compclip.base import calm
 from compclip.base.errors import UserError, one_line
 from compclip.base.files import read_mapping, write_atomic, write_json
-from compclip.config import documents, read, structured
+from compclip.config import read, structured
+from compclip.config.written import plain_yaml
 from compclip.runs import cluster, notify
 from compclip.runs.folder import Folder
 from compclip.runs.store import StoredRun
@@ -186,7 +187,7 @@ class Local:
 def write_inputs(stored: StoredRun, params: str | Path) -> Folder:
     """What a job reads, into the run's folder, which is given back; later edits of `params` do not reach it."""
     folder = stored.folder
-    write_atomic(folder.run, documents.plain_yaml(stored.resolved))
+    write_atomic(folder.run, plain_yaml(stored.resolved))
     write_atomic(folder.params, Path(params).read_bytes())
     folder.scored.unlink(missing_ok=True)  # results of an earlier evaluation are not those of this job
     return folder

@@ -7,8 +7,6 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from compclip.base import code, plugins
-
 # What may differ between two runs that give the same bits.
 RESOURCES = ("workers", "checkpoint_every_steps")
 TRAINER = "compclip.train.finish"  # the entry of all code that a checkpoint depends on, besides its method
@@ -41,4 +39,6 @@ def _hashed(value: Any) -> str:
 
 def code_of(method: str) -> str:
     """The fingerprint of the code that a method's checkpoints depend on. Raises UserError for an unknown method."""
+    from compclip.base import code, plugins
+
     return code.digest(TRAINER, plugins.locate(plugins.METHODS, method.partition(".")[0]))

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from compclip.base import code, plugins
+from compclip.base import code, plugins, stamp
 from compclip.base.errors import UserError, one_line
 from compclip.base.files import read_bytes, read_mapping, write_json
 from compclip.config import grid, read
@@ -23,8 +22,7 @@ from compclip.runs import key, store
 from compclip.runs.folder import Inputs
 
 FOLDER = Path(".work/cells")
-PACKAGE = Path(__file__).resolve().parent.parent
-REFERENCE = b"${"  # what OmegaConf looks up elsewhere, as in the environment
+PACKAGE = stamp.PACKAGE
 
 
 @dataclass(frozen=True)
@@ -49,7 +47,7 @@ def cells(params_path: str | Path = read.DEFAULT, root: Path = Path(".")) -> lis
     if found is None:
         params = read.load(params_path)
         found = [_known(run, root) for run in grid.resolved(params)]
-        if REFERENCE not in text:
+        if stamp.REFERENCE not in text:
             _remember(place, text, _watched(params), found, root)
     return found
 
@@ -58,7 +56,7 @@ def _bytes(path: str | Path) -> bytes:
     """The file's contents; none where `read.load` is to say what is wrong with it."""
     with contextlib.suppress(UserError):
         return read_bytes(path)
-    return REFERENCE
+    return stamp.REFERENCE
 
 
 def _known(run: Run, root: Path) -> Known:
@@ -100,24 +98,5 @@ def _remember(place: Path, text: bytes, watched: list[str], found: list[Known], 
 
 
 def _stamp(text: bytes, watched: Iterable[str], root: Path) -> str:
-    """Of everything that keys depend on; of all but the params file by name, time and size."""
-    made = hashlib.sha256(text)
-    for base in (str(PACKAGE), *(str(root / path) for path in watched)):
-        for line in _files(base):
-            made.update(line.encode())
-    return made.hexdigest()
-
-
-def _files(path: str) -> Iterator[str]:
-    """Path, time and size of a file or of all files of a folder; a path that is not there is one line."""
-    try:
-        entries = sorted(os.scandir(path), key=lambda entry: entry.name)
-    except NotADirectoryError:
-        found = os.stat(path)
-        yield f"{path} {found.st_mtime_ns} {found.st_size}\n"
-    except OSError:
-        yield f"{path} missing\n"
-    else:
-        for entry in entries:
-            if entry.name != "__pycache__":
-                yield from _files(entry.path)
+    """Of everything that keys depend on."""
+    return stamp.of(text, [PACKAGE, *(root / path for path in watched)])

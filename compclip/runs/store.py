@@ -64,9 +64,9 @@ class StoredRun:
 
     def config_text(self) -> str:
         """The cell's config.yaml."""
-        from compclip.config import documents
+        from compclip.config.written import plain_yaml
 
-        return documents.plain_yaml(self.resolved)
+        return plain_yaml(self.resolved)
 
     def publish(self) -> None:
         """Link the finished files to the cell's place; its config.yaml is the cell's own.

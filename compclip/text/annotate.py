@@ -15,7 +15,7 @@ import itertools
 import multiprocessing
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
 
@@ -42,22 +42,25 @@ _VERBS = re.compile("V?R*A*V+")  # over one letter a token
 _LETTER = {"VERB": "V", "ADV": "R", "AUX": "A"}
 
 
-def columns(texts: Sequence[str], counts: Counter) -> Columns:
+def columns(texts: Iterable[str], counts: Counter, written: Mapping[str, tuple[str, str]] | None = None) -> Columns:
     """The annotations of a shard's captions, in order, made in this process.
 
-    Equal captions are analysed once; what is found depends on the caption alone. `counts` gets "long" and "empty" of
-    the different captions as `annotate` counts them, and "without_noun" of all. Raises UserError as `annotate`.
+    Equal captions are analysed once; what is found depends on the caption alone. `written` has the hard positives that
+    a language model made of captions: of the swapped and of the replaced words. `counts` gets "captions"; "different",
+    of which some are "long" or "empty" as `annotate` says; and "without_noun". Raises UserError as `annotate`.
     """
     _ready(replacements=True)
     _forget()
-    number = {text: i for i, text in enumerate(dict.fromkeys(texts))}
+    order = list(texts)
+    number = {text: i for i, text in enumerate(dict.fromkeys(order))}
     made, nounless = Columns(), bytearray()
     for annotation in _annotations(number, replacements=True):
-        made.add(annotation)
+        swap, replacement = (written or {}).get(annotation.text, ("", ""))
+        made.add(replace(annotation, written_swap=swap, written_replace=replacement))
         nounless.append(not {"NOUN", "PROPN"} & set(annotation.pos))
         counts.update(long=len(annotation.text) > PIECE, empty=not annotation.sentences)
-    made.repeat([number[text] for text in texts])
-    counts.update(without_noun=sum(nounless[number[text]] for text in texts))
+    made.repeat([number[text] for text in order])
+    counts.update(captions=len(order), different=len(number), without_noun=sum(nounless[number[t]] for t in order))
     return made
 
 

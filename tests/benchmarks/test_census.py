@@ -14,7 +14,8 @@ from compclip.base.errors import UserError
 from compclip.config.sections import Benchmark as Section
 from compclip.evaluate import census
 from compclip.evaluate.benchmark import Benchmark, Record
-from compclip.evaluate.embeddings import Embeddings, boxed
+from compclip.evaluate.boxes import boxed
+from compclip.evaluate.embeddings import Embeddings
 from compclip.runs.items import COMPOSITION
 
 OUTSIDE = "../outside/o.png"

@@ -16,7 +16,7 @@ from omegaconf import OmegaConf
 from compclip.base.errors import UserError
 from compclip.base.names import Name
 from compclip.config import __main__ as config_command
-from compclip.config import grid, read, sections, structured
+from compclip.config import documents, grid, read, sections, structured
 from compclip.data import prepare
 from compclip.evaluate import __main__ as evaluate_command
 from compclip.evaluate import wise_ft
@@ -184,7 +184,7 @@ def test_a_cell_s_name_fits_a_file_s():
 
 def test_a_cell_s_file_holds_plain_texts(params):
     """Names are texts to whoever reads the file."""
-    text = config_command.to_yaml(grid.resolve(read.load(params), "finetune-tiny-scenes-0"))
+    text = documents.to_yaml(grid.resolve(read.load(params), "finetune-tiny-scenes-0"))
     assert text.startswith("cell:\n  method: finetune\n  backbone: tiny\n  data: scenes\n  seed: 0\n")
 
 

@@ -6,8 +6,8 @@ import os
 
 import pytest
 
-from compclip.base.files import read_json
-from compclip.config.sections import Data
+from compclip.base.errors import UserError
+from compclip.base.files import read_json, write_json
 from compclip.data import look
 
 
@@ -93,11 +93,24 @@ def test_links_in_a_circle_pipes_and_nothing(tmp_path):
 
 def test_a_file_for_each_data_set(folder, tmp_path):
     """And none for one that is gone; a damaged memory costs time alone."""
-    cfg = Data("img2dataset", str(folder), str(folder), captioner="none")
     out, memory = tmp_path / "looks", tmp_path / "known.json"
-    look.write({"a": cfg, "b": cfg}, out, memory)
+    look.write({"a": [str(folder)], "b": [str(folder)]}, out, memory)
     assert read_json(out / "a.json") == read_json(out / "b.json") == look.look([str(folder)], {})
     memory.write_text("[")
-    look.write({"a": cfg}, out, memory)
+    look.write({"a": [str(folder)]}, out, memory)
     assert [p.name for p in out.iterdir()] == ["a.json"]
     assert read_json(out / "a.json")["files"] == 3
+
+
+def test_where_the_plan_has_the_files(tmp_path):
+    """Annotations and pictures, a list of captions, released rewrites; a damaged plan is one line."""
+    section = {"path": "a/x.json", "images": "a/pictures/", "captions": {"file": "l.csv", "on": "url"}}
+    write_json(tmp_path / "recaption" / "d.json", {"params": section})
+    write_json(tmp_path / "rewrite" / "d.json", {"params": {"captions": "c.json", "swap": "s.jsonl"}})
+    assert look.planned(tmp_path) == {"d": ["a/x.json", "a/pictures", "l.csv", "c.json", "s.jsonl"]}
+    write_json(tmp_path / "rewrite" / "d.json", {"params": {"url": "http://x"}})
+    write_json(tmp_path / "recaption" / "d.json", {"params": section | {"captions": {}}})
+    assert look.planned(tmp_path) == {"d": ["a/x.json", "a/pictures"]}
+    write_json(tmp_path / "recaption" / "d.json", {})
+    with pytest.raises(UserError, match="recaption/d.json: damaged"):
+        look.planned(tmp_path)

@@ -128,11 +128,12 @@ def test_any_text_is_analysed_as_alone(texts):
 
 
 def test_columns_are_the_annotations_of_a_shard(annotated):
-    """Equal captions once, each in its place."""
+    """Equal captions once, each in its place, with what a language model made of it."""
     texts, counts = ["A dog.", *SENTENCES, "A dog.", "running quickly"], Counter()
-    rows, dog = Rows(columns(texts, counts).array()), annotate(["A dog."])[0]
+    rows = Rows(columns(iter(texts), counts, {"A dog.": ("a", "b")}).array())
+    dog = replace(annotate(["A dog."])[0], written_swap="a", written_replace="b")
     assert [rows[i] for i in range(len(texts))] == [dog, *annotated.values(), dog, annotated["running quickly"]]
-    assert counts == Counter(long=0, empty=1, without_noun=5)
+    assert counts == Counter(captions=len(texts), different=len(texts) - 2, long=0, empty=1, without_noun=5)
 
 
 def test_a_model_that_met_too_many_words_is_loaded_anew(monkeypatch):

@@ -1,4 +1,4 @@
-"""Web data in tars, read where they lie: as `img2dataset --output_format webdataset` writes them, and pixparse/cc12m-wds.
+"""Web data in tars, read where they lie: as img2dataset writes them by default, and as pixparse/cc12m-wds has them.
 
     source: webdataset
     path: data/cc12m        a folder with *.tar, at any depth, or one tar

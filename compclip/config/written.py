@@ -1,0 +1,43 @@
+"""A resolved run as the text of its config.yaml.
+
+The same text as OmegaConf's own, without its import: that takes longer than to publish a finished run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import yaml
+
+WORDS = ("y", "yes", "n", "no", "true", "false", "on", "off")
+BOOLEAN = {form for word in WORDS for form in (word, word.capitalize(), word.upper())}
+BASE: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
+
+
+class _Dumper(BASE):
+    """Texts that OmegaConf would read as numbers or truth values stand in quotes; nothing is written as an alias."""
+
+    def ignore_aliases(self, _data: Any) -> bool:
+        return True
+
+    def text(self, data: str) -> yaml.ScalarNode:
+        quoted = "'" if data in BOOLEAN or _number(data) else None
+        return self.represent_scalar("tag:yaml.org,2002:str", str(data), style=quoted)
+
+
+_Dumper.add_multi_representer(str, _Dumper.text)
+_Dumper.add_representer(str, _Dumper.text)
+
+
+def _number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def plain_yaml(resolved: Mapping[str, Any]) -> str:
+    """Plain values, a run's cell among them, in the order given."""
+    return yaml.dump(dict(resolved), Dumper=_Dumper, default_flow_style=False, allow_unicode=True, sort_keys=False)
