@@ -122,14 +122,14 @@ from compclip.base import plugins
 for package in (plugins.METHODS, plugins.BENCHMARKS):
     [plugins.find(package, name) for name in plugins.names(package)]
 import compclip.__main__, compclip.config.__main__, compclip.train.__main__, compclip.evaluate.__main__
-import compclip.launch.__main__, compclip.runs.keys, compclip.runs.status
+import compclip.launch.__main__, compclip.runs.keys, compclip.runs.status, compclip.sweep.__main__
 import compclip.text.concepts, compclip.text.positives, compclip.text.replace, compclip.text.shuffle, compclip.text.swap
 print(*sys.modules)
 """
 
 
 def test_what_only_looks_at_parameters_and_files_needs_no_torch():
-    """Planning, collecting, sending and watching runs, methods, benchmarks and rules: it would cost seconds a command."""
+    """Planning, collecting, sending, searching and watching runs, methods, benchmarks and rules: it would cost seconds a command."""
     assert not set(_said(LOOK).split()) & {"torch", "open_clip", "torchvision", "matplotlib", "PIL"}
 
 
