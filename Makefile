@@ -26,6 +26,7 @@ $(VENV)/.installed: pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null \
 	  || { echo "error: $(PYTHON) has no venv; run: apt-get install python3-venv"; exit 2; }
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
+# Each module is compiled when it is first imported: of twenty thousand most never are.
+	$(BIN)/python -m pip install --quiet --no-compile --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
 	$(BIN)/python -m compclip.text.wordnet --install
 	touch $@

@@ -17,7 +17,14 @@ from compclip import __main__ as commands
 from compclip.base.errors import UserError
 from tests.conftest import ROOT
 
-NOT_FOR_PEOPLE = {"compclip.__main__", "compclip.launch.job", "compclip.train.job"}  # the list; what a job runs
+NOT_FOR_PEOPLE = {  # the list; what a job runs, or a stage, or a server's keeper
+    "compclip.__main__",
+    "compclip.data.guard",
+    "compclip.data.look",
+    "compclip.data.work",
+    "compclip.launch.job",
+    "compclip.train.job",
+}
 
 
 def run(*argv: str | Path, path: Path = ROOT, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:

@@ -23,7 +23,7 @@ NUMBER = re.compile(r"[1-9][0-9]*-?")
 class Captions:
     """A list of captions and how it is joined to pictures; `experiments/grids/README.md` has those we know of."""
 
-    file: str = MISSING  # csv, tsv, jsonl, parquet; or a folder of parquet, or of <key>.txt
+    file: str = MISSING  # csv, tsv, jsonl, parquet, or a folder of one of them, or of <key>.txt
     on: str = MISSING  # url, key (img2dataset's, the picture's name without its ending), image (the picture's name)
     column: list[str] = field(default_factory=list)  # one, or several whose texts are all captions of the picture
     key_column: str = ""  # default: the first of KEYS[on] that the list has

@@ -1,4 +1,4 @@
-"""Rows of a list of captions, whatever its format: csv, tsv, jsonl, parquet, a folder of parquet or of .txt.
+"""Rows of a list of captions, whatever its format: csv, tsv, jsonl, parquet, a folder of one of them, or of .txt.
 
 A list is read row by row, so that its size does not matter. A row that cannot be used is counted and left out; what is
 wrong with the whole list is an error.
@@ -51,14 +51,14 @@ def files(name: str) -> list[Path]:
     """The files of a list. Raises UserError where there is none, or none that we read."""
     path = Path(name)
     if path.is_dir():
-        found = {suffix: sorted(path.glob(f"*{suffix}")) for suffix in (".parquet", ".txt")}
-        if bool(found[".parquet"]) == bool(found[".txt"]):
-            raise UserError(f"{name}: a folder of captions holds .parquet or .txt files; this has none, or both")
-        return found[".parquet"] or found[".txt"]
+        found = [files for suffix in READERS if (files := sorted(path.glob(f"*{suffix}")))]
+        if len(found) != 1:
+            raise UserError(f"{name}: a folder of captions holds files of one of {KINDS}; this has none, or several")
+        return found[0]
     if not path.exists():
         raise UserError(f"{name}: no such list of captions; fetch it, or correct `captions.file`")
     if path.suffix not in READERS or path.suffix == ".txt":
-        raise UserError(f"{name}: captions are read from .csv, .tsv, .jsonl, .parquet, or a folder of .parquet or .txt")
+        raise UserError(f"{name}: captions are read from a file or a folder of {KINDS}, .txt from a folder alone")
     return [Path(regular(path))]
 
 
@@ -71,7 +71,7 @@ def _captions(texts: Sequence[str], sentences: bool) -> tuple[str, ...]:
 
 def _separated(path: Path, cfg: Captions, counts: Counter) -> Iterator[Row]:
     """Python's reader and not Arrow's: a stray quotation mark costs it a few rows, and rows may differ in length."""
-    with open(path, encoding="utf-8-sig", errors="surrogateescape", newline="") as file:
+    with open(regular(path), encoding="utf-8-sig", errors="surrogateescape", newline="") as file:
         found = _fields(csv.reader(_lines(file), delimiter="\t" if path.suffix == ".tsv" else ","), counts)
         first = next(found, None)
         if first is None:
@@ -162,7 +162,7 @@ def _json_lines(path: Path, cfg: Captions, counts: Counter) -> Iterator[Row]:
 
 
 def _raw_lines(path: Path) -> Iterator[bytes]:
-    with open(path, "rb") as file:
+    with open(regular(path), "rb") as file:
         while line := file.readline(LONGEST):
             if line.strip():
                 yield line
@@ -253,3 +253,4 @@ READERS: dict[str, Callable[[Path, Captions, Counter], Iterator[Row]]] = {
     ".parquet": _parquet,
     ".txt": _text_file,
 }
+KINDS = ", ".join(READERS)

@@ -8,8 +8,8 @@ A caption has a number, in the order of the data set's samples and their caption
 from __future__ import annotations
 
 import bisect
-from collections.abc import Sequence
-from functools import cached_property
+import contextlib
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from compclip.base.errors import UserError
 from compclip.data import shards
+from compclip.text.rows import Lists, Strings
 
 FILE = "nouns.arrow"
 STAGE = "annotate"
@@ -32,7 +33,7 @@ def write(path: Path, files: Sequence[Path]) -> None:
     """
     vocabulary: dict[str, int] = {}
     coded = [_coded(file, vocabulary) for file in files]
-    known = sorted(vocabulary)
+    known = sorted(vocabulary, key=str.encode)  # as UTF-8, which is how they are looked for
     rank = np.empty(len(known), np.int64)
     rank[[vocabulary[noun] for noun in known]] = np.arange(len(known))
     starts = np.cumsum([0, *(captions for captions, *_ in coded)])
@@ -73,39 +74,31 @@ def _lists(count: int, parts: Sequence[tuple[np.ndarray, np.ndarray]]) -> pa.Arr
 
 
 class Nouns:
-    """The mapped file. Raises UserError where it is missing, or another one."""
+    """The mapped file. Raises UserError where it is missing, another one or damaged."""
 
     def __init__(self, path: Path) -> None:
+        self.path = path
         batch = shards.read_batch(path, STAGE, mapped=True)
         if batch.schema != SCHEMA:
             raise UserError(f"{path}: not a list of nouns; run `dvc repro {STAGE}` again")
-        self.batch = batch
+        with self._sound():
+            batch.validate()
+            self._known = Strings(batch["noun"])
+            self._count = len(batch)
+            self._lists = [Lists(batch[shape]) for shape in SHAPES]
 
     def captions(self, noun: str, wide: bool) -> np.ndarray:
         """The captions that have a noun, of wide pictures or of tall ones; rising."""
-        row = bisect.bisect_left(self._known, noun)
-        if row == len(self._known) or self._known[row] != noun:
-            return np.empty(0, np.uint32)
-        offsets, values = self._lists[wide]
-        return values[offsets[row] : offsets[row + 1]]
+        wanted = noun.encode()
+        with self._sound():
+            row = bisect.bisect_left(range(self._count), wanted, key=self._known.__getitem__)
+            if row == self._count or self._known[row] != wanted:
+                return np.empty(0, np.uint32)
+            return self._lists[wide][row][0]
 
-    @cached_property
-    def _known(self) -> _Words:
-        return _Words(self.batch["noun"])
-
-    @cached_property
-    def _lists(self) -> list[tuple[np.ndarray, np.ndarray]]:
-        return [(self.batch[shape].offsets.to_numpy(), self.batch[shape].values.to_numpy()) for shape in SHAPES]
-
-
-class _Words(Sequence[str]):
-    """A mapped column as a sequence that can be searched."""
-
-    def __init__(self, column: pa.StringArray) -> None:
-        self._column = column
-
-    def __len__(self) -> int:
-        return len(self._column)
-
-    def __getitem__(self, index):
-        return self._column[index].as_py()
+    @contextlib.contextmanager
+    def _sound(self) -> Iterator[None]:
+        try:
+            yield
+        except (LookupError, ValueError, TypeError, AttributeError, pa.ArrowException) as error:
+            raise UserError(f"{self.path}: damaged ({type(error).__name__}); run `dvc repro {STAGE}` again") from error

@@ -6,6 +6,8 @@ A process holds some objects a shard and none a sample; a row becomes an `Annota
 from __future__ import annotations
 
 import bisect
+import contextlib
+from collections.abc import Iterator
 from functools import cached_property
 from itertools import accumulate
 from pathlib import Path
@@ -18,7 +20,7 @@ from compclip.data import partners, shards
 from compclip.data.sample import Sample
 from compclip.data.shards import Shard
 from compclip.text.annotation import Annotation
-from compclip.text.rows import Rows
+from compclip.text.rows import Rows, Strings
 
 STAGE = "annotate"
 
@@ -71,7 +73,12 @@ class Prepared:
         return self._nouns.captions(noun, wide)
 
     def place(self, caption: int) -> tuple[int, int]:
-        """Sample and which of its captions, of a caption by its number in the whole data set."""
+        """Sample and which of its captions, of a caption by its number in the whole data set.
+
+        Raises UserError for a number that is no caption's.
+        """
+        if not 0 <= caption < self.manifest.captions:
+            raise UserError(f"{self.folder / partners.FILE}: damaged; run `dvc repro {STAGE}` again")
         number = bisect.bisect_right(self._captions, caption) - 1
         starts = self._shard(number).starts
         row = int(np.searchsorted(starts, caption - self._captions[number], side="right")) - 1
@@ -93,21 +100,30 @@ class Prepared:
 
 
 class _Open:
-    """A shard that is mapped: its columns."""
+    """A shard that is mapped: its columns, which are looked through as far as a look costs nothing."""
 
     def __init__(self, path: Path, known: Shard) -> None:
-        self.batch = shards.read_batch(path, STAGE, mapped=True)
-        if path.stat().st_size != known.bytes or self.batch.num_rows != known.samples:
+        batch = shards.read_batch(path, STAGE, mapped=True)
+        if path.stat().st_size != known.bytes or batch.num_rows != known.samples:
             raise UserError(f"{path}: not the shard that its manifest names; run `dvc repro {STAGE}` again")
-        try:
-            said = self.batch["captions"]
+        self.path = path
+        with self.sound():
+            batch.validate()
+            said = batch["captions"]
             self.starts = said.offsets.to_numpy()
+            if self.starts[0] != 0 or self.starts[-1] != known.captions or np.any(np.diff(self.starts) < 0):
+                raise ValueError("captions of no sample")
             self.rows = Rows(said.values, str(path))
-            self._own = {
-                name: self.batch[name] for name in ("id", "image", "split", "width", "height", "offset", "length")
-            }
-        except (KeyError, AttributeError, pa.ArrowException) as error:
-            raise UserError(f"{path}: damaged ({type(error).__name__}); run `dvc repro {STAGE}` again") from error
+            self._texts = {name: Strings(batch[name]) for name in ("id", "image", "split")}
+            self._numbers = {name: batch[name].to_numpy() for name in ("width", "height", "offset", "length")}
+
+    @contextlib.contextmanager
+    def sound(self) -> Iterator[None]:
+        """Raise UserError for what no shard of ours holds."""
+        try:
+            yield
+        except (LookupError, ValueError, TypeError, AttributeError, pa.ArrowException) as error:
+            raise UserError(f"{self.path}: damaged ({type(error).__name__}); run `dvc repro {STAGE}` again") from error
 
     def caption(self, row: int, which: int) -> int:
         """The number of a sample's caption within the shard."""
@@ -116,8 +132,10 @@ class _Open:
     @property
     def wide(self) -> np.ndarray:
         """Whether each picture is at least as wide as it is high."""
-        return self.batch["width"].to_numpy() >= self.batch["height"].to_numpy()
+        return self._numbers["width"] >= self._numbers["height"]
 
     def sample(self, row: int) -> Sample:
         """One sample."""
-        return Sample(captions=(), **{name: column[row].as_py() for name, column in self._own.items()})
+        with self.sound():
+            texts = {name: column[row].decode() for name, column in self._texts.items()}
+        return Sample(captions=(), **texts, **{name: int(column[row]) for name, column in self._numbers.items()})

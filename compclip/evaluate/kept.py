@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from compclip.base import links
-from compclip.base.files import beside, write_json
+from compclip.base.files import beside, fingerprint, write_json
 from compclip.base.names import Name
 from compclip.config.sections import Benchmark as Section
 from compclip.evaluate import census
@@ -26,6 +26,7 @@ from compclip.runs.folder import Folder, Trained
 
 if TYPE_CHECKING:
     from compclip.config.sections import Cell, Params
+    from compclip.runs.store import StoredRun
 
 
 @dataclass(frozen=True)
@@ -72,9 +73,7 @@ def weights_of(trained: Trained) -> str:
     found = trained.facts().get("weights_fingerprint")
     if found:
         return str(found)
-    from compclip.model import backbone
-
-    return backbone.weights_fingerprint(trained.checkpoint)
+    return fingerprint(trained.checkpoint)
 
 
 def find(asked: Task, folder: Folder) -> Path | None:
@@ -101,6 +100,14 @@ def keep(asked: Task, folder: Folder, documents: Mapping[str, dict]) -> Path:
 def mark(folder: Folder, made: Path) -> None:
     """Say that these are the results that the run's job left."""
     write_json(folder.scored, {"identity": made.name})
+
+
+def scored(params: Params, stored: StoredRun) -> bool:
+    """Whether a run is finished and has the results that an evaluation would give now, which are then the job's."""
+    made = find(task(params, stored.root), stored.folder)
+    if made:
+        mark(stored.folder, made)
+    return made is not None
 
 
 def publish(made: Path, cell: Cell, root: Path) -> None:

@@ -38,14 +38,6 @@ def finish(params: Params, stored: StoredRun) -> None:
             kept.mark(stored.folder, cells.score(stored.folder, kept.task(params, stored.root)))
 
 
-def scored(params: Params, stored: StoredRun) -> bool:
-    """Whether a run is finished and has the results that an evaluation would give now, which are then the job's."""
-    made = kept.find(kept.task(params, stored.root), stored.folder)
-    if made:
-        kept.mark(stored.folder, made)
-    return made is not None
-
-
 def main(argv: list[str]) -> int:
     """Bring one run to its results."""
     stored = store.sent(key_of(argv))

@@ -228,6 +228,7 @@ def _build(model_cfg: dict, where: str, file: Path | None = None, held: int = 0)
     kind = open_clip.CustomTextCLIP if cfg.pop("custom_text", False) or tower else open_clip.CLIP
     kind = open_clip.CoCa if architecture.TELLS in cfg else kind
     try:
+        borrowed.load_packages(cfg)
         with hub.asked() if tower else contextlib.nullcontext():
             if tower:
                 borrowed.check_text_tower(tower, where)
@@ -301,6 +302,7 @@ def _from_tag(name: str, cfg: dict, tag: str) -> tuple[nn.Module, dict]:
     if tag in ("", RANDOM):
         return _build(cfg, name), weights_files.usual_preprocessing(name)
     preprocess = weights_files.fetch_tag(name, tag, cfg)
+    borrowed.load_packages(cfg)
     try:
         return open_clip.create_model(name, pretrained=tag), preprocess
     except (OSError, RuntimeError) as error:

@@ -6,14 +6,17 @@ transformers runs a repository's code where it is told to, and asks a person at 
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from compclip.base import lean
 from compclip.base.errors import UserError
 from compclip.base.files import read_json
 from compclip.base.lazy import open_clip
 from compclip.model import architecture
 
+TOWERS = (("vision_cfg", "timm_model_name", "timm"), ("text_cfg", "hf_model_name", "transformers"))
 CONFIG, TOKENIZER = "config.json", "tokenizer_config.json"
 # Whose tokenizers may be asked for, as transformers names classes (XLMRobertaTokenizerFast) and models (xlm-roberta).
 # Some others of its classes open what lies in folders below by themselves.
@@ -34,6 +37,13 @@ def check_tokenizer(source: str) -> None:
                 f"tokenizer {source}: is a {str(kind)[:80]}, a class of its own or one that may open other files; "
                 "save it again as a PreTrainedTokenizerFast"
             )
+
+
+def load_packages(model_cfg: Mapping[str, Any]) -> None:
+    """Import timm or transformers where a config has a tower of theirs; open_clip comes without."""
+    for tower, key, package in TOWERS:
+        if (model_cfg.get(tower) or {}).get(key):
+            lean.complete(package)
 
 
 def check_text_tower(repository: str, where: str) -> None:

@@ -34,14 +34,13 @@ import sqlalchemy
 from omegaconf import OmegaConf
 
 from compclip.base.errors import UserError, entry, one_line
-from compclip.base.files import write_atomic
+from compclip.base.files import fingerprint, write_atomic
 from compclip.base.urls import checked, hidden, warn_of
 from compclip.config import read
 from compclip.evaluate import kept
 from compclip.launch import profiles
 from compclip.launch.profiles import Profile
 from compclip.launch.slurm import Slurm
-from compclip.model import backbone
 from compclip.runs import jobs, notify, store
 from compclip.runs.folder import Inputs
 from compclip.runs.notify import News
@@ -80,7 +79,7 @@ def base_key(study: Study, params: Path) -> str:
     corner = studies.overrides(study, studies.corner(study), read.load(params).methods)
     loaded = read.load(params, corner)
     base = store.of(studies.run(study, loaded))
-    weights = backbone.weights_fingerprint(Inputs(base.root, base.cell).backbone)
+    weights = fingerprint(Inputs(base.root, base.cell).backbone)
     return f"{base.key} {kept.task(loaded).identity(weights)}"
 
 

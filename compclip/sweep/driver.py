@@ -18,7 +18,7 @@ from compclip.base.errors import UserError, one_line
 from compclip.base.files import read_text, write_json
 from compclip.config import read
 from compclip.config.sections import Params
-from compclip.launch import job as launch_job
+from compclip.evaluate import kept
 from compclip.runs import jobs, store
 from compclip.runs.jobs import DONE, FAILED, PENDING, RUNNING, Job
 from compclip.runs.store import StoredRun
@@ -117,7 +117,7 @@ class Driver:
     root: Path = Path(".")
     workers: int = 1
     poll_s: float = 0.5
-    scored: Callable[[Params, StoredRun], bool] = launch_job.scored
+    scored: Callable[[Params, StoredRun], bool] = kept.scored
     failures: list[str] = field(default_factory=list)  # since the last trial that came through
 
     def drive(self, target: int) -> None:

@@ -3,7 +3,7 @@
     text              string
     tokens            a list of structs: advance, from the end of the token before to the end of this one, and length,
                       both in characters; head, relative to the token; pos, tag, dep
-    sentences         a list of structs begin, end: characters; chunks, verbs: tokens
+    sentences         a list of begin, end, begin, end …: characters; chunks, verbs: tokens
     lemma             a list of structs token, word: only where the lemma is not the lower-case word
     candidates        a list of structs token, words: only where there are any; words are joined by tabs
     nouns             a list of words: those of the first sentence, by which composites find partners
@@ -22,7 +22,7 @@ import numpy as np
 import pyarrow as pa
 
 from compclip.text import kept
-from compclip.text.annotation import SEPARATOR, SPANS, TEXTS, Annotation, Span
+from compclip.text.annotation import SEPARATOR, SPANS, TEXTS, Annotation
 
 LABELS = ("pos", "tag", "dep")
 WIDTHS = (np.uint8, np.uint16, np.uint32)
@@ -35,7 +35,7 @@ class Columns:
         self.texts: dict[str, list[str]] = {name: [] for name in TEXTS}
         self.tokens = _Lists("advance", "length", "head", *LABELS)
         self.labels = {name: _Codes() for name in LABELS}
-        self.spans = {name: _Lists("begin", "end") for name in SPANS}
+        self.spans = {name: _Lists("edge") for name in SPANS}
         self.lemma, self.candidates, self.nouns = _Lists("token", "word"), _Lists("token", "words"), _Lists("word")
         self.words, self.replacements, self.said = _Codes(), _Codes(), _Codes()
         self.order: array | None = None
@@ -50,8 +50,7 @@ class Columns:
         for name in TEXTS:
             self.texts[name].append(getattr(annotation, name))
         for name, lists in self.spans.items():
-            spans: tuple[Span, ...] = getattr(annotation, name)
-            lists.add([begin for begin, _ in spans], [end for _, end in spans])
+            lists.add([edge for span in getattr(annotation, name) for edge in span])
 
     def repeat(self, order: Sequence[int]) -> None:
         """Let the columns have these of the added captions, by their numbers: each as often as it is named."""

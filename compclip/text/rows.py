@@ -35,16 +35,16 @@ class Rows:
             batch = pa.RecordBatch.from_struct_array(columns) if isinstance(columns, pa.StructArray) else columns
             batch.validate()  # that buffers are as long as they say, not what is in them
             self.count = len(batch)
-            self.texts = [_Strings(batch[name]) for name in TEXTS]
-            self.tokens = _Lists(batch["tokens"], "advance", "length", "head", *LABELS)
+            self.texts = [Strings(batch[name]) for name in TEXTS]
+            self.tokens = Lists(batch["tokens"], "advance", "length", "head", *LABELS)
             self.labels = [self.tokens.vocabulary(name) for name in LABELS]
-            self.spans = [_Lists(batch[name], "begin", "end") for name in SPANS]
-            self.lemma = _Lists(batch["lemma"], "token", "word")
-            self.candidates = _Lists(batch["candidates"], "token", "words")
-            self.said = _Lists(batch["nouns"])
-            self.heard = _Strings(self.said.dictionaries[""])
-            self.words = _Strings(self.lemma.dictionaries["word"])
-            self.replacements = _Strings(self.candidates.dictionaries["words"])
+            self.spans = [Lists(batch[name]) for name in SPANS]
+            self.lemma = Lists(batch["lemma"], "token", "word")
+            self.candidates = Lists(batch["candidates"], "token", "words")
+            self.said = Lists(batch["nouns"])
+            self.words = Strings(self.lemma.dictionaries["word"])
+            self.replacements = Strings(self.candidates.dictionaries["words"])
+            self.heard = Strings(self.said.dictionaries[""])
         except _DAMAGED as error:
             raise self._damaged(error) from error
 
@@ -75,13 +75,12 @@ class Rows:
         advances, lengths, heads, *codes = [field.tolist() for field in self.tokens[index]]
         ends = tuple(accumulate(advances))
         starts, heads = tuple(map(sub, ends, lengths)), tuple(map(add, heads, range(len(heads))))
-        for places, size in ((starts, len(text) + 1), (ends, len(text) + 1), (heads, len(heads))):
-            _within(places, size)
+        _within((min(starts, default=0), max(ends, default=0)), len(text))
+        _within(heads, len(heads) - 1)
         pos, tag, dep = [tuple(map(words.__getitem__, own)) for words, own in zip(self.labels, codes, strict=True)]
         lemma, candidates = self._lemma(index, text, starts, ends), self._candidates(index, len(ends))
-        sentences, *phrases = [[field.tolist() for field in lists[index]] for lists in self.spans]
-        chunks, verbs = [_pairs(*span, len(ends)) for span in phrases]
-        spans = (_pairs(*sentences, len(text)), chunks, verbs)
+        sizes = (len(text), len(ends), len(ends))
+        spans = [_pairs(lists[index][0].tolist(), size) for lists, size in zip(self.spans, sizes, strict=True)]
         words = (pos, tag, lemma, dep)
         return Annotation(text, starts, ends, *words, heads, *spans, candidates, written_swap, written_replace)
 
@@ -104,15 +103,14 @@ class Rows:
         return tuple(found)
 
 
-def _within(places: Sequence[int], limit: int) -> None:
-    if places and not (min(places) >= 0 and max(places) < limit):
+def _within(places: Sequence[int], last: int) -> None:
+    if places and not (min(places) >= 0 and max(places) <= last):
         raise ValueError("a place outside of the text")
 
 
-def _pairs(begins: list[int], ends: list[int], size: int) -> tuple[Span, ...]:
-    _within(begins, size + 1)
-    _within(ends, size + 1)
-    return tuple(zip(begins, ends, strict=True))
+def _pairs(edges: list[int], last: int) -> tuple[Span, ...]:
+    _within(edges, last)
+    return tuple(zip(edges[::2], edges[1::2], strict=True))
 
 
 @functools.lru_cache(maxsize=SHARED)
@@ -120,22 +118,27 @@ def _split(joined: bytes) -> tuple[str, ...]:
     return tuple([sys.intern(word) for word in joined.decode().split(SEPARATOR)])
 
 
-class _Strings:
-    """Texts of a column or of a dictionary, as UTF-8."""
+class Strings:
+    """Texts of a column or of a dictionary, as UTF-8; ValueError or IndexError for one that lies outside of its buffer.
+
+    Arrow's own `as_py` does not look, and ends the process.
+    """
 
     def __init__(self, array: pa.StringArray) -> None:
         if array.type != pa.string():
             raise TypeError(f"a column of {array.type}")
         _, offsets, data = array.buffers()
         self.offsets = _view(offsets, np.int32)[array.offset : array.offset + len(array) + 1]
+        self.lows, self.highs = self.offsets[:-1], self.offsets[1:]
         self.data = memoryview(data or b"")
 
     def __getitem__(self, index: int) -> bytes:
-        return self._cut([self.offsets[index]], [self.offsets[index + 1]])[0]
+        low, high = self.offsets[index : index + 2].tolist()
+        return self._cut([low], [high])[0] if high else b""
 
     def all(self, codes: np.ndarray) -> list[bytes]:
         """Those of some numbers."""
-        return self._cut(self.offsets[codes].tolist(), self.offsets[1:][codes].tolist()) if len(codes) else []
+        return self._cut(self.lows[codes].tolist(), self.highs[codes].tolist()) if len(codes) else []
 
     def _cut(self, lows: list[int], highs: list[int]) -> list[bytes]:
         if min(lows) < 0 or max(highs) > len(self.data) or not all(map(le, lows, highs)):
@@ -144,15 +147,15 @@ class _Strings:
         return [data[low:high].tobytes() for low, high in zip(lows, highs, strict=True)]
 
 
-class _Lists:
-    """The fields of a column of lists, and the part of them that is one row's."""
+class Lists:
+    """The fields of a column of lists, or its only one, and of them one row's; ValueError where that lies outside."""
 
     def __init__(self, column: pa.ListArray, *names: str) -> None:
         values = column.values
         if values.offset:
             raise ValueError("a part of a column")
-        fields = [values.field(name) for name in names] if names else [values]
-        names = names or ("",)  # a list of words alone
+        fields = [values.field(name) for name in names] or [values]
+        names = names or ("",)
         self.offsets, self.size = column.offsets.to_numpy(), len(values)
         self.fields = [(f.indices if isinstance(f, pa.DictionaryArray) else f).to_numpy() for f in fields]
         self.dictionaries = {n: f.dictionary for n, f in zip(names, fields, strict=True) if hasattr(f, "dictionary")}
@@ -165,7 +168,7 @@ class _Lists:
 
     def vocabulary(self, name: str) -> list[str]:
         """All words of a small dictionary."""
-        words = _Strings(self.dictionaries[name])
+        words = Strings(self.dictionaries[name])
         return [sys.intern(words[code].decode()) for code in range(len(self.dictionaries[name]))]
 
 

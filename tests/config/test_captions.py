@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from compclip.base.errors import UserError
@@ -18,7 +20,7 @@ data:
   d:
     source: karpathy
     path: d.json
-    images: .
+    images: pictures
     captioner: none
     captions: {file: x.csv, on: url, column: caption}
     rewrites: {captions: c.json, swap: s.jsonl}
@@ -89,11 +91,12 @@ def test_which_stages_a_key_concerns(params):
 
 def test_a_list_that_changes_is_seen(params, tmp_path):
     """DVC names no file of a list: `look` does."""
+    plan.write(read.load(params), Path("plan"))
     seen = []
     for name in ("x.csv", "x.csv", "s.jsonl", "c.json"):
         with open(tmp_path / name, "a", encoding="utf-8") as file:
             file.write("more\n")
-        look.write(read.load(params).data)
+        assert look.main([]) == 0
         seen.append((tmp_path / "data" / "looks" / "d.json").read_text())
     assert len(set(seen)) == len(seen)
 

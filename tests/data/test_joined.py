@@ -61,6 +61,7 @@ def test_dreamlip(tmp_path):
         "http://a/2.jpg": ("a cat",),
     }
     assert counts == {"captions_rows": 2}
+    assert read(config(tmp_path, on="url", column="raw_caption"))[0]["http://a/2.jpg"] == ("raw 2",)  # its folder
     assert read(config(file, on="url", column="longIB_captions"))[1] == {"captions_rows": 2, "captions_empty": 1}
 
 
@@ -181,7 +182,7 @@ FAULTS = [
         {"on": "url", "column": "caption"},
         r"no row holds a key and a caption \(1 captions_rows",
     ),
-    ("x.txt", "a", {"on": "url"}, "captions are read from .csv"),
+    ("x.txt", "a", {"on": "url"}, "captions are read from a file"),
     ("x.parquet", "PAR1", {"on": "url", "column": "c"}, "cannot be read as parquet"),
     ("x.csv", "a,b\n", {"on": "url", "header": False, "column": "caption", "key_column": 1}, "columns are called 1, 2"),
     ("x.csv", "a,b\n", {"on": "url", "header": False, "column": "2-"}, "key_column='': must be the number"),
@@ -200,7 +201,7 @@ def test_what_is_wrong_is_told(tmp_path, name, content, more, fault):
 def test_no_list(tmp_path):
     with pytest.raises(UserError, match="no such list of captions"):
         read(config(tmp_path / "x.csv", on="url"))
-    with pytest.raises(UserError, match="this has none, or both"):
+    with pytest.raises(UserError, match="this has none, or several"):
         read(config(tmp_path, on="url"))
     os.mkfifo(tmp_path / "x.csv")
     with pytest.raises(UserError, match="not a regular file"):

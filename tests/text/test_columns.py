@@ -121,6 +121,8 @@ def test_equal_captions_give_equal_bytes(annotated):
 def test_a_column_has_the_nouns_of_first_sentences(annotated):
     named = columns([annotated["Two dogs and three cats sleep."], annotated[""]]).arrays()
     assert named["nouns"].to_pylist() == [["dogs", "cats"], []]
+    rows = Rows(pa.RecordBatch.from_pydict(named))
+    assert [rows.nouns(i) for i in range(2)] == [["dogs", "cats"], []]
 
 
 def test_what_does_not_fit_together_is_not_added(annotated):

@@ -67,7 +67,7 @@ def _read_runs(_: random.Random) -> None:
 def _tables() -> Iterator[Reader]:
     yield Reader("claims", copied("experiments/claims.yaml"), _claimed)
     yield Reader("published", copied("experiments/published"), _published)
-    yield Reader("samples", _prepared, _samples, ("data/x/*.parquet",))
+    yield Reader("samples", _prepared, _samples, ("data/x/**/*",))
 
 
 def _claimed(_: random.Random) -> object:
