@@ -15,14 +15,13 @@ from compclip.base.names import Name
 from compclip.config.sections import Data
 from compclip.data import prepare
 from compclip.data.work import Work
-from compclip.launch import shards
 from compclip.runs import jobs, tasks
 from compclip.runs.jobs import Job
 
 
 def run(stage: str, name: Name, cfg: Data, root: Path = Path()) -> dict:
     """Bring a stage of a data set up to date; gives the counts. Raises UserError where a cluster's job failed."""
-    return prepare.run(stage, name, cfg, root, follow, shards.forget)
+    return prepare.run(stage, name, cfg, root, follow, forget)
 
 
 def follow(work: Work) -> None:
@@ -62,6 +61,13 @@ def _advised(work: Work, failed: Sequence[Job]) -> str:
 
 def _called(work: Work) -> str:
     return f"{work.stage}@{work.folder.name}"
+
+
+def forget(work: Work) -> None:
+    """Take the tasks whose jobs are over for never sent."""
+    for task in tasks.sent(work.folder):
+        if not jobs.attach(task.folder):
+            task.forget()
 
 
 def main(argv: list[str]) -> int:

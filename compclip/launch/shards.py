@@ -25,6 +25,7 @@ from compclip.data import prepare
 from compclip.data.item import Item
 from compclip.data.work import Work
 from compclip.launch import grid
+from compclip.launch.prepare import forget
 from compclip.launch.profiles import Profile
 from compclip.launch.slurm import Slurm, parameters, recovered
 from compclip.runs import jobs, tasks
@@ -138,13 +139,6 @@ def left(stage: str, name: Name, cfg: Data, root: Path) -> Left:
     work = prepare.asked(stage, name, cfg, root)
     flying = {key for task in tasks.sent(work.folder) if jobs.attach(task.folder) for key in task.shards.values()}
     return Left(name, work, work.missing(), frozenset(flying))
-
-
-def forget(work: Work) -> None:
-    """Take the tasks whose jobs are over for never sent."""
-    for task in tasks.sent(work.folder):
-        if not jobs.attach(task.folder):
-            task.forget()
 
 
 def costly(work: Work) -> bool:

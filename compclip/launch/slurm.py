@@ -32,6 +32,7 @@ from compclip.base.errors import UserError, one_line
 from compclip.base.files import fingerprint, read_json, write_json
 from compclip.launch.profiles import Profile
 from compclip.runs import cluster, jobs, tasks
+from compclip.runs.sent import Sent, folder_of
 from compclip.runs.store import StoredRun
 
 PACKAGE = Path(__file__).resolve().parent.parent
@@ -50,7 +51,7 @@ class Remote:
     def __call__(self) -> None:
         """Bring the run to its results, make the shards. Raises RuntimeError where the child fails."""
         rank = int(os.environ.get("SLURM_PROCID", 0))
-        log_file = jobs.folder_of(self.key).log_of(rank)
+        log_file = folder_of(self.key).log_of(rank)
         with open(log_file, "ab") as log:
             calmly = {**os.environ, **calm.settings(os.environ)}
             child = subprocess.Popen([sys.executable, "-m", self.module, self.key], stdout=log, stderr=log, env=calmly)
@@ -59,7 +60,7 @@ class Remote:
         while (code := child.poll()) is None:
             time.sleep(POLL_S)
         if code and not rank:
-            jobs.tell(jobs.folder_of(self.key), self.notify, _own_label(), f"exit code {code}")
+            jobs.tell(folder_of(self.key), self.notify, _own_label(), f"exit code {code}")
         if code:
             raise RuntimeError(f"{self.key}: exit code {code}; see {log_file}")
 
@@ -101,7 +102,7 @@ class Slurm:
             jobs.write_inputs(stored, params)
         return self.send(runs)
 
-    def send(self, ready: Sequence[jobs.Sent]) -> list[jobs.SlurmJob]:
+    def send(self, ready: Sequence[Sent]) -> list[jobs.SlurmJob]:
         """Send as arrays whatever has what its jobs read. Raises UserError as `submit_all`."""
         code, size = snapshot(self.root), max_array_size()
         sent: list[jobs.SlurmJob] = []
@@ -109,7 +110,7 @@ class Slurm:
             sent += self._submit_array(ready[start : start + size], code)
         return sent
 
-    def _submit_array(self, ready: Sequence[jobs.Sent], code: Path) -> list[jobs.SlurmJob]:
+    def _submit_array(self, ready: Sequence[Sent], code: Path) -> list[jobs.SlurmJob]:
         keys = [one.key for one in ready]
         folder = (self.root / ".work" / "slurm").resolve()
         with _noted(folder, keys) as name, _refusals(self.profile):
@@ -141,7 +142,7 @@ def recovered(profile: Profile, root: Path) -> None:
         print(f"{found} jobs of an interrupted command found in the queue")
 
 
-def parameters(profile: Profile, ready: Sequence[jobs.Sent], code: Path, root: Path) -> dict[str, Any]:
+def parameters(profile: Profile, ready: Sequence[Sent], code: Path, root: Path) -> dict[str, Any]:
     """The profile as submitit's options; what is empty is left out."""
     memory = f"{round(1024 * profile.memory_gb)}M" if profile.memory_gb else ""
     threads = max(one.threads for one in ready)
@@ -247,7 +248,7 @@ def _own_label() -> str:
 
 def _record(root: Path, key: str, job_id: str, notify: str) -> jobs.SlurmJob:
     log = (root / ".work" / "slurm").resolve() / f"{job_id}_0_log.out"
-    folder, module = jobs.folder_of(key, root), jobs.SHARDS if tasks.is_key(key) else jobs.SCORES
+    folder, module = folder_of(key, root), jobs.SHARDS if tasks.is_key(key) else jobs.SCORES
     record = {"kind": "slurm", "module": module, "id": job_id, "log": str(log), "sent": time.time()}
     record |= {"notify": notify} if notify else {}
     write_json(folder.job, record)

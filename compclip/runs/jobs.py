@@ -26,7 +26,7 @@ from compclip.base.errors import UserError, one_line
 from compclip.base.files import read_mapping, write_atomic, write_json
 from compclip.config import read, structured
 from compclip.config.written import plain_yaml
-from compclip.runs import cluster, notify, store, tasks
+from compclip.runs import cluster, notify, tasks
 from compclip.runs.folder import Folder
 from compclip.runs.store import StoredRun
 
@@ -48,31 +48,6 @@ SLURM: dict[str, Callable[[Any], bool]] = {
     "sent": lambda v: v is None or isinstance(v, (int, float)),
     "notify": lambda v: v is None or isinstance(v, str),
 }
-
-
-class Sent(Protocol):
-    """What is sent: a run, or some shards."""
-
-    @property
-    def key(self) -> str:
-        """What its job is told."""
-
-    @property
-    def folder(self) -> Folder:
-        """Where its job works."""
-
-    @property
-    def name(self) -> str:
-        """What a person calls it."""
-
-    @property
-    def threads(self) -> int:
-        """What it computes with."""
-
-
-def folder_of(key: str, root: Path = Path(".")) -> Folder:
-    """Where the job works that is told a key. Raises UserError for a key that is none."""
-    return tasks.folder(key, root) if tasks.is_key(key) else store.folder(key, root)
 
 
 class Job(Protocol):
