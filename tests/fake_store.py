@@ -27,7 +27,7 @@ def project(root: Path, methods: int = 1, seeds: int = 2) -> Path:
     """params.yaml of a grid of so many methods and seeds, and the files that its keys depend on."""
     variants = {f"v{i}": {"gamma": i / 10} for i in range(methods)}
     write_atomic(root / "params.yaml", params([f"fsc_clip.{name}" for name in variants], seeds, variants))
-    for path in ("data/scenes/samples.parquet", "data/scenes/annotations.parquet", "models/tiny/config.json"):
+    for path in ("data/scenes/manifest.json", "models/tiny/config.json"):
         write_atomic(root / path, path)
     return root
 

@@ -63,8 +63,7 @@ def make(root: Path) -> Path:
         ("params.yaml", PARAMS),
         ("experiments/studies/s.yaml", STUDY),
         ("models/tiny/weights", "w"),
-        ("data/scenes/samples.parquet", "s"),
-        ("data/scenes/annotations.parquet", "a"),
+        ("data/scenes/manifest.json", "s"),
     ):
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         (root / name).write_text(text)

@@ -6,18 +6,10 @@ from pathlib import Path
 
 from compclip.base import plugins
 from compclip.config import grid, read
-from compclip.data import images, store
+from compclip.data.prepared import Prepared
 from compclip.model import backbone
-from compclip.text import annotation
 from compclip.train import loop
-from compclip.train.views import Maker, Rows, TrainSet
-
-
-def train_set(root: Path) -> TrainSet:
-    """The annotated samples of the project, which have one caption each."""
-    samples = store.load(root / "data" / "scenes" / "samples.parquet")
-    annotations = annotation.load(root / "data" / "scenes" / "annotations.parquet")
-    return TrainSet(tuple(samples), tuple((a,) for a in annotations), images.load)
+from compclip.train.views import Maker, Rows
 
 
 def train(root: Path, method: str, work: Path, on_step: loop.OnStep = loop.nothing, *overrides: str):
@@ -27,6 +19,6 @@ def train(root: Path, method: str, work: Path, on_step: loop.OnStep = loop.nothi
     if needs := getattr(plugins.find(plugins.METHODS, run.method_name), "needs_bias", None):
         model.add_bias(run.method.init_bias) if needs(run.method) else None
     work.mkdir(exist_ok=True)
-    maker = Maker(train_set(root), run.cell.seed, model.image_size)
+    maker = Maker(Prepared(root / "data" / "scenes"), run.cell.seed, model.image_size)
     loop.train(run, model, Rows(maker, run.train.batch_size), work, on_step)
     return model

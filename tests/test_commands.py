@@ -17,7 +17,14 @@ from compclip import __main__ as commands
 from compclip.base.errors import UserError
 from tests.conftest import ROOT
 
-NOT_FOR_PEOPLE = {"compclip.__main__", "compclip.launch.job", "compclip.train.job"}  # the list; what a job runs
+NOT_FOR_PEOPLE = {  # the list; what a job runs, or a stage, or a server's keeper
+    "compclip.__main__",
+    "compclip.data.guard",
+    "compclip.data.look",
+    "compclip.data.work",
+    "compclip.launch.job",
+    "compclip.train.job",
+}
 
 
 def run(*argv: str | Path, path: Path = ROOT, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
@@ -98,8 +105,8 @@ def test_the_installed_script(installed, tmp_path):
 
 
 def test_the_installed_package_is_whole(installed):
-    """Every module and template of the checkout, and the licence."""
-    kinds = ("*.py", "*.j2")
+    """Every module, template and catalogue of the checkout, and the licence."""
+    kinds = ("*.py", "*.j2", "*.yaml")
     ours = {p.relative_to(ROOT) for kind in kinds for p in (ROOT / "compclip").rglob(kind)}
     assert {p.relative_to(installed) for kind in kinds for p in (installed / "compclip").rglob(kind)} == ours
     about = next(metadata.distributions(name="compclip", path=[str(installed)]))

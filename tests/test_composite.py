@@ -13,7 +13,8 @@ from compclip.text import sentences as text_sentences
 from compclip.text.annotation import Annotation
 from compclip.train import composite
 from compclip.train.batch import Views
-from compclip.train.views import Maker, TrainSet
+from compclip.train.views import Maker
+from tests.prepared_set import prepared
 
 RED, BLUE = (255, 0, 0), (0, 0, 255)
 
@@ -83,12 +84,18 @@ def tagged(*sentences: str) -> list[tuple[Annotation, ...]]:
 
 
 CAPTIONS = tagged("DOG runs", "CAT sees DOG", "HORSE eats", "DOG eats GRASS", "GRASS grows", "DOG sits")
-SHAPES = ["wide", "wide", "wide", "wide", "wide", "tall"]
 
 
-def test_partners_by_common_nouns():
+def crowd(folder, annotations, tall=()):
+    """A data set of such captions, its pictures wide but for some."""
+    sizes = [(20, 40) if i in tall else (40, 20) for i in range(len(annotations))]
+    samples = [Sample(f"s{i}", f"{i}.png", (), "train", *size) for i, size in enumerate(sizes)]
+    return prepared(folder, samples, annotations)
+
+
+def test_partners_by_common_nouns(tmp_path):
     """Another sample of the same orientation with a noun of this one; none where no other has one."""
-    shared = composite.CommonNouns(CAPTIONS, SHAPES, seed=0)
+    shared = composite.CommonNouns(crowd(tmp_path, CAPTIONS, tall=(5,)), seed=0)
     met = {i: {shared.draw((i, 0), np.random.default_rng(k)) for k in range(50)} for i in range(6)}
     assert met == {
         0: {(1, 0), (3, 0)},
@@ -100,10 +107,10 @@ def test_partners_by_common_nouns():
     }
 
 
-def test_a_caption_has_at_most_five_partners_and_keeps_them():
+def test_a_caption_has_at_most_five_partners_and_keeps_them(tmp_path):
     """CLIC B.4: up to five images, without repetition; others under another seed."""
-    crowd, shapes = tagged(*["DOG runs"] * 40), ["wide"] * 40
-    one, again, other = (composite.CommonNouns(crowd, shapes, seed) for seed in (0, 0, 1))
+    data = crowd(tmp_path, tagged(*["DOG runs"] * 40))
+    one, again, other = (composite.CommonNouns(data, seed) for seed in (0, 0, 1))
     assert len(set(one.partners((7, 0)))) == composite.SHARED and (7, 0) not in one.partners((7, 0))
     assert one.partners((7, 0)) == again.partners((7, 0)) != other.partners((7, 0))
 
@@ -118,23 +125,22 @@ def test_the_common_noun_is_never_exchanged():
     assert made and all("DOG" in sentence.split() for text in made for sentence in text.split(". "))
 
 
-def test_all_steps_mean_the_same_first_sentence():
+def test_all_steps_mean_the_same_first_sentence(tmp_path):
     """CLIC's plain steps, composites and single pictures begin with the first of 4 to 34 words (B.1), never "A bar chart."."""
     text = "A bar chart. The chart shows house prices. It is blue and red."
     ((a,),) = tagged(text)
     a = replace(a, sentences=tuple(text_sentences.split(text)))
-    samples = (Sample("s", "s.png", (text,), "train", 40, 20),)
-    maker = Maker(TrainSet(samples, ((a,),), lambda path: Image.new("RGB", (40, 20))), seed=0, side=8)
+    data = prepared(tmp_path, [Sample("s", "s.png", (), "train", 40, 20)], [(a,)])
+    maker = Maker(data, 0, 8, lambda sample: Image.new("RGB", (40, 20)))
     for wanted in (Views(), Views(composite=1, partner=""), Views(composite=1)):
         assert maker.view(0, 0, wanted).caption.startswith("The chart shows house prices.")
 
 
-def test_a_view_of_common_nouns():
+def test_a_view_of_common_nouns(tmp_path):
     """Both halves of every composite say the noun that chose the partner; without a partner it is drawn at random."""
     texts = ["DOG runs far away", "CAT sees DOG here", "HORSE eats very much"]
-    annotations = tuple(tuple(replace(a, sentences=((0, len(a.text)),)) for a in own) for own in tagged(*texts))
-    samples = tuple(Sample(f"s{i}", f"{i}.png", (a[0].text,), "train", 40, 20) for i, a in enumerate(annotations))
-    maker = Maker(TrainSet(samples, annotations, lambda path: Image.new("RGB", (40, 20))), seed=0, side=8)
+    annotations = [tuple(replace(a, sentences=((0, len(a.text)),)) for a in own) for own in tagged(*texts)]
+    maker = Maker(crowd(tmp_path, annotations), 0, 8, lambda sample: Image.new("RGB", (40, 20)))
     wanted = Views(composite=1, partner="common_noun")
     for epoch in range(20):
         assert all(half.split()[0] in ("DOG", "CAT") for half in maker.view(0, epoch, wanted).caption.split(". "))

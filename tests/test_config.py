@@ -94,7 +94,7 @@ def test_the_shipped_grid():
         ("data.scenes.source=karpaty", r"unknown source 'karpaty'; did you mean 'karpathy'\?"),
         ("data.scenes.captioner=''", r"data.scenes.captioner: must be given"),
         ("benchmarks.sugarcrepe.images=''", r"benchmarks.sugarcrepe.images: must be given"),
-        ("data.scenes.captioner=blip", r"'blip'; known: endpoint, hf, none, scenes"),
+        ("data.scenes.captioner=blip", r"'blip'; known: coca, endpoint, hf, none, scenes"),
         ("data.scenes.path=''", r"data.scenes.path: must be given"),
         ("scenes.records=0", r"yaml: scenes.records=0: must be at least 1"),
         ("train", r"override 'train': must be key=value"),

@@ -12,13 +12,12 @@ import pytest
 
 from compclip.__main__ import COMMANDS, DAILY
 from compclip.config import grid, read
-from compclip.data import store
+from compclip.data import shards
 from compclip.data.images import load
+from compclip.data.prepared import Prepared
 from compclip.launch.profiles import Profile
 from compclip.methods import negclip
-from compclip.text import annotation
-from compclip.train.finish import grouped
-from compclip.train.views import Maker, TrainSet
+from compclip.train.views import Maker
 from tests.conftest import ROOT
 
 DOCS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -115,8 +114,8 @@ def test_the_followed_caption_is_real(project):
     said = followed()
     raw = json.loads((project / "world" / "train.json").read_text())["images"][0]["sentences"][0]["raw"]
     data = project / "data" / "scenes"
-    samples, notes = store.load(data / "samples.parquet"), annotation.load(data / "annotations.parquet")
-    maker = Maker(TrainSet(tuple(samples), grouped(samples, notes), lambda path: load(project / path)), 0, 64)
+    samples = shards.load(data / "samples" / "00000.arrow")
+    maker = Maker(Prepared(data), 0, 64, lambda sample: load(project / sample.image))
     cfg, _ = grid.method_config(read.load(ROOT / "params.yaml"), "negclip")
     first, second = (maker.view(0, epoch, negclip.views(cfg, 0)) for epoch in (0, 1))
     for text in (raw, *samples[0].captions, *first.negatives):

@@ -14,8 +14,6 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from compclip.model import backbone, tokenizers
-from compclip.text import annotation
-from compclip.train import views
 from tests.test_embed import CONFIG
 
 LENGTH = 12
@@ -75,13 +73,3 @@ def test_pixels_are_those_of_the_transform(model, mode):
     found = made.pixels(pictures)
     assert torch.equal(found, expected) and found.stride() == expected.stride()
     assert torch.equal(made.pixels([made.fitted(p) for p in pictures]), expected)
-
-
-@given(st.lists(st.integers(1, 40), min_size=0, max_size=5))
-def test_the_first_sentence_is_the_first_of_all(lengths):
-    """Whether or not any of them has 4 to 34 words."""
-    parts = [" ".join(["word"] * n) + "." for n in lengths]
-    starts = np.cumsum([0, *(len(p) + 1 for p in parts)]).tolist()
-    spans = tuple((start, start + len(part)) for start, part in zip(starts, parts, strict=False))
-    made = annotation.Annotation(" ".join(parts), sentences=spans)
-    assert views.first(made) == views.split(made)[0]

@@ -19,7 +19,8 @@ PACKAGE = ROOT / "compclip"
 ROOMS = (
     ("base",),
     ("config", "text"),
-    ("data", "model", "runs"),
+    ("model",),
+    ("data", "runs"),
     ("train", "report"),
     ("methods", "evaluate"),
     ("benchmarks", "launch", "track"),

@@ -3,20 +3,28 @@
 from __future__ import annotations
 
 import json
+import shutil
+from dataclasses import asdict
+from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from compclip.base.errors import UserError
+from compclip.base.names import Name
 from compclip.config import grid, read
 from compclip.config.sections import Data
 from compclip.config.servers import Rewriter
-from compclip.data import annotate, chat, prepare, rewrite, store
+from compclip.data import chat, prepare, rewrite, shards
+from compclip.data.prepared import Prepared
 from compclip.data.sample import Sample
+from compclip.data.shards import Manifest
 from compclip.methods import hard_positives
 from compclip.text import annotation, positives
-from compclip.train.views import Maker, TrainSet
+from compclip.train.views import Maker
 from tests.chat_server import Reply, prompt, said, serve
+from tests.prepared_set import all_annotations
 
 RNG = np.random.default_rng(0)
 CAPTIONS = ("A dog and a cat.", "A red bus.", "Bread and butter on a table.", "Two men.")
@@ -44,8 +52,27 @@ def writer(body):
 def folder(tmp_path):
     """A prepared data set of two pictures with two captions each; one caption stands twice."""
     rows = [Sample("1", "1.jpg", CAPTIONS[:2]), Sample("2", "2.jpg", (*CAPTIONS[2:], CAPTIONS[0]))]
-    store.save(tmp_path / "d" / "samples.parquet", rows)
-    return tmp_path / "d"
+    folder = tmp_path / "data" / "d"
+    shards.save(folder / "samples" / "00000.arrow", rows)
+    listed = shards.described(folder / "samples" / "00000.arrow", "00000", 2, 4)
+    shards.write_manifest(folder / "samples" / "manifest.json", Manifest((listed,)))
+    return folder
+
+
+def written(cfg, folder):
+    """The stage with this rewriter: its counts."""
+    section = Data("karpathy", "d.json", ".", captioner="none", rewriter={} if cfg is None else asdict(cfg))
+    return prepare.run("rewrite", Name("d", "data"), section, folder.parent.parent)
+
+
+def forget(folder):
+    """What the stage made, not what the model said."""
+    shutil.rmtree(folder.parent.parent / ".work" / "shards" / "rewrite")
+
+
+def texts(folder):
+    """The rewrites by caption."""
+    return rewrite.load(folder / "rewrites" / "00000.arrow")
 
 
 def settings(at, folder, **more):
@@ -58,8 +85,8 @@ def settings(at, folder, **more):
 def test_rewrites_are_written_and_what_is_not_used_is_counted(folder):
     """SWAP for captions with "and" alone, REPLACE for all; chatter and unchanged answers are dropped by name."""
     with serve(writer) as at:
-        counts = rewrite.rewrite(settings(at, folder), folder)
-    assert rewrite.load(folder) == {
+        counts = written(settings(at, folder), folder)
+    assert texts(folder) == {
         "A dog and a cat.": rewrite.Rewrites("A cat and a dog.", "A dog and a feline."),
         "A red bus.": rewrite.Rewrites("", "A crimson bus."),
         "Bread and butter on a table.": rewrite.Rewrites("Butter and bread on a table.", ""),
@@ -67,7 +94,7 @@ def test_rewrites_are_written_and_what_is_not_used_is_counted(folder):
     }
     assert counts["swap"].items() >= {"asked": 2, "answered": 2, "usable": 2, "not_asked": 2}.items()
     assert counts["replace"].items() >= {"asked": 4, "answered": 4, "usable": 2, "chatter": 1, "unchanged": 1}.items()
-    assert json.loads((folder / "rewrite_counts.json").read_text()) == {"captions": 4} | counts
+    assert json.loads((folder / "rewrite_counts.json").read_text()) == counts
     assert {r["max_tokens"] for r in at.requests if prompt(r).startswith("Swap")} == {20}
     assert {r["max_tokens"] for r in at.requests if prompt(r).startswith("Replace")} == {30}
 
@@ -75,10 +102,11 @@ def test_rewrites_are_written_and_what_is_not_used_is_counted(folder):
 def test_the_second_run_sends_nothing_and_writes_the_same(folder):
     """Even while the server is gone."""
     with serve(writer) as at:
-        rewrite.rewrite(settings(at, folder), folder)
-        first = (folder / "rewrites.parquet").read_bytes()
-    counts = rewrite.rewrite(settings(at, folder), folder)
-    assert (folder / "rewrites.parquet").read_bytes() == first
+        written(settings(at, folder), folder)
+        first = (folder / "rewrites" / "00000.arrow").read_bytes()
+        forget(folder)
+        counts = written(settings(at, folder), folder)
+    assert (folder / "rewrites" / "00000.arrow").read_bytes() == first
     assert [counts[kind]["cached"] for kind in rewrite.KINDS] == [2, 4]
     assert not any("answered" in counts[kind] for kind in rewrite.KINDS)
 
@@ -86,9 +114,9 @@ def test_the_second_run_sends_nothing_and_writes_the_same(folder):
 def test_one_kind_alone(folder):
     """`kinds: replace` asks for no swap."""
     with serve(writer) as at:
-        counts = rewrite.rewrite(settings(at, folder, kinds="replace"), folder)
-    assert list(counts) == ["replace"]
-    assert not any(made.swap for made in rewrite.load(folder).values())
+        counts = written(settings(at, folder, kinds="replace"), folder)
+    assert list(counts) == ["captions", "replace"]
+    assert not any(made.swap for made in texts(folder).values())
 
 
 def test_failures_leave_nothing_half_written(folder):
@@ -98,8 +126,8 @@ def test_failures_leave_nothing_half_written(folder):
         raise Reply(500, "broken")
 
     with serve(answer) as at, pytest.raises(UserError, match="1 of 2 questions failed, the last with http_500"):
-        rewrite.rewrite(settings(at, folder), folder)
-    assert not (folder / "rewrites.parquet").exists()
+        written(settings(at, folder), folder)
+    assert not (folder / "rewrites").exists()
 
 
 @pytest.mark.parametrize(
@@ -139,30 +167,35 @@ def test_a_caption_with_braces_is_asked_as_it_stands():
 
 
 def test_no_rewriter_no_questions(folder):
-    """The stage writes an empty table, which the annotate stage may depend on."""
-    assert rewrite.rewrite(None, folder) == {}
-    assert rewrite.load(folder) == {}
+    """The stage writes a manifest of nothing, which the annotate stage may depend on."""
+    assert written(None, folder) == {"captions": 0}
+    assert not shards.read_manifest(folder / "rewrites" / "manifest.json", "rewrite").shards
 
 
 def test_a_missing_file_is_one_line(tmp_path):
     """It says which stage to run."""
-    with pytest.raises(UserError, match="rewrites.parquet: no readable rewrites; run `dvc repro rewrite` again"):
-        rewrite.load(tmp_path)
+    with pytest.raises(UserError, match="0.arrow: not there; run `dvc repro rewrite` first"):
+        rewrite.load(tmp_path / "0.arrow")
+    shards.write_batch(tmp_path / "0.arrow", pa.RecordBatch.from_pydict({"caption": [1]}))
+    with pytest.raises(UserError, match="0.arrow: no readable rewrites; run `dvc repro rewrite` again"):
+        rewrite.load(tmp_path / "0.arrow")
 
 
 def test_from_the_rewriter_to_the_view(folder):
     """Rewrites go through the annotations into the views that hard_positives asks for with `source: llm`."""
     with serve(writer) as at:
-        rewrite.rewrite(settings(at, folder), folder)
-    annotate.annotate(folder, rewrite.load(folder))
-    samples, flat = store.load(folder / "samples.parquet"), iter(annotation.load(folder / "annotations.parquet"))
-    annotations = tuple(tuple(next(flat) for _ in s.captions) for s in samples)
+        cfg = settings(at, folder)
+        written(cfg, folder)
+    section = Data("karpathy", "d.json", ".", captioner="none", rewriter=asdict(cfg))
+    prepare.run("annotate", Name("d", "data"), section, folder.parent.parent)
+    data = Prepared(folder)
+    annotations = all_annotations(data)
     assert positives.written_swap(annotations[0][0], RNG) == "A cat and a dog."
     assert positives.written_replace(annotations[0][1], RNG) == "A crimson bus."
     assert positives.written_swap(annotations[1][1], RNG) is None
     assert annotations[1][2] == annotations[0][0]
     views = hard_positives.views(hard_positives.Config(source="llm"), 0)
-    maker = Maker(TrainSet(tuple(samples), annotations, lambda path: None), seed=0, side=8)
+    maker = Maker(data, 0, 8, lambda sample: None)
     seen = {v.caption: v.positives for epoch in range(20) for v in (maker.view(0, epoch, views),)}
     assert seen == {
         "A dog and a cat.": ("A cat and a dog.", "A dog and a feline."),
@@ -232,11 +265,9 @@ def test_parameters(tmp_path):
 def test_the_command(tmp_path, folder, monkeypatch, capsys):
     """`prepare --rewrite` then `--annotate`, as dvc.yaml runs them."""
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "data").mkdir()
-    folder.rename(tmp_path / "data" / "d")
     with serve(writer) as at:
         load(tmp_path, rewriter=f"{{url: '{at.url}', model: m, backoff_s: 0.0}}")
         assert prepare.main(["--data", "d", "--rewrite"]) == 0
     assert json.loads(capsys.readouterr().out)["swap"]["usable"] == 2
     assert prepare.main(["--data", "d", "--annotate"]) == 0
-    assert annotation.load("data/d/annotations.parquet")[0].written_swap == "A cat and a dog."
+    assert Prepared(Path("data/d")).annotation(0, 0).written_swap == "A cat and a dog."

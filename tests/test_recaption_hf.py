@@ -16,6 +16,7 @@ from PIL import Image
 from compclip.base.errors import UserError
 from compclip.data.captioners import hf
 from compclip.data.sample import Sample
+from tests.captioned import captioned
 
 WORDS = (
     "[PAD]",
@@ -91,7 +92,7 @@ def samples(tmp_path_factory):
 
 def captions(samples, blip, **more):
     """What the captioner makes of the samples, by id."""
-    made, _ = hf.caption(samples, None, hf.Config(**{"model": str(blip), "max_new_tokens": 8, "device": "cpu"} | more))
+    made, _ = captioned(hf, samples, hf.Config(**{"model": str(blip), "max_new_tokens": 8, "device": "cpu"} | more))
     return {s.id: s.captions for s in made}
 
 
@@ -106,8 +107,7 @@ def test_a_caption_for_each_picture_whatever_the_batch(samples, blip):
 
 def test_captions_are_greedy(samples, blip):
     """The same as taking the likeliest word step by step with the plain forward pass."""
-    cfg = hf.Config(model=str(blip), max_new_tokens=8, device="cpu")
-    processor, model = hf._open(cfg)
+    processor, model = hf._open(hf.Config(model=str(blip)), "cpu")
     for sample in samples[:3]:
         with Image.open(sample.image) as picture:
             pixels = processor(images=picture.convert("RGB"), return_tensors="pt")["pixel_values"]
@@ -136,7 +136,7 @@ def test_unreadable_pictures_are_counted(samples, blip, tmp_path):
         Sample("gone", "gone.jpg", ("x",)),
         samples[1],
     ]
-    made, counts = hf.caption(rows, None, hf.Config(model=str(blip), max_new_tokens=4, device="cpu", batch_size=2))
+    made, counts = captioned(hf, rows, hf.Config(model=str(blip), max_new_tokens=4, device="cpu", batch_size=2))
     assert [s.id for s in made] == ["0", "1"]
     assert +counts == {"unreadable_picture": 1, "missing_picture": 1}
 
@@ -146,19 +146,19 @@ def test_what_is_missing_is_one_line(tmp_path, blip, monkeypatch):
     with pytest.raises(
         UserError, match=r"options.model=\S*nowhere: no config.json there; .*hf download Salesforce/blip"
     ):
-        hf.caption([], None, hf.Config(model=str(tmp_path / "nowhere")))
+        captioned(hf, [], hf.Config(model=str(tmp_path / "nowhere")))
     half = tmp_path / "half"
     half.mkdir()
     (half / "config.json").write_bytes((blip / "config.json").read_bytes())
     with pytest.raises(UserError, match=r"options.model=\S*half: transformers cannot open it: "):
-        hf.caption([], None, hf.Config(model=str(half)))
+        captioned(hf, [], hf.Config(model=str(half)))
     (half / "config.json").write_text('{"model_type": "bert"}')
     with pytest.raises(UserError, match=r"options.model=\S*half: transformers cannot open it: ") as caught:
-        hf.caption([], None, hf.Config(model=str(half)))
+        captioned(hf, [], hf.Config(model=str(half)))
     assert "\n" not in str(caught.value)
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with pytest.raises(UserError, match=r"needs the package transformers; run `pip install compclip\[captioners\]`"):
-        hf.caption([], None, hf.Config(model=str(blip)))
+        captioned(hf, [], hf.Config(model=str(blip)))
 
 
 class Runs:
@@ -181,15 +181,15 @@ def test_nothing_of_a_models_folder_is_run(tmp_path, blip):
         own = {"model_type": "own", "processor_class": "Own", "tokenizer_class": "Own"} | maps
         (folder / file).write_text(json.dumps(json.loads((blip / file).read_text()) | own))
         with contextlib.suppress(UserError):  # classes of transformers' own may stand in
-            hf._open(hf.Config(model=str(folder), device="cpu"))
+            hf._open(hf.Config(model=str(folder)), "cpu")
     folder = shutil.copytree(blip, tmp_path / "pickle")
     (folder / "model.safetensors").unlink()
     torch.save({"a": Runs(str(ran))}, folder / "pytorch_model.bin")
     with pytest.raises(UserError, match="pickle: transformers cannot open it: "):
-        hf._open(hf.Config(model=str(folder), device="cpu"))
+        hf._open(hf.Config(model=str(folder)), "cpu")
     (folder / "adapter_config.json").write_text("{}")
     with pytest.raises(UserError, match="pickle: an adapter, which names a model elsewhere"):
-        hf._open(hf.Config(model=str(folder), device="cpu"))
+        hf._open(hf.Config(model=str(folder)), "cpu")
     assert not ran.exists()
 
 
@@ -199,14 +199,14 @@ def test_damaged_weights_are_one_line(tmp_path, blip, damage):
     folder = shutil.copytree(blip, tmp_path / "m")
     (folder / "model.safetensors").write_bytes(damage((blip / "model.safetensors").read_bytes()))
     with pytest.raises(UserError, match="m: transformers cannot open it: "):
-        hf._open(hf.Config(model=str(folder), device="cpu"))
+        hf._open(hf.Config(model=str(folder)), "cpu")
 
 
-@pytest.mark.parametrize("key", ["batch_size", "max_new_tokens"])
-def test_values_out_of_range(key):
+@pytest.mark.parametrize("key, value, least", [("batch_size", 0, 1), ("max_new_tokens", -1, 0)])
+def test_values_out_of_range(key, value, least):
     """Named with their value."""
-    with pytest.raises(UserError, match=f"{key}=0: must be >= 1"):
-        hf.Config(**{"model": "m", key: 0})
+    with pytest.raises(UserError, match=f"{key}={value}: must be >= {least}"):
+        hf.Config(**{"model": "m", key: value})
 
 
 CODE = """
@@ -230,7 +230,7 @@ def test_a_folder_runs_no_code(blip, samples, tmp_path, file, monkeypatch):
     (tmp_path / "m" / file).write_text(json.dumps(known | {"auto_map": classes, "trust_remote_code": True}))
     (tmp_path / "m" / "code.py").write_text(CODE)
     try:
-        hf.caption(samples[:1], None, hf.Config(str(tmp_path / "m"), max_new_tokens=8, device="cpu"))
+        captioned(hf, samples[:1], hf.Config(str(tmp_path / "m"), max_new_tokens=8, device="cpu"))
     except UserError as error:
         assert "transformers cannot open it" in str(error)
     assert not list(tmp_path.rglob("ran"))
@@ -238,7 +238,7 @@ def test_a_folder_runs_no_code(blip, samples, tmp_path, file, monkeypatch):
 
 def test_more_tokens_than_the_model_has_places_for_is_one_line(blip, samples):
     with pytest.raises(UserError, match="cannot caption: IndexError: .*; lower max_new_tokens=64"):
-        hf.caption(samples[:1], None, hf.Config(str(blip), device="cpu"))
+        captioned(hf, samples[:1], hf.Config(str(blip), device="cpu"))
 
 
 def test_truncated_weights_are_one_line(blip, samples, tmp_path):
@@ -246,4 +246,4 @@ def test_truncated_weights_are_one_line(blip, samples, tmp_path):
     weights = tmp_path / "m" / "model.safetensors"
     weights.write_bytes(weights.read_bytes()[:1000])
     with pytest.raises(UserError, match="transformers cannot open it"):
-        hf.caption(samples[:1], None, hf.Config(str(tmp_path / "m"), max_new_tokens=8, device="cpu"))
+        captioned(hf, samples[:1], hf.Config(str(tmp_path / "m"), max_new_tokens=8, device="cpu"))

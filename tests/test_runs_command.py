@@ -229,7 +229,7 @@ def test_exit_codes(grid):
         assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1), done.stderr
 
 
-@pytest.mark.parametrize("gone", ["data/scenes/samples.parquet", "models/tiny"])
+@pytest.mark.parametrize("gone", ["data/scenes/manifest.json", "models/tiny"])
 def test_a_grid_whose_data_are_not_here_keeps_what_may_be_its(grid, spare, capsys, gone):
     """The grid is named; a run that asks for the same training stays, one that asks for another goes."""
     shutil.move(gone, "aside")
@@ -306,7 +306,7 @@ def test_keys_are_remembered_until_something_changes(grid, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(known.read, "load", None)
         assert [one.key for one in known.cells()] == first
-    for path in ("params.yaml", "data/scenes/annotations.parquet", "models/tiny/config.json"):
+    for path in ("params.yaml", "data/scenes/manifest.json", "models/tiny/config.json"):
         text = Path(path).read_text()
         write_atomic(path, text.replace("batch_size: 8", "batch_size: 4") if path == "params.yaml" else text + "+")
         assert [one.key for one in known.cells()] == [one.key for one in fake_store.runs(Path("."))] != first

@@ -6,7 +6,6 @@ import itertools
 import os
 import shutil
 import signal
-from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 
@@ -18,12 +17,14 @@ from compclip.base.errors import UserError
 from compclip.base.files import fingerprint, read_json
 from compclip.config import grid, read
 from compclip.config.sections import Cell
+from compclip.data.prepared import Prepared
 from compclip.evaluate import __main__ as evaluate_command
 from compclip.model.backbone import WEIGHTS
 from compclip.runs.folder import Inputs
 from compclip.train import __main__ as train_command
 from compclip.train import finish, loop, optimiser, views
 from tests import tiny_project
+from tests.prepared_set import all_annotations, prepared
 from tests.tiny_project import at, results, trained
 
 PARAMS = """
@@ -186,23 +187,24 @@ def same(a, b) -> bool:
     ) == (b.caption, b.negatives, b.positives, b.concepts)
 
 
-def two_captions(data: views.TrainSet) -> views.TrainSet:
+def two_captions(data: Prepared, folder: Path) -> Prepared:
     """The same pictures, each with the next one's caption as a second: something to draw for every method."""
-    following = (*data.annotations[1:], data.annotations[0])
-    return replace(data, annotations=tuple(a + b for a, b in zip(data.annotations, following, strict=True)))
+    said = all_annotations(data)
+    both = [a + b for a, b in zip(said, (*said[1:], said[0]), strict=True)]
+    return prepared(folder, [data.sample(i) for i in range(len(data))], both, 16)
 
 
-def train_set(cell: Cell) -> views.TrainSet:
+def train_set(cell: Cell) -> Prepared:
     """The data of a cell of the project in the current folder."""
-    return finish.train_set(Inputs(Path("."), cell))
+    return Prepared(Inputs(Path("."), cell).data)
 
 
 @pytest.mark.parametrize("method", ["finetune", "negclip", "clic", "fsc_clip", "c2lip", "hard_positives"])
-def test_a_view_depends_on_seed_epoch_and_sample_alone(every, method):
+def test_a_view_depends_on_seed_epoch_and_sample_alone(every, method, tmp_path):
     """The same view in another batch, in another order of calls, from a fresh process state; another in another epoch."""
     run = at(f"{method}-tiny-scenes-0").run
     wanted = plugins.find("compclip.methods", method).views(run.method, 0)
-    data = two_captions(train_set(run.cell))
+    data = two_captions(train_set(run.cell), tmp_path)
     first, second = (views.Maker(data, 0, 64) for _ in range(2))
     forward = [first.view(i, 1, wanted) for i in range(12)]
     backward = [second.view(i, 1, wanted) for i in reversed(range(12))][::-1]
@@ -223,9 +225,9 @@ def test_a_composite_never_pairs_a_sample_with_itself(every):
     assert met == set(range(40)) - {3}
 
 
-def test_the_caption_is_the_same_for_all_methods(every):
+def test_the_caption_is_the_same_for_all_methods(every, tmp_path):
     """What a sample says in an epoch does not depend on the negatives that a method asks for."""
-    maker = views.Maker(two_captions(train_set(at("finetune-tiny-scenes-0").cell)), 0, 64)
+    maker = views.Maker(two_captions(train_set(at("finetune-tiny-scenes-0").cell), tmp_path), 0, 64)
     asked = [
         plugins.find("compclip.methods", m).views(
             grid.resolve(read.load("params.yaml"), f"{m}-tiny-scenes-0").method, 0

@@ -24,8 +24,8 @@ SAMPLERS = "compclip.sweep.samplers"
 NEEDS = {
     METHODS: ("TRAINS", "Config", "views", "loss"),
     BENCHMARKS: ("load",),
-    SOURCES: ("read",),
-    CAPTIONERS: ("caption",),
+    SOURCES: ("records",),
+    CAPTIONERS: ("opened",),
     SAMPLERS: ("sampler",),
 }
 TRAINING = ("views", "loss")  # not of a method that trains nothing

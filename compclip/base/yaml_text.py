@@ -69,9 +69,9 @@ def plain(config: Any, where: str) -> Any:
     variables.
     """
     try:
-        values = raw = OmegaConf.to_container(config, throw_on_missing=True)
+        values = raw = _with_on(OmegaConf.to_container(config, throw_on_missing=True))
         if references.check(raw, where):
-            values = OmegaConf.to_container(config, resolve=True, throw_on_missing=True)
+            values = _with_on(OmegaConf.to_container(config, resolve=True, throw_on_missing=True))
     except MissingMandatoryValue as error:
         raise UserError(f"{where}: {error.full_key}=???: must be given; write a value or remove the line") from error
     except FAULTS as error:
@@ -80,6 +80,19 @@ def plain(config: Any, where: str) -> Any:
     _check_values(values, where, "")
     from_environment.check(raw, values, where)
     return values
+
+
+def _with_on(values: Any) -> Any:
+    """The key `on` of data.<name>.captions: YAML 1.1, which OmegaConf reads, takes it for true; DVC reads 1.2."""
+    for section in _below(_below(values).get("data")).values():
+        captions = _below(_below(section).get("captions"))
+        for key in [key for key in captions if key is True]:
+            captions.setdefault("on", captions.pop(key))
+    return values
+
+
+def _below(value: Any) -> dict:
+    return value if isinstance(value, dict) else {}
 
 
 def _check_values(value: Any, where: str, key: str) -> None:

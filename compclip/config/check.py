@@ -7,12 +7,21 @@ from dataclasses import fields
 from compclip.base import plugins
 from compclip.base.errors import UserError, unknown
 from compclip.base.names import Name
-from compclip.config.grid import PER_DATA, captioner_config, cells, method_config, rewriter_config, sets
+from compclip.config.grid import (
+    PER_DATA,
+    captioner_config,
+    captions_config,
+    cells,
+    method_config,
+    rewriter_config,
+    rewrites_config,
+    sets,
+)
 from compclip.config.sections import Params
 from compclip.config.structured import SEEDS, mapping
 
 # What lies in data/, or beside a benchmark's results, by a name of its own.
-OWN = {"data": ("benchmarks", "fingerprints", "scenes_world"), "benchmark": ("summary",)}
+OWN = {"data": ("benchmarks", "fingerprints", "looks", "overlaps", "scenes_world"), "benchmark": ("summary",)}
 
 
 def name(text: str, kind: str) -> Name:
@@ -29,7 +38,12 @@ def alone(params: Params) -> None:
     for name, data in params.data.items():
         plugins.find(plugins.SOURCES, data.source)
         captioner_config(data, f"data.{name}.options")
+        captions_config(data, f"data.{name}.captions")
         rewriter_config(data, f"data.{name}.rewriter")
+        rewrites_config(data, f"data.{name}.rewrites")
+        for benchmark in _distinct(data.exclude, f"data.{name}.exclude"):
+            if benchmark not in params.benchmarks:
+                raise unknown("benchmark", benchmark, params.benchmarks, f"data.{name}.exclude")
     for name, benchmark in params.benchmarks.items():
         plugins.find(plugins.BENCHMARKS, benchmark.benchmark or name)
     for name in _distinct(params.evaluate.benchmarks, "evaluate.benchmarks"):
@@ -59,7 +73,7 @@ def _check_grid(params: Params) -> None:
         if base not in params.methods:
             raise unknown("method", base, params.methods, "grid.methods")
         config, _ = method_config(params, method)
-        lacking = [data for data in grid.data if data in params.data and not params.data[data].rewriter]
+        lacking = [d for d in grid.data if (own := params.data.get(d)) and not (own.rewriter or own.rewrites)]
         if getattr(config, "source", "") == "llm" and lacking:
             raise UserError(
                 f"methods.{method}.source=llm: data.{lacking[0]} names no rewriter; add data.{lacking[0]}"

@@ -10,6 +10,7 @@ from typing import Any
 from compclip.base import plugins
 from compclip.base.errors import UserError, unknown
 from compclip.base.names import Name
+from compclip.config.captions import Captions, Released
 from compclip.config.sections import Cell, Data, Params, Run, Train
 from compclip.config.servers import Rewriter
 from compclip.config.structured import mapping, structured
@@ -94,3 +95,27 @@ def captioner_config(data: Data, where: str = "options") -> Any:
 def rewriter_config(data: Data, where: str = "rewriter") -> Any:
     """The endpoint that writes hard positives for this data set; None where none is named."""
     return structured(Rewriter, dict(data.rewriter), where) if data.rewriter else None
+
+
+def captions_config(data: Data, where: str = "captions") -> Captions | None:
+    """The released list that a data set takes its captions from; None where it names none."""
+    if not data.captions:
+        return None
+    raw = dict(data.captions)
+    columns = raw.get("column") or []
+    raw["column"] = [str(c) if isinstance(c, int) else c for c in (columns if isinstance(columns, list) else [columns])]
+    if isinstance(raw.get("key_column"), int):
+        raw["key_column"] = str(raw["key_column"])
+    return structured(Captions, raw, where)
+
+
+def rewrites_config(data: Data, where: str = "rewrites") -> Released | None:
+    """The released hard positives of a data set; None where it names none. Raises UserError beside a rewriter."""
+    if data.rewrites and data.rewriter:
+        raise UserError(f"{where}: stands beside a rewriter; remove one of them")
+    return structured(Released, dict(data.rewrites), where) if data.rewrites else None
+
+
+def writer_config(data: Data) -> Rewriter | Released | None:
+    """What writes hard positives for a data set: an endpoint, or released files; None where nothing does."""
+    return rewriter_config(data) or rewrites_config(data)

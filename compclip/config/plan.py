@@ -78,10 +78,18 @@ def documents(params: Params) -> Iterator[tuple[str, str, dict[str, Any]]]:
 def _of_data(params: Params) -> Iterator[tuple[str, str, dict[str, Any]]]:
     for name, data in params.data.items():
         section = asdict(data)
-        rewriter = section.pop("rewriter")
-        yield "recaption", name, {"params": section, "code": code_of("recaption", _reads(data))}
-        yield "rewrite", name, {"params": rewriter, "code": code_of("rewrite")}
-        yield "annotate", name, {"params": {"rewritten": bool(rewriter)}, "code": code_of("annotate")}
+        writer = section.pop("rewriter") or section["rewrites"]
+        excluded = section.pop("exclude")
+        section.pop("rewrites")
+        asked = {"rewritten": bool(writer), "exclude": excluded}
+        yield "recaption", name, {"params": section, "code": data_code("recaption", data)}
+        yield "rewrite", name, {"params": writer, "code": data_code("rewrite", data)}
+        yield "annotate", name, {"params": asked, "code": data_code("annotate", data)}
+
+
+def data_code(stage: str, data: Data) -> str:
+    """The fingerprint of the code that makes the shards of a data set."""
+    return code_of(stage, _reads(data) if stage == "recaption" else ())
 
 
 def _reads(data: Data) -> list[str]:

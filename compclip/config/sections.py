@@ -77,6 +77,7 @@ class Train:
     checkpoint_every_steps: int = 50
     micro_batch: int = 0  # images encoded at a time, the contrast staying the batch's (gradient caching); 0: all
     workers: int = 0  # processes that make batches ahead
+    shuffle: str = "full"  # windows: shards in random order, mixed some at a time, for disks that are slow to seek
 
 
 @dataclass(frozen=True)
@@ -103,7 +104,10 @@ class Data:
     split: str = "train"
     captioner: str = MISSING  # dvc.yaml reads it, so that it has no default; "none" keeps the captions
     options: dict[str, Any] = field(default_factory=dict)  # the captioner's own parameters
+    captions: dict[str, Any] = field(default_factory=dict)  # a released list in place of the source's; none where empty
     rewriter: dict[str, Any] = field(default_factory=dict)  # endpoint that writes hard positives; none where empty
+    rewrites: dict[str, Any] = field(default_factory=dict)  # files of released ones, in place of a rewriter
+    exclude: list[str] = field(default_factory=list)  # benchmarks whose pictures are left out
     limit: int = 0  # 0: all
     min_sentences: int = 0  # of 4 to 34 words in all captions of a picture, which is left out below (CLIC B.1)
     images_outside: bool = False  # whether pictures may lie outside of `images`, by their names or through links

@@ -4,14 +4,21 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass
+import shlex
+from dataclasses import asdict, dataclass
+from typing import Any
 from urllib.parse import urlsplit
 
 from compclip.base import secret
 from compclip.base.errors import UserError
+from compclip.base.redact import redacted
 from compclip.config.sections import MISSING
 
 KINDS = ("swap", "replace")  # of hard positives
+# How a server is reached and asked; what it answers to a question does not depend on it.
+WAYS = ("url", "api_key_env", "parallel", "attempts", "backoff_s", "backoff_max_s", "timeout_s", "cache", "server",
+        "server_ready_s")  # fmt: skip
+PORT = "{port}"
 PRINTABLE = re.compile(r"[!-~]+")  # what an address may be written with
 
 
@@ -19,7 +26,7 @@ PRINTABLE = re.compile(r"[!-~]+")  # what an address may be written with
 class Server:
     """An endpoint and how it is asked. Prices are per million tokens, in any one currency."""
 
-    url: str = MISSING  # up to and including /v1
+    url: str = ""  # up to and including /v1; none where `server` starts one
     model: str = MISSING
     api_key_env: str = ""  # the environment variable that holds the key; none is sent where this is empty
     temperature: float = 0.0
@@ -33,15 +40,23 @@ class Server:
     prompt_price: float = 0.0
     completion_price: float = 0.0
     cache: str = ".work/answers.sqlite"
+    server: str = ""  # a command that serves the model on {port}, run for as long as it is asked
+    server_ready_s: float = 1800.0  # until it must answer: a large model loads for minutes
+
+    @property
+    def deciding(self) -> dict[str, Any]:
+        """What its answers, and whether there are enough of them, depend on: a server may move."""
+        return {key: value for key, value in asdict(self).items() if key not in WAYS}
 
     def __post_init__(self) -> None:
-        _check_url(self.url)
+        _check_place(self.url, self.server)
         secret.check_name(self.api_key_env, "api_key_env", "OPENAI_API_KEY, which holds the key")
         for name in ("parallel", "attempts"):
             if getattr(self, name) < 1:
                 raise UserError(f"{name}={getattr(self, name)}: must be >= 1")
-        if not 0 < self.timeout_s < math.inf:
-            raise UserError(f"timeout_s={self.timeout_s}: must be > 0")
+        for name in ("timeout_s", "server_ready_s"):
+            if not 0 < getattr(self, name) < math.inf:
+                raise UserError(f"{name}={getattr(self, name)}: must be > 0")
         for name in ("backoff_s", "backoff_max_s", "temperature", "prompt_price", "completion_price"):
             if not 0 <= getattr(self, name) < math.inf:
                 raise UserError(f"{name}={getattr(self, name)}: must be >= 0")
@@ -49,10 +64,31 @@ class Server:
             raise UserError(f"failures_allowed={self.failures_allowed}: must be from 0 to 1")
 
 
+def _check_place(url: str, server: str) -> None:
+    if server and url:
+        raise UserError(f"url={url}: `server` starts a server of its own; remove one of the two")
+    if server:
+        _check_command(server)
+    elif not url:
+        raise UserError(f"url: must be given, as http://HOST:PORT/v1; or `server`, as vllm serve MODEL --port {PORT}")
+    else:
+        _check_url(url)
+
+
+def _check_command(command: str) -> None:
+    """It is written to files, too; what looks like a secret in it is not shown."""
+    if redacted(command) != command:
+        raise UserError("server: holds a password or a key; give it in an environment variable, as VLLM_API_KEY")
+    try:
+        words = shlex.split(command)
+    except ValueError as error:
+        raise UserError(f"server={command}: {error}; write it as for a shell, which will not see it") from error
+    if not any(PORT in word for word in words) or "\0" in command:
+        raise UserError(f"server={ascii(command)[1:-1]}: must be a command with {PORT} where its port belongs")
+
+
 def _check_url(url: str) -> None:
     """It goes into config.yaml, messages and MLflow, and no secret may be in it; one that is there is not shown."""
-    if url == MISSING:
-        return
     if re.search("[@?#]", url):
         raise UserError("url: must have no user, password, ? or # in it; give a key as api_key_env")
     if not url.startswith(("http://", "https://")):

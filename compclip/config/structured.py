@@ -44,7 +44,11 @@ RANGES: tuple[tuple[tuple[str, ...], str, Callable[[float], bool]], ...] = (
     (("warmup_fraction", "beta1", "beta2"), ">= 0 and < 1", lambda v: 0 <= v < 1),
 )
 SEEDS = 2**32
-CHOICES = {"trainable": ("all", "text", "image", "none"), "precision": ("float32", "bf16")}
+CHOICES = {
+    "trainable": ("all", "text", "image", "none"),
+    "precision": ("float32", "bf16"),
+    "shuffle": ("full", "windows"),
+}
 
 
 def mapping(raw: Any, where: str) -> dict:

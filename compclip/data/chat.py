@@ -9,28 +9,27 @@ settings), so that asking again sends nothing, whether or not the first time fin
 
 from __future__ import annotations
 
-import base64
 import email.utils
-import hashlib
-import io
 import json
 import queue
 import random
+import sqlite3
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, replace
 
 from compclip.base import json_text, secret
 from compclip.base.errors import UserError, one_line
 from compclip.base.redact import hidden, redacted
 from compclip.base.surrogates import has, repaired
 from compclip.config.servers import Server
-from compclip.data import answers, images
+from compclip.data import answers, images, question
 from compclip.data.answers import Answer
 from compclip.data.post import Lost, Poster, Reply
+from compclip.data.question import Question
 
 RETRIED = (408, 425, 429, 500, 502, 503, 504, 529)
 HOPELESS = (401, 403, 404)  # every further question would be answered alike
@@ -39,21 +38,15 @@ MOST_TOKENS = 2**31
 
 
 @dataclass(frozen=True)
-class Question:
-    """A prompt and, where `image` names a file, a picture, sent with its longer side at most `image_side` pixels."""
-
-    prompt: str
-    image: str = ""
-    image_side: int = 0
-    max_tokens: int = 512
-
-
-@dataclass(frozen=True)
 class Replies:
     """An answer for each question, None where it failed, and the counts of what happened."""
 
     answers: tuple[Answer | None, ...]
     counts: Counter
+
+
+def nothing() -> None:
+    """Watch over nothing."""
 
 
 @dataclass(frozen=True)
@@ -73,40 +66,50 @@ class _Failed(Exception):
         self.reason, self.retries = reason, retries
 
 
-def ask(questions: Sequence[Question], server: Server) -> Replies:
+def ask(questions: Sequence[Question], server: Server, cache: str = "", watch: Callable[[], None] = nothing) -> Replies:
     """Ask what the cache does not know, `parallel` questions at a time; equal questions are asked once.
+
+    `cache`: the file for these answers, where it is another than the server's own, which is then read alone. `watch` is
+    called while answers are awaited, and may raise.
 
     Raises UserError where the key is missing or refused, the model or address is unknown, or more than
     `failures_allowed` of the questions fail; answers received until then are in the cache.
     """
-    keys = [_key(q, server) for q in questions]
+    keys = [question.key(q, server) for q in questions]
     different = dict(zip(keys, questions, strict=True))
     counts: Counter = Counter(asked=len(questions), repeated=len(questions) - len(different))
-    with answers.opened(server.cache) as cache:
-        known = {key: found for key in different if (found := answers.recall(cache, key))}
+    cache = cache or server.cache
+    with answers.opened(cache, alone=cache != server.cache) as kept:
+        known = _known(different, kept, server.cache, cache)
         counts["cached"] = len(known)
-        missing = {key: question for key, question in different.items() if key not in known}
-        for key, answer in _fetch(missing, server, len(different), counts):
-            answers.remember(cache, key, answer)
-            known[key] = answer
+        missing = {key: one for key, one in different.items() if key not in known}
+        if missing:
+            with closing(_Pool(replace(server, cache=cache), watch)) as pool:
+                for key, answer in _fetch(missing, pool, len(different), counts):
+                    answers.remember(kept, key, answer)
+                    known[key] = answer
     return Replies(tuple(known.get(key) for key in keys), counts)
 
 
-def _fetch(missing: dict[str, Question], server: Server, total: int, counts: Counter) -> Iterator[tuple[str, Answer]]:
+def _known(keys: Iterable[str], kept: sqlite3.Connection, common: str, cache: str) -> dict[str, Answer]:
+    with answers.common(common, cache) as older:
+        files = [file for file in (kept, older) if file]
+        found = {key: next(filter(None, (answers.recall(file, key) for file in files)), None) for key in keys}
+    return {key: answer for key, answer in found.items() if answer}
+
+
+def _fetch(missing: dict[str, Question], pool: _Pool, total: int, counts: Counter) -> Iterator[tuple[str, Answer]]:
     """Answers as they arrive; failures are counted, and too many end it."""
-    if not missing:
-        return
-    failed = 0
-    with closing(_Pool(server)) as pool:
-        for key, outcome in pool.outcomes(missing):
-            if isinstance(outcome, _Failed):
-                failed += 1
-                counts.update({f"failed_{outcome.reason}": 1, "retries": outcome.retries})
-                if failed > server.failures_allowed * total:
-                    raise _too_many(server, failed, total, outcome)
-                continue
-            _count(counts, outcome, server)
-            yield key, outcome.answer
+    server, failed = pool.server, 0
+    for key, outcome in pool.outcomes(missing):
+        if isinstance(outcome, _Failed):
+            failed += 1
+            counts.update({f"failed_{outcome.reason}": 1, "retries": outcome.retries})
+            if failed > server.failures_allowed * total:
+                raise _too_many(server, failed, total, outcome)
+            continue
+        _count(counts, outcome, server)
+        yield key, outcome.answer
 
 
 def _count(counts: Counter, said: _Said, server: Server) -> None:
@@ -133,8 +136,8 @@ def _too_many(server: Server, failed: int, total: int, last: _Failed) -> UserErr
 class _Pool:
     """Threads that ask; closing it ends what is under way. They are daemons: a process that ends waits for none."""
 
-    def __init__(self, server: Server) -> None:
-        self.server = server
+    def __init__(self, server: Server, watch: Callable[[], None]) -> None:
+        self.server, self.watch = server, watch
         key = _key_of(server)
         headers = {"Content-Type": "application/json"} | ({"Authorization": f"Bearer {key}"} if key else {})
         self.poster = Poster(server.url.rstrip("/") + "/chat/completions", headers)
@@ -149,7 +152,7 @@ class _Pool:
         for _ in range(min(self.server.parallel, len(missing))):
             threading.Thread(target=self._work, args=(asked, ended), daemon=True).start()
         for _ in missing:
-            key, outcome = _next(ended)
+            key, outcome = _next(ended, self.watch)
             if not isinstance(outcome, (_Said, _Failed)):
                 raise outcome
             yield key, outcome
@@ -162,16 +165,20 @@ class _Pool:
     def _work(self, asked: queue.SimpleQueue, ended: queue.SimpleQueue) -> None:
         while not self.stopped.is_set():
             try:
-                key, question = asked.get_nowait()
+                key, one = asked.get_nowait()
             except queue.Empty:
                 return
             try:
-                ended.put((key, self._said(question)))
+                ended.put((key, self._said(one)))
             except Exception as error:  # for the thread that waits
                 ended.put((key, error))
 
-    def _said(self, question: Question) -> _Said:
-        reply, retries = self._reply(json.dumps(_body(question, self.server)).encode())
+    def _said(self, one: Question) -> _Said:
+        try:
+            body = question.body(one, self.server)
+        except images.ImageError as error:
+            raise _Failed(f"{error.reason}_picture", str(error)) from None
+        reply, retries = self._reply(json.dumps(body).encode())
         if reply.status != 200:
             raise _refused(reply, retries, self.server)
         return _parsed(reply.body, retries)
@@ -198,8 +205,9 @@ class _Pool:
             return lost
 
 
-def _next(ended: queue.SimpleQueue) -> tuple:
+def _next(ended: queue.SimpleQueue, watch: Callable[[], None]) -> tuple:
     while True:
+        watch()
         try:
             return ended.get(timeout=TICK_S)
         except queue.Empty:
@@ -255,33 +263,6 @@ def _parsed(raw: bytes, retries: int) -> _Said:
     return _Said(Answer(hidden(repaired(text)), cut_short, *tokens), retries, has(text))
 
 
-def _body(question: Question, server: Server) -> dict:
-    content: str | list = question.prompt
-    if question.image:
-        picture = {"type": "image_url", "image_url": {"url": _data_url(question)}}
-        content = [{"type": "text", "text": question.prompt}, picture]
-    return {
-        "model": server.model,
-        "messages": [{"role": "user", "content": content}],
-        "max_tokens": question.max_tokens,
-        "temperature": server.temperature,
-        "seed": server.seed,
-    }
-
-
-def _data_url(question: Question) -> str:
-    """The picture upright and in RGB, as JPEG."""
-    try:
-        picture = images.load(question.image)
-    except images.ImageError as error:
-        raise _Failed(f"{error.reason}_picture", str(error)) from None
-    if question.image_side:
-        picture.thumbnail((question.image_side, question.image_side))
-    buffer = io.BytesIO()
-    picture.save(buffer, "JPEG", quality=90)
-    return "data:image/jpeg;base64," + base64.b64encode(buffer.getvalue()).decode()
-
-
 def _key_of(server: Server) -> str:
     """The key. Raises UserError naming the variable, never its value."""
     if not server.api_key_env:
@@ -297,19 +278,3 @@ def _key_of(server: Server) -> str:
             f"api_key_env={server.api_key_env}: the variable holds more than ASCII; set it to the key alone"
         )
     return value
-
-
-def _key(question: Question, server: Server) -> str:
-    """A hash over what decides the answer; the address is no part of it: the same model may move."""
-    asked = asdict(question) | {"model": server.model, "temperature": server.temperature, "seed": server.seed}
-    if question.image:
-        asked["image"] = _file_hash(question.image)
-    return hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()
-
-
-def _file_hash(path: str) -> str:
-    try:
-        with open(path, "rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
-    except OSError as error:
-        raise UserError(f"{path}: {error.strerror or error}; give the path of an existing picture") from error

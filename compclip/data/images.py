@@ -6,11 +6,13 @@ the common ones are opened, and whatever goes wrong in one of them is an ImageEr
 
 from __future__ import annotations
 
+import io
 import os
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import IO
 
 from PIL import (  # the formats, by name: Pillow would import all forty to find one that is not there yet
     BmpImagePlugin,  # noqa: F401
@@ -26,23 +28,28 @@ from PIL import (  # the formats, by name: Pillow would import all forty to find
 )
 
 from compclip.base.errors import UserError
+from compclip.data.place import Place
 
 FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF", "PPM")
 MAX_PIXELS = 178_000_000  # beyond it a picture counts as unreadable; Pillow refuses a little more
 PROPORTION = 200  # a model scales the shorter side to its own: beyond it a strip becomes gigabytes
 TURNED = frozenset(("exif", "Raw profile type exif", "XML:com.adobe.xmp", "xmp"))  # where Pillow looks in a PNG
 DRAFT_SIDE = 1024  # JPEGs much larger than this are decoded at a reduced scale
+MAX_BYTES = 1 << 28  # of a picture within an archive, which is read whole
+
+
+Picture = str | Path | Place
 
 
 class ImageError(UserError):
     """A picture that cannot be used; `reason` is "missing" or "unreadable", or of a part of one "box"."""
 
-    def __init__(self, path: str | Path, reason: str, detail: str) -> None:
+    def __init__(self, path: Picture, reason: str, detail: str) -> None:
         super().__init__(f"{path}: {detail}")
         self.reason = reason
 
 
-def load(path: str | Path) -> Image.Image:
+def load(path: Picture) -> Image.Image:
     """The picture in RGB, upright (EXIF), transparency on white, 16 bit scaled to 8. Raises ImageError."""
     with _opened(path) as picture:
         picture.draft("RGB", (DRAFT_SIDE, DRAFT_SIDE))
@@ -50,9 +57,37 @@ def load(path: str | Path) -> Image.Image:
         return _rgb(ImageOps.exif_transpose(picture) if _may_be_turned(picture) else picture)
 
 
-def size(path: str | Path) -> tuple[int, int]:
-    """Width and height as shown, read from the header alone. Raises ImageError."""
-    with _opened(path) as picture:
+def size(path: Picture, head: bytes | None = None) -> tuple[int, int]:
+    """Width and height as shown, read from the header alone: from `head`, the picture's first bytes, where they do.
+
+    Raises ImageError.
+    """
+    if head is not None:
+        try:
+            return _size(path, io.BytesIO(head))
+        except ImageError:  # a header that goes on behind them, or another fault, which the whole picture will tell
+            pass
+    return _size(path)
+
+
+def read(path: Picture, length: int = -1) -> bytes:
+    """The picture's bytes as they are, or the first `length` of them. Raises ImageError where they cannot be had."""
+    if not isinstance(path, Place) or not path.length:
+        _check_file(str(path))
+        with _unreadable(path), open(str(path), "rb") as file:
+            return file.read(length)
+    if path.length > MAX_BYTES:
+        raise ImageError(path, "unreadable", f"{path.length} bytes are more than {MAX_BYTES}")
+    wanted = path.length if length < 0 else min(length, path.length)
+    with _unreadable(path), open(path.path, "rb", buffering=0) as file:
+        raw = os.pread(file.fileno(), wanted, path.offset)
+    if len(raw) != wanted:
+        raise ImageError(path, "unreadable", "the archive ends within this picture")
+    return raw
+
+
+def _size(path: Picture, file: IO[bytes] | None = None) -> tuple[int, int]:
+    with _opened(path, file) as picture:
         width, height = picture.size
         # Pillow decodes a whole PNG to look for an orientation behind its pixels
         known = picture.format != "PNG" or "exif" in picture.info
@@ -66,11 +101,25 @@ def is_strip(width: float, height: float) -> bool:
 
 
 @contextmanager
-def _opened(path: str | Path) -> Iterator[Image.Image]:
-    """The picture; whatever fails while it is used is an ImageError."""
-    _check_file(path)
+def _unreadable(path: Picture) -> Iterator[None]:
     try:
-        with Image.open(path, formats=FORMATS) as picture:
+        yield
+    except FileNotFoundError as error:
+        raise ImageError(path, "missing", "no such picture") from error
+    except OSError as error:
+        raise ImageError(path, "unreadable", str(error.strerror)) from error
+
+
+@contextmanager
+def _opened(path: Picture, file: IO[bytes] | None = None) -> Iterator[Image.Image]:
+    """The picture, from `file` where that is given; whatever fails while it is used is an ImageError."""
+    within = isinstance(path, Place) and path.length > 0
+    if file is None and within:
+        file = io.BytesIO(read(path))
+    if file is None:
+        _check_file(str(path))
+    try:
+        with Image.open(file or str(path), formats=FORMATS) as picture:
             _check_size(path, *picture.size)
             yield picture
     except ImageError:
@@ -83,9 +132,9 @@ def _opened(path: str | Path) -> Iterator[Image.Image]:
         raise ImageError(path, "unreadable", f"cannot be decoded ({type(error).__name__}: {error})") from error
 
 
-def _check_file(path: str | Path) -> None:
+def _check_file(path: str) -> None:
     try:
-        str(path).encode()
+        path.encode()
         kind = os.stat(path).st_mode
     except UnicodeEncodeError as error:
         raise ImageError(path, "unreadable", "its name is not UTF-8") from error
@@ -98,7 +147,7 @@ def _check_file(path: str | Path) -> None:
         raise ImageError(path, reason, "no such picture, but something else of its name")
 
 
-def _check_size(path: str | Path, width: int, height: int) -> None:
+def _check_size(path: Picture, width: int, height: int) -> None:
     if width * height > MAX_PIXELS:
         raise ImageError(path, "unreadable", f"{width} x {height} is more than {MAX_PIXELS} pixels")
     if is_strip(width, height):

@@ -1,26 +1,30 @@
 """Hard positives written by a language model (Hard Positives, supplementary D): the rewriting half of the data.
 
-Writes data/<name>/rewrites.parquet (a row for each different caption; "" where there is no rewrite) and
-rewrite_counts.json; the annotate stage puts both texts beside the caption. A data set without `rewriter` has no rows.
+A shard of data/<name>/rewrites/ has a row for each different caption of its samples ("" where there is no rewrite); the
+annotate stage puts both texts beside the caption. A data set without `rewriter` and `rewrites` has no shards.
 """
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections import Counter
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from compclip.base.errors import UserError, one_line
-from compclip.base.files import atomic, regular, write_json
+from compclip.config.captions import Released
+from compclip.config.sections import Data
 from compclip.config.servers import KINDS, Rewriter
-from compclip.data import chat, store
+from compclip.data import answers, chat, look, released, serving, shards
+from compclip.data.item import Item, Made, Make
+from compclip.data.shards import Manifest
 from compclip.text import edits
 
-FILE, COUNTS = "rewrites.parquet", "rewrite_counts.json"
+FOLDER = "rewrites"  # of a data set
 SCHEMA = pa.schema([("caption", pa.string()), *((kind, pa.string()) for kind in KINDS)])
 
 # Supplementary D.1, as printed
@@ -50,40 +54,103 @@ class Rewrites:
     replace: str = ""
 
 
-def rewrite(cfg: Rewriter | None, folder: Path) -> dict:
-    """Have every caption of the data rewritten (none without `cfg`), write both files; gives the counts by kind."""
-    captions, counts = [], {}
-    written: dict[str, dict[str, str]] = {kind: {} for kind in KINDS}
-    if cfg is not None:
-        captions = list(dict.fromkeys(c for sample in store.load(folder / "samples.parquet") for c in sample.captions))
-        for kind in KINDS if cfg.kinds == "both" else (cfg.kinds,):
-            written[kind], kind_counts = _written(kind, captions, cfg)
-            counts[kind] = dict(sorted(kind_counts.items()))
-    columns = [captions, *([written[kind].get(c, "") for c in captions] for kind in KINDS)]
-    table = pa.Table.from_arrays([pa.array(c, pa.string()) for c in columns], schema=SCHEMA)
-    with atomic(folder / FILE) as tmp:
-        pq.write_table(table, tmp)
-    write_json(folder / COUNTS, {"captions": len(captions)} | counts)
-    return counts
+def items(folder: Path, found: Manifest, cfg: Rewriter | Released | None, code: str) -> list[Item]:
+    """A shard for each of the samples in data/<name>/; none without `cfg`."""
+    place = folder / shards.SAMPLES
+    asked = {"code": code, "rewriter": cfg.deciding if isinstance(cfg, Rewriter) else cfg and asdict(cfg)}
+    if isinstance(cfg, Released):
+        asked["reads"] = [file for name in released.files(cfg) for file in look.files(name)]
+    return [
+        Item.of(shard.name, {"samples": str(place / f"{shard.name}.arrow")}, asked | {"samples": shard.sha256})
+        for shard in (found.shards if cfg else ())
+    ]
 
 
-def load(folder: Path) -> dict[str, Rewrites]:
-    """The rewrites of a data set by caption. Raises UserError where the file is missing or another one."""
-    path = folder / FILE
-    try:
-        rows = pq.read_table(regular(path), schema=SCHEMA).to_pylist()
-    except (OSError, pa.ArrowException) as error:
-        raise UserError(f"{path}: no readable rewrites; run `dvc repro rewrite` again") from error
-    return {row["caption"]: Rewrites(row["swap"], row["replace"]) for row in rows}
+@contextlib.contextmanager
+def opened(cfg: Rewriter | Released, data: Data) -> Iterator[Make]:
+    """What has every caption of a shard rewritten, or finds what was released of it; counts by kind.
+
+    A model's answers are kept in a file of the shard's own.
+    """
+    if isinstance(cfg, Released):
+        kinds = tuple(kind for kind in KINDS if getattr(cfg, kind))
+        with released.opened(cfg) as given:
+            yield _maker(kinds, lambda kind, captions, shard: _released(kind, captions, given))
+        return
+    place, asked = answers.of_data(cfg.cache, data), cfg
+    with serving.running(cfg, place / serving.log_name()) as (ready, watch):
+
+        def write(kind: str, captions: list[str], shard: str) -> tuple[dict[str, str], Counter]:
+            texts, limit = _asked(kind, captions, asked)
+            questions = [chat.Question(prompt(kind, text), max_tokens=limit) for text in texts]
+            replies = chat.ask(questions, ready, answers.of_shard(place, shard), watch)
+            return _written(kind, texts, replies, len(captions) - len(texts))
+
+        yield _maker(KINDS if cfg.kinds == "both" else (cfg.kinds,), write)
 
 
-def _written(kind: str, captions: list[str], cfg: Rewriter) -> tuple[dict[str, str], Counter]:
-    """Usable rewrites by caption; what was not asked or not usable is counted."""
-    asked = [c for c in captions if kind == "replace" or swappable(c, cfg.swap_words_below)]
-    limit = {"swap": cfg.swap_max_tokens, "replace": cfg.replace_max_tokens}[kind]
-    replies = chat.ask([chat.Question(prompt(kind, c), max_tokens=limit) for c in asked], cfg)
-    counts = replies.counts + Counter(not_asked=len(captions) - len(asked))
+Write = Callable[[str, list[str], str], tuple[dict[str, str], Counter]]  # a kind, captions and their shard
+
+
+def _maker(kinds: Iterable[str], write: Write) -> Make:
+    def make(item: Item, path: Path) -> Made:
+        samples = shards.load(Path(item.given["samples"]))
+        captions = list(dict.fromkeys(c for sample in samples for c in sample.captions))
+        written: dict[str, dict[str, str]] = {kind: {} for kind in KINDS}
+        counts: Counter = Counter()
+        for kind in kinds:
+            written[kind], kind_counts = write(kind, captions, item.name)
+            counts.update({f"{kind}/{name}": n for name, n in kind_counts.items()})
+        columns = [captions, *([written[kind].get(c, "") for c in captions] for kind in KINDS)]
+        batch = pa.RecordBatch.from_arrays([pa.array(c, pa.string()) for c in columns], schema=SCHEMA)
+        shards.write_batch(path, batch, compressed=True)
+        return Made(len(samples), len(captions), dict(counts))
+
+    return make
+
+
+def _released(kind: str, captions: list[str], given: released.Given) -> tuple[dict[str, str], Counter]:
+    """Usable rewrites by caption, of those that were released; the same is asked of them as of a model's answer."""
+    counts: Counter = Counter()
     made = {}
+    for caption, found in zip(captions, given(captions), strict=True):
+        text, fault = usable(kind, caption, chat.Answer(found[kind])) if kind in found else ("", "not_released")
+        counts[fault or "usable"] += 1
+        if not fault:
+            made[caption] = text
+    return made, counts
+
+
+def told(captions: int, counts: Mapping[str, float]) -> dict:
+    """The counts as rewrite_counts.json has them: by kind."""
+    kinds: dict[str, dict[str, float]] = {}
+    for name, number in sorted(counts.items()):
+        kind, _, what = name.partition("/")
+        kinds.setdefault(kind, {})[what] = number
+    return {"captions": captions} | {kind: kinds[kind] for kind in KINDS if kind in kinds}
+
+
+def load(path: Path) -> dict[str, Rewrites]:
+    """The rewrites of a shard by caption. Raises UserError where the file is missing or another one."""
+    batch = shards.read_batch(path, "rewrite")
+    try:
+        batch.validate(full=True)
+        rows = batch.select(SCHEMA.names).cast(SCHEMA).to_pylist()
+        return {row["caption"]: Rewrites(row["swap"], row["replace"]) for row in rows}
+    except (pa.ArrowException, KeyError) as error:
+        raise UserError(f"{path}: no readable rewrites; run `dvc repro rewrite` again") from error
+
+
+def _asked(kind: str, captions: list[str], cfg: Rewriter) -> tuple[list[str], int]:
+    """The captions that are asked for, and how many tokens an answer may have."""
+    if kind == "replace":
+        return captions, cfg.replace_max_tokens
+    return [c for c in captions if swappable(c, cfg.swap_words_below)], cfg.swap_max_tokens
+
+
+def _written(kind: str, asked: list[str], replies: chat.Replies, not_asked: int) -> tuple[dict[str, str], Counter]:
+    """Usable rewrites by caption; what was not asked or not usable is counted."""
+    made, counts = {}, replies.counts + Counter(not_asked=not_asked)
     for caption, answer in zip(asked, replies.answers, strict=True):
         if answer is None:
             continue

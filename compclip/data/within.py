@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from compclip.base.errors import UserError
+from compclip.data.sample import Sample
 
 
 class Within:
@@ -35,8 +36,20 @@ def check(pictures: Iterable[tuple[str, str]], images: str, file: str) -> None:
     """Raise UserError for the first of (record, picture's path) that lies outside of the folder `images`."""
     inside = Within(images)
     for record, path in pictures:
-        if not inside.holds(path):
-            raise UserError(
-                f"{file}: record {record[:200]!a}: picture {path!a} lies outside of images={images}; correct its name, "
-                "or say images_outside: true in this section if you trust the file"
-            )
+        _refuse_outside(inside, record, path, images, file)
+
+
+def checked(samples: Iterable[Sample], images: str, file: str) -> Iterator[Sample]:
+    """The samples, as long as their pictures lie in the folder `images`. Raises UserError as `check`."""
+    inside = Within(images)
+    for sample in samples:
+        _refuse_outside(inside, sample.id, sample.image, images, file)
+        yield sample
+
+
+def _refuse_outside(inside: Within, record: str, path: str, images: str, file: str) -> None:
+    if not inside.holds(path):
+        raise UserError(
+            f"{file}: record {record[:200]!a}: picture {path!a} lies outside of images={images}; correct its name, "
+            "or say images_outside: true in this section if you trust the file"
+        )

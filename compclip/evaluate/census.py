@@ -1,7 +1,8 @@
 """What a benchmark's files hold: records, pictures found and missing, the fingerprint. No model is needed.
 
 data/benchmarks/<name>.json keeps it (the stage `benchmark`), so that an evaluation can be recognised without reading
-the benchmark again. Every benchmark enters by `load`, which trusts none of its module's names and texts.
+the benchmark again; <name>.arrow beside it has what its pictures are known by. Every benchmark enters by `load`, which
+trusts none of its module's names and texts.
 """
 
 from __future__ import annotations
@@ -77,9 +78,12 @@ def census(benchmark: Benchmark) -> dict[str, Any]:
 
 def take(name: Name, section: Section, root: Path = Path(".")) -> dict[str, Any]:
     """Count a benchmark and keep what was found, with the state of its files; gives the counts."""
+    from compclip.data import overlap  # and with it Pillow, which nobody needs who only asks for a fingerprint
+
     benchmark = load(name, section)
     found = census(benchmark)
     known = {"section": asdict(section), "files": {str(f): _stamp(f) for f in benchmark.files}}
+    overlap.write(root / FOLDER / f"{name}.arrow", dict.fromkeys(unboxed(ref)[0] for ref in benchmark.images))
     write_json(root / FOLDER / f"{name}.json", found | known)
     return found
 

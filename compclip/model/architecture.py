@@ -125,12 +125,13 @@ TEXT: dict[str, Any] = {
     "hf_proj_type": _one_of("linear", "mlp"),
     "hf_pooler_type": WORD,
 }
+TELLS = "multimodal_cfg"  # of CoCa, which writes captions
 DECODER = {**TEXT, "dim_head": _whole(WIDTH), "n_queries": _whole(POSITIONS), "attn_pooler_heads": _whole(WIDTH)}
 MODEL: dict[str, Any] = {
     "embed_dim": _whole(WIDTH),
     "vision_cfg": VISION,
     "text_cfg": TEXT,
-    "multimodal_cfg": DECODER,
+    TELLS: DECODER,
     "custom_text": FLAG,
     "quick_gelu": FLAG,
     "init_logit_scale": _number(-1e3, 1e3),
@@ -193,14 +194,15 @@ def _check_together(model_cfg: dict, where: str) -> None:
     vision, text = model_cfg["vision_cfg"], model_cfg["text_cfg"]
     if not vision.get("timm_model_name"):
         _check_patches(vision, where)
-    if "multimodal_cfg" in model_cfg:  # CoCa looks at tokens
-        return
+    tells = TELLS in model_cfg
     for name, tower in (("vision_cfg", vision), ("text_cfg", text)):
-        if tower.get("output_tokens"):
+        if tells and not tower.get("output_tokens"):
+            raise UserError(f"{where}: {name}.output_tokens=false: {TELLS} looks at tokens; must be true")
+        if tower.get("output_tokens") and not tells:
             raise UserError(f"{where}: {name}.output_tokens=true: gives no embedding; must be false")
     if text.get("proj_type") == "none" and text.get("width", 512) != model_cfg["embed_dim"]:
         raise UserError(f"{where}: text_cfg.proj_type=none: needs a width that is embed_dim={model_cfg['embed_dim']}")
-    if text.get("embed_cls") and not model_cfg.get("custom_text"):
+    if text.get("embed_cls") and not (tells or model_cfg.get("custom_text")):
         raise UserError(f"{where}: text_cfg.embed_cls=true: needs custom_text; must be false")
 
 
@@ -223,7 +225,15 @@ def least_weights(model_cfg: dict) -> int:
     text = open_clip.CLIPTextCfg(**model_cfg["text_cfg"])
     images = 0 if vision.timm_model_name else _stages(vision) if isinstance(vision.layers, list) else _patches(vision)
     texts = 0 if text.hf_model_name else _blocks(text) + text.width * (text.vocab_size + text.context_length)
-    return images + texts
+    return images + texts + _decoder(model_cfg.get(TELLS), text.vocab_size)
+
+
+def _decoder(cfg: dict | None, vocab_size: int) -> int:
+    """CoCa's: as many blocks that look at the picture as at the text, and a score for each word."""
+    if cfg is None:
+        return 0
+    tower = open_clip.coca_model.MultimodalCfg(**cfg)
+    return 2 * _blocks(tower) + tower.width * vocab_size
 
 
 def _stages(vision: Any) -> int:

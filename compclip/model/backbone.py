@@ -115,24 +115,32 @@ def check(device: str, activation: str = "") -> None:
 
 
 def create(
-    model: str, weights: str = "", seed: int = 0, device: str = "cpu", tokenizer: str = "", activation: str = ""
+    model: str,
+    weights: str = "",
+    seed: int = 0,
+    device: str = "cpu",
+    tokenizer: str = "",
+    activation: str = "",
+    tells: bool = False,
 ) -> Model:
     """A model by open_clip name or config file, with hub weights by tag, local weights by path, or random ones.
 
     Names `hf-hub:REPOSITORY` and `local-dir:FOLDER` bring their own weights. `tokenizer` is a folder, or `clip` for a
-    stand-in; `activation` says what weights were trained with that do not tell it themselves. Raises UserError for an
-    unknown name, missing or foreign weights, and what a hub would have to be asked for.
+    stand-in; `activation` says what weights were trained with that do not tell it themselves; `tells` asks for a model
+    that writes captions (CoCa), which is no backbone. Raises UserError for an unknown name, missing or foreign weights,
+    and what a hub would have to be asked for.
     """
     if model.startswith(SCHEMES):
         if weights:
             raise UserError(f"model {model}: brings its own weights; remove weights={weights}")
-        return load(model, device=device, tokenizer=tokenizer)
+        return load(model, device=device, tokenizer=tokenizer, tells=tells)
     name = _register(model)
     if _is_folder(weights):
-        loaded = load(weights, device=device, tokenizer=tokenizer, activation=activation)
+        loaded = load(weights, device=device, tokenizer=tokenizer, activation=activation, tells=tells)
         _same_architecture(loaded, name, weights)
         return loaded
     cfg = open_clip.get_model_config(name)
+    _check_kind(cfg, f"model {model}", tells)
     coder = tokenizers.of(name, cfg, tokenizer)
     torch.manual_seed(seed)
     made = _from_file(name, cfg, Path(weights), activation) if _is_path(weights) else _from_tag(name, cfg, weights)
@@ -140,20 +148,27 @@ def create(
     return _wrap(clip.to(device), cfg, f"{model}::{weights or RANDOM}", preprocess, coder)
 
 
-def load(ref: str | Path, model: str = "", device: str = "cpu", tokenizer: str = "", activation: str = "") -> Model:
+def load(
+    ref: str | Path,
+    model: str = "",
+    device: str = "cpu",
+    tokenizer: str = "",
+    activation: str = "",
+    tells: bool = False,
+) -> Model:
     """A checkpoint: a folder in open_clip's format, a weights file with `model` given, or `NAME::TAG` from a hub."""
     ref = str(ref).removeprefix("local-dir:")
     if ref.startswith("hf-hub:"):
         ref = str(weights_files.fetch_repository(ref.removeprefix("hf-hub:")))
     if _is_folder(ref):
-        return _load_folder(Path(ref), device, tokenizer, activation)
+        return _load_folder(Path(ref), device, tokenizer, activation, tells)
     if "::" in ref:
-        return create(*_named(ref), device=device, tokenizer=tokenizer)
+        return create(*_named(ref), device=device, tokenizer=tokenizer, tells=tells)
     if not Path(ref).exists():
         raise UserError(f"checkpoint {ref!r}: no such file or folder; give one with {CONFIG}, a file, or NAME::TAG")
     if not model:
         raise UserError(f"checkpoint {ref!r}: weights without {CONFIG}; give the architecture with --model NAME")
-    return create(model, ref, device=device, tokenizer=tokenizer, activation=activation)
+    return create(model, ref, device=device, tokenizer=tokenizer, activation=activation, tells=tells)
 
 
 def _named(ref: str) -> tuple[str, str]:
@@ -173,14 +188,23 @@ def _is_path(weights: str) -> bool:
     return bool(weights) and (Path(weights).exists() or bool(Path(weights).suffix) or "/" in weights)
 
 
-def _load_folder(folder: Path, device: str, tokenizer: str, activation: str = "") -> Model:
+def _load_folder(folder: Path, device: str, tokenizer: str, activation: str, tells: bool) -> Model:
     config = architecture.read(folder / CONFIG)
     model_cfg, preprocess = config["model_cfg"], config.get("preprocess_cfg") or {}
+    _check_kind(model_cfg, str(folder), tells)
     file = weights_files.in_folder(folder)
     weights_files.check_activation(file, f"of {CONFIG}", model_cfg, activation)
     coder = tokenizers.of(str(folder), model_cfg, tokenizer or config.get("tokenizer", ""), folder)
     clip = _filled(model_cfg, str(folder), file, weights_files.read(file)).to(device)
     return _wrap(clip, model_cfg, str(folder), preprocess, coder)
+
+
+def _check_kind(model_cfg: dict, where: str, tells: bool) -> None:
+    """Raise UserError for a captioner in a backbone's place, or the other way round."""
+    if tells and architecture.TELLS not in model_cfg:
+        raise UserError(f"{where}: has no {architecture.TELLS}, and so writes no captions; give a CoCa model")
+    if not tells and architecture.TELLS in model_cfg:
+        raise UserError(f"{where}: a CoCa model is no backbone; as a captioner of data it can be had: captioner: coca")
 
 
 def _filled(model_cfg: dict, where: str, file: Path, state: dict[str, Tensor]) -> nn.Module:
@@ -202,6 +226,7 @@ def _build(model_cfg: dict, where: str, file: Path | None = None, held: int = 0)
     _check_room(architecture.least_weights(model_cfg), where, file, held)
     cfg, tower = dict(model_cfg), model_cfg["text_cfg"].get("hf_model_name")
     kind = open_clip.CustomTextCLIP if cfg.pop("custom_text", False) or tower else open_clip.CLIP
+    kind = open_clip.CoCa if architecture.TELLS in cfg else kind
     try:
         borrowed.load_packages(cfg)
         with hub.asked() if tower else contextlib.nullcontext():

@@ -18,7 +18,19 @@ from compclip.base import plugins
 from compclip.base.errors import UserError, entry
 from compclip.base.files import out_folder, write_atomic, write_json
 from compclip.config import grid, read, sections
-from compclip.report import claims, claims_table, formats, page, plots, published, stale, tables, wise_ft, written
+from compclip.report import (
+    claims,
+    claims_table,
+    formats,
+    overlaps,
+    page,
+    plots,
+    published,
+    stale,
+    tables,
+    wise_ft,
+    written,
+)
 from compclip.report.claims import Claim
 from compclip.report.collect import collect
 from compclip.runs.results import FinishedRun
@@ -51,6 +63,7 @@ def main(argv: list[str]) -> int:
         params.report.bootstrap_samples,
         stated,
         lines,
+        overlaps.read(args.root, [run.cell.data for run in runs]),
     )
     write(made, args.out)
     print(f"{args.out / 'index.html'}: {len(runs)} runs" + (f", {len(missing)} missing" if missing else ""))
@@ -120,9 +133,9 @@ def write(made: page.Page, out: Path) -> None:
     groups = made.main
     drawn = {"tradeoff.csv": plots.tradeoff_csv(groups), **line_files(made), **loss_files(made)}
     files = {
-        "report.md": formats.markdown(groups, made.missing, LEGEND) + claims_table.markdown(made.findings),
+        "report.md": formats.markdown(groups, made.missing, LEGEND, made.notes) + claims_table.markdown(made.findings),
         "report.csv": formats.table_csv((*groups, *made.parts, *made.rest)),
-        "report.tex": formats.latex(groups) + claims_table.latex(made.findings),
+        "report.tex": formats.latex(groups, made.notes) + claims_table.latex(made.findings),
         "claims.csv": claims_table.table_csv(made.findings),
         **{f"plots/{name}": text for name, text in drawn.items()},
         "index.html": page.render(made),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from compclip.report import escape
@@ -28,10 +28,14 @@ def spread(found: Statistic, column: Column) -> str:
     return "" if found.std is None else f" ± {number(found.std, column)}"
 
 
-def markdown(groups: Sequence[Group], missing: Sequence[Missing], legend: str) -> str:
-    """All tables in Markdown: best bold, second underlined, ▲ ▼ where the interval excludes 0."""
+def markdown(
+    groups: Sequence[Group], missing: Sequence[Missing], legend: str, notes: Mapping[str, Sequence[str]] | None = None
+) -> str:
+    """All tables in Markdown: best bold, second underlined, ▲ ▼ where the interval excludes 0; `notes` below them."""
     parts = ["# Report", legend]
-    parts += [f"## {md(g.name)}\n\n{_markdown_table(g)}" for g in groups]
+    for group in groups:
+        parts.append(f"## {md(group.name)}\n\n{_markdown_table(group)}")
+        parts += [f"† {md(note)}." for note in (notes or {}).get(group.name, ())]
     if missing:
         parts.append("## Missing\n\n" + "\n".join(f"- {md(m.cell)}: {md(m.reason)}" for m in missing))
     return "\n\n".join(parts) + "\n"
@@ -86,19 +90,22 @@ def _plain(value: Any) -> Any:
     return "" if value is None else f"{value:.6f}" if isinstance(value, float) else value
 
 
-def latex(groups: Sequence[Group]) -> str:
-    """One booktabs table for each group; needs the packages booktabs and graphicx."""
-    return "% needs \\usepackage{booktabs,graphicx}\n" + "\n".join(map(_latex_table, groups))
+def latex(groups: Sequence[Group], notes: Mapping[str, Sequence[str]] | None = None) -> str:
+    """One booktabs table for each group, `notes` in its caption; needs the packages booktabs and graphicx."""
+    made = [_latex_table(group, (notes or {}).get(group.name, ())) for group in groups]
+    return "% needs \\usepackage{booktabs,graphicx}\n" + "\n".join(made)
 
 
-def _latex_table(group: Group) -> str:
+def _latex_table(group: Group, notes: Sequence[str]) -> str:
+    told = "".join(f" {tex(note)}." for note in notes)
     lines = [
         r"\begin{table}[t]", r"\centering", r"\resizebox{\linewidth}{!}{%",
         rf"\begin{{tabular}}{{l{'c' * len(group.columns)}}}", r"\toprule", *_latex_head(group), r"\midrule",
         *(_latex_row(row, group.columns) for row in group.rows),
         r"\bottomrule", r"\end{tabular}}",
         rf"\caption{{{tex(group.name)}: mean $\pm$ standard deviation over seeds; best bold, second best underlined; "
-        r"$\ast$ marks a difference to the pretrained model whose 95\,\% interval excludes 0.}",
+        r"$\ast$ marks a difference to the pretrained model whose 95\,\% interval excludes 0."
+        rf"{told}}}",
         r"\end{table}",
     ]  # fmt: skip
     return "\n".join(lines) + "\n"

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +12,11 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 from markupsafe import Markup
 
 from compclip.config.sections import PRETRAINED
-from compclip.report import claims_table, details, plots, tables, wise_ft
+from compclip.report import claims_table, details, overlaps, plots, tables, wise_ft
 from compclip.report.claims import Claim, Finding, judge
 from compclip.report.collect import Missing
 from compclip.report.formats import header, number
+from compclip.report.overlaps import Shared
 from compclip.report.published import Comparison, Number, compare
 from compclip.report.statistics import DRAWS
 from compclip.report.tables import SUMMARY, Column, Group, Row, Statistic
@@ -42,12 +43,24 @@ class Page:
     draws: int
     findings: tuple[Finding, ...] = ()
     lines: tuple[wise_ft.Line, ...] = ()
+    overlaps: Mapping[str, Shared] = field(default_factory=dict)  # what each data set shares with benchmarks
+
+    def shared(self, group: Group) -> Shared:
+        """What a table's trained rows have seen of the benchmarks."""
+        return overlaps.of(group, self.overlaps, self.benchmarks)
+
+    @property
+    def notes(self) -> dict[str, list[str]]:
+        """The same in words, by table; of tables without any nothing."""
+        found = {group.name: overlaps.notes(group, self.shared(group)) for group in self.main}
+        return {name: told for name, told in found.items() if told}
 
 
 def build(
     runs: Sequence[FinishedRun], benchmarks: Sequence[str], wanted: Sequence[str] | None, missing: Sequence[Missing],
     published: Sequence[Number], defaults: Callable[[FinishedRun], dict[str, Any]], draws: int = DRAWS,
     claims: Sequence[Claim] = (), lines: Sequence[wise_ft.Line] = (),
+    shared: Mapping[str, Shared] | None = None,
 ) -> Page:  # fmt: skip
     """Compute every table. `main`: summary and chosen columns; `parts`: groups of items; `rest`: all other metrics."""
     tables.comparable(runs)
@@ -59,8 +72,9 @@ def build(
     columns = {c.name: c for c in (*main, *others)}
     findings = tuple(judge(claims, runs, made[0], columns, published, draws))
     return Page(
-        tuple(runs), tuple(benchmarks), *made, tuple(missing), tuple(published), defaults, draws, findings, tuple(lines)
-    )
+        tuple(runs), tuple(benchmarks), *made, tuple(missing), tuple(published), defaults, draws, findings,
+        tuple(lines), shared or {},
+    )  # fmt: skip
 
 
 def render(page: Page) -> str:
@@ -69,7 +83,8 @@ def render(page: Page) -> str:
     return _template().render(
         draws=page.draws,
         facts=facts(page), missing=page.missing, missing_cells=len({m.cell for m in page.missing}),
-        formulas=formulas(page), main=[section(g) for g in page.main], parts=[section(g) for g in page.parts],
+        formulas=formulas(page), main=[section(g, page.shared(g)) for g in page.main],
+        parts=[section(g) for g in page.parts],
         rest=[section(g) for g in page.rest], intervals=[differences(g) for g in page.main],
         tradeoffs=[(g.name, f, tradeoff_key(g)) for g in page.main if (f := tradeoff_figures(g))],
         lines=[(g.name, f) for g in page.main if (f := line_figures(g, page.lines))],
@@ -150,9 +165,11 @@ class Shown:
 EMPTY = Shown("–", "", "none", "", "no result", "")
 
 
-def section(group: Group) -> dict[str, Any]:
-    """A table of means: header spans, columns, and rows of shown numbers."""
-    return _table(group, group.rows, _shown)
+def section(group: Group, shared: Shared | None = None) -> dict[str, Any]:
+    """A table of means: header spans, columns, and rows of shown numbers; a mark at benchmarks that were seen."""
+    made, shared = _table(group, group.rows, _shown), shared or {}
+    spans = [(f"{name} {overlaps.MARK}" if name in shared else name, width) for name, width in made["spans"]]
+    return made | {"spans": spans, "notes": overlaps.notes(group, shared)}
 
 
 def differences(group: Group) -> dict[str, Any]:
@@ -166,7 +183,8 @@ def _table(group: Group, rows: Sequence[Row], show: Callable[[Statistic | None, 
     lines = [(r.method, r.seeds, [show(e, c) for e, c in zip(r.statistics, group.columns, strict=True)]) for r in rows]
     starts = {i for i, c in enumerate(group.columns) if i and group.columns[i - 1].benchmark != c.benchmark}
     spans = header(group.columns)
-    return {"name": group.name, "spans": spans, "columns": group.columns, "rows": lines, "starts": starts}
+    columns = {"spans": spans, "columns": group.columns, "starts": starts}
+    return {"name": group.name, "rows": lines, "notes": [], **columns}
 
 
 def _shown(found: Statistic | None, column: Column) -> Shown:

@@ -216,14 +216,14 @@ class Inputs:
     cell: Cell
 
     @property
-    def samples(self) -> Path:
-        """Pictures and captions."""
-        return self.root / "data" / self.cell.data / "samples.parquet"
+    def data(self) -> Path:
+        """The annotated samples."""
+        return self.root / "data" / self.cell.data
 
     @property
-    def annotations(self) -> Path:
-        """What was found in the captions."""
-        return self.root / "data" / self.cell.data / "annotations.parquet"
+    def manifest(self) -> Path:
+        """What stands for all of them."""
+        return self.data / "manifest.json"
 
     @property
     def backbone(self) -> Path:

@@ -164,12 +164,11 @@ class Fingerprints:
 
 def inputs(given: Inputs) -> Fingerprints:
     """The contents that a run depends on. Raises UserError for what was not made yet."""
-    made_by = ((given.samples, "recaption"), (given.annotations, "annotate"), (given.backbone, "backbone"))
+    made_by = ((given.manifest, "annotate"), (given.backbone, "backbone"))
     for path, stage in made_by:
         if not path.exists():
             raise UserError(f"{path}: not there; run `dvc repro {stage}` first")
-    data = (given.samples, given.annotations)
-    return Fingerprints(_current(data), _current((*data, *sorted(given.backbone.iterdir()))))
+    return Fingerprints(_current((given.manifest,)), _current((given.manifest, *sorted(given.backbone.iterdir()))))
 
 
 def _current(paths: Iterable[Path]) -> str:

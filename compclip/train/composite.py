@@ -5,14 +5,16 @@ H, W pixels.
 
 from __future__ import annotations
 
-from array import array
-from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 from PIL import Image
 
 from compclip.text import swap
 from compclip.text.annotation import Annotation
+
+if TYPE_CHECKING:
+    from compclip.train.views import TrainSet
 
 SHARED = 5  # partners that a caption is given by a common noun (CLIC B.4)
 TRIES = 4 * SHARED
@@ -75,17 +77,12 @@ def _further(sentences: tuple[Annotation, ...], count: int, rng: np.random.Gener
 class CommonNouns:
     """Partners whose first sentence shares a noun with that of the sample (CLIC B.4).
 
-    `firsts[i][j]` is the first sentence of caption j of sample i, `shapes[i]` the orientation of its picture. The noun
-    is shared as it is written, so that the negative can leave it out.
+    The noun is shared as it is written, so that the negative can leave it out; the partner's picture is of the same
+    orientation.
     """
 
-    def __init__(self, firsts: Sequence[Sequence[Annotation]], shapes: Sequence[str], seed: int) -> None:
-        self.firsts, self.shapes, self.seed = firsts, shapes, seed
-        self.places = [(i, j) for i, own in enumerate(firsts) for j in range(len(own))]
-        self.said: dict[tuple[str, str], array] = {}  # (orientation, noun) -> numbers of places
-        for number, (i, j) in enumerate(self.places):
-            for noun in nouns(firsts[i][j]):
-                self.said.setdefault((shapes[i], noun), array("l")).append(number)
+    def __init__(self, data: TrainSet, seed: int) -> None:
+        self.data, self.seed = data, seed
 
     def draw(self, place: Place, rng: np.random.Generator) -> Place | None:
         """One of the caption's own partners; None where it has none."""
@@ -94,18 +91,13 @@ class CommonNouns:
 
     def partners(self, place: Place) -> list[Place]:
         """Up to `SHARED` captions of other samples, the same in every epoch: each by a random noun of this caption."""
-        rng = np.random.default_rng((self.seed, *place, SHARED))
-        pools = [self.said[self.shapes[place[0]], noun] for noun in nouns(self.firsts[place[0]][place[1]])]
+        rng, wide = np.random.default_rng((self.seed, *place, SHARED)), bool(self.data.wide[place[0]])
+        pools = [self.data.sharing(noun, wide) for noun in self.data.nouns(*place)]
         pools = [pool for pool in pools if len(pool) > 1]
         found: dict[int, Place] = {}
         for _ in range(TRIES if pools else 0):
             pool = pools[rng.integers(len(pools))]
-            other = self.places[pool[rng.integers(len(pool))]]
+            other = self.data.place(int(pool[rng.integers(len(pool))]))
             if other[0] != place[0] and len(found) < SHARED:
                 found.setdefault(other[0], other)
         return list(found.values())
-
-
-def nouns(sentence: Annotation) -> list[str]:
-    """The nouns of a sentence, each once, in the order of the text."""
-    return list(dict.fromkeys(sentence.word(t).casefold() for t, pos in enumerate(sentence.pos) if pos == "NOUN"))

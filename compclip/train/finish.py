@@ -13,16 +13,14 @@ from typing import TYPE_CHECKING
 import torch
 
 from compclip.base import links, plugins
-from compclip.base.errors import UserError
 from compclip.base.files import write_atomic, write_json
-from compclip.data import images, store
+from compclip.data.prepared import Prepared
 from compclip.model import backbone, lora
 from compclip.runs import lives
 from compclip.runs.folder import Inputs
-from compclip.text import annotation
 from compclip.train import distributed, environment, optimiser
 from compclip.train.loop import OnStep, nothing, train
-from compclip.train.views import Maker, Rows, TrainSet
+from compclip.train.views import Maker, Rows
 
 if TYPE_CHECKING:
     from compclip.model.backbone import Model
@@ -50,30 +48,13 @@ def _train_and_finish(stored: StoredRun, on_step: OnStep) -> None:
     if trains:
         if needs := getattr(method, "needs_bias", None):
             model.add_bias(run.method.init_bias) if needs(run.method) else None
-        maker = Maker(train_set(given), run.cell.seed, model.image_size)
-        rows = Rows(maker, run.train.batch_size, here.rank, here.world)
+        maker = Maker(Prepared(given.data), run.cell.seed, model.image_size)
+        rows = Rows(maker, run.train.batch_size, here.rank, here.world, run.train.shuffle)
         dropped = train(run, model, rows, stored.folder.path, on_step)
     facts = {"processes": here.world, "dropped": dropped, "seconds": round(time.time() - started, 3)}
     if here.rank == 0:
         trained = {} if trains else {"trained_parameters": 0}
         _finish(stored, model, optimiser.counts(model.clip) | trained | environment.facts(device) | facts)
-
-
-def train_set(given: Inputs) -> TrainSet:
-    """The annotated samples of a run's data."""
-    samples = store.load(given.samples)
-    return TrainSet(tuple(samples), grouped(samples, annotation.load(given.annotations)), images.load)
-
-
-def grouped(samples: list, annotations: list) -> tuple[tuple, ...]:
-    """Annotations of all captions in order, as one tuple a sample. Raises UserError where their numbers differ."""
-    rows, start = [], 0
-    for sample in samples:
-        rows.append(tuple(annotations[start : start + len(sample.captions)]))
-        start += len(sample.captions)
-    if start != len(annotations):
-        raise UserError(f"annotations: {len(annotations)} for {start} captions; run `dvc repro annotate` again")
-    return tuple(rows)
 
 
 def _finish(stored: StoredRun, model: Model, facts: dict) -> None:

@@ -9,32 +9,55 @@ from __future__ import annotations
 import functools
 import zlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
+from typing import Protocol
 
 import numpy as np
 from PIL import Image
 
 from compclip.base.errors import UserError
+from compclip.data import images
 from compclip.data.images import ImageError
 from compclip.data.sample import Sample
-from compclip.text import concepts, sentences
+from compclip.text import concepts, kept
 from compclip.text.annotation import Annotation
 from compclip.train import composite
 from compclip.train.batch import View, Views
 
 
-@dataclass(frozen=True)
-class TrainSet:
-    """Samples and their annotated captions: `annotations[i][j]` belongs to caption j of sample i."""
+class TrainSet(Protocol):
+    """Samples and their annotated captions, by number."""
 
-    samples: tuple[Sample, ...]
-    annotations: tuple[tuple[Annotation, ...], ...]
-    load: Callable[[str | Path], Image.Image]
+    sizes: Sequence[int]  # samples of each shard
+    wide: np.ndarray  # of each sample, whether its picture is at least as wide as it is high
 
     def __len__(self) -> int:
-        return len(self.samples)
+        """Samples."""
+
+    def sample(self, index: int) -> Sample:
+        """A sample; its captions are asked for one by one."""
+
+    def captions(self, index: int) -> int:
+        """How many captions a sample has."""
+
+    def annotation(self, index: int, which: int) -> Annotation:
+        """One of a sample's captions."""
+
+    def nouns(self, index: int, which: int) -> list[str]:
+        """The nouns of the first sentence of one of a sample's captions."""
+
+    def sharing(self, noun: str, wide: bool) -> Sequence[int] | np.ndarray:
+        """The numbers of all captions of wide (or tall) pictures whose first sentence has a noun; rising."""
+
+    def place(self, caption: int) -> composite.Place:
+        """Sample and which of its captions, of a caption by its number in the whole data set."""
+
+
+WINDOW = 16  # shards whose samples are mixed at a time
+
+
+def _picture(sample: Sample) -> Image.Image:
+    return images.load(sample.picture)
 
 
 def generator(seed: int, epoch: int, sample_id: str) -> np.random.Generator:
@@ -44,33 +67,41 @@ def generator(seed: int, epoch: int, sample_id: str) -> np.random.Generator:
 
 def order(size: int, seed: int, epoch: int) -> np.ndarray:
     """The order of samples in an epoch: a function of (seed, epoch) alone."""
-    return np.random.default_rng((seed, epoch, 1 << 40)).permutation(size)
+    return np.random.default_rng((seed, epoch, 1 << 40)).permutation(np.arange(size, dtype=np.uint32))
+
+
+def windowed(sizes: Sequence[int], seed: int, epoch: int) -> np.ndarray:
+    """The same for a disk that is slow to seek: shards in random order, samples mixed within some shards at a time."""
+    rng = np.random.default_rng((seed, epoch, 1 << 41))
+    ends = np.cumsum(sizes)
+    shards = rng.permutation(len(sizes))
+    windows = [shards[i : i + WINDOW] for i in range(0, len(shards), WINDOW)]
+    parts = [np.concatenate([np.arange(ends[s] - sizes[s], ends[s], dtype=np.uint32) for s in w]) for w in windows]
+    return np.concatenate([rng.permutation(part) for part in parts])
 
 
 class Maker:
-    """Makes views of a training set: holds what composites need to find a partner of the same orientation."""
+    """Makes views of a training set; `load` opens the picture of a sample."""
 
-    def __init__(self, data: TrainSet, seed: int, side: int) -> None:
-        self.data, self.seed, self.side = data, seed, side
-        shapes = [composite.orientation(s.width, s.height) for s in data.samples]
-        self.partners = {o: np.flatnonzero([s == o for s in shapes]) for o in set(shapes)}
-        self.shapes = shapes
+    def __init__(self, data: TrainSet, seed: int, side: int, load: Callable[[Sample], Image.Image] = _picture) -> None:
+        self.data, self.seed, self.side, self.load = data, seed, side, load
+        self.common = composite.CommonNouns(data, seed)
 
     @cached_property
-    def nouns(self) -> composite.CommonNouns:
-        """Partners by common nouns, found when first asked for."""
-        firsts = [[self._sentences(i, j)[0] for j in range(len(own))] for i, own in enumerate(self.data.annotations)]
-        return composite.CommonNouns(firsts, self.shapes, self.seed)
+    def alike(self) -> tuple[np.ndarray, np.ndarray]:
+        """The samples with tall pictures and those with wide ones, found when first asked for."""
+        tall, wide = (np.flatnonzero(self.data.wide == shape).astype(np.uint32) for shape in (False, True))
+        return tall, wide
 
     def view(self, index: int, epoch: int, views: Views) -> View:
         """The view of sample `index`. Raises ImageError where a picture cannot be read."""
-        sample = self.data.samples[index]
+        sample = self.data.sample(index)
         rng = generator(self.seed, epoch, sample.id)
-        which = int(rng.integers(len(self.data.annotations[index])))
-        picture = self.data.load(sample.image)
+        which = int(rng.integers(self.data.captions(index)))
+        picture = self.load(sample)
         if views.composite:
             return self._composite(index, which, picture, views, rng)
-        caption = _caption(self.data.annotations[index][which], views)
+        caption = _caption(self.data.annotation(index, which), views)
         spans = tuple((start, end) for start, end, _ in concepts.spans(caption)) if views.concepts else ()
         texts = [_texts(rules, caption, rng, views.lowercase) for rules in (views.negatives, views.positives)]
         return View(picture, _case(caption.text, views.lowercase), *texts, concepts=spans)
@@ -81,7 +112,7 @@ class Maker:
             other, said = self._partner_place(index, which, views.partner, rng)
             their = self._sentences(other, said)
             positives, negative = composite.captions(own, their, views.composite, rng, views.partner == "common_noun")
-            theirs = self.data.load(self.data.samples[other].image)
+            theirs = self.load(self.data.sample(other))
             picture = composite.pictures(picture, theirs, self.side, rng)
         else:
             positives, negative = composite.own_captions(own, views.composite, rng)
@@ -90,41 +121,32 @@ class Maker:
 
     def _partner_place(self, index: int, which: int, kind: str, rng: np.random.Generator) -> composite.Place:
         """A partner and which of its captions; at random where no other first sentence has a noun of this one's."""
-        found = self.nouns.draw((index, which), rng) if kind == "common_noun" else None
+        found = self.common.draw((index, which), rng) if kind == "common_noun" else None
         other = found[0] if found else self._partner(index, rng)
-        return found or (other, int(rng.integers(len(self.data.annotations[other]))))
+        return found or (other, int(rng.integers(self.data.captions(other))))
 
     def _partner(self, index: int, rng: np.random.Generator) -> int:
         """Another sample of the same orientation; the sample itself only where there is no other."""
-        others = self.partners[self.shapes[index]]
-        others = others[others != index] if len(others) > 1 else others
-        return int(others[rng.integers(len(others))])
+        others = self.alike[int(self.data.wide[index])]
+        if len(others) == 1:
+            rng.integers(1)  # as many draws wherever a sample stands
+            return index
+        drawn = int(rng.integers(len(others) - 1))
+        return int(others[drawn + (drawn >= int(np.searchsorted(others, index)))])
 
     def _sentences(self, index: int, which: int) -> tuple[Annotation, ...]:
         """The sentences of one caption and, where it has a single one, those of the image's other captions."""
-        annotations = self.data.annotations[index]
-        chosen = split(annotations[which])
-        others = (a for j, a in enumerate(annotations) if j != which)
-        return chosen if len(chosen) > 1 else chosen + tuple(s for a in others for s in split(a))
-
-
-def first(annotation: Annotation) -> Annotation:
-    """The first of `split`, without making the others."""
-    count = len(annotation.sentences)
-    kept = (i for i, (begin, end) in enumerate(annotation.sentences) if sentences.keep(annotation.text[begin:end]))
-    return annotation.sentence(next(kept, 0)) if count else annotation
-
-
-def split(annotation: Annotation) -> tuple[Annotation, ...]:
-    """The sentences of a caption as annotations of their own: those of 4 to 34 words (CLIC B.1), or all if none is."""
-    parts = tuple(annotation.sentence(i) for i in range(len(annotation.sentences))) or (annotation,)
-    return tuple(p for p in parts if sentences.keep(p.text)) or parts
+        chosen = kept.split(self.data.annotation(index, which))
+        if len(chosen) > 1:
+            return chosen
+        others = (self.data.annotation(index, j) for j in range(self.data.captions(index)) if j != which)
+        return chosen + tuple(s for a in others for s in kept.split(a))
 
 
 def _caption(annotation: Annotation, views: Views) -> Annotation:
     if views.caption == "full" or len(annotation.sentences) <= 1:
         return annotation
-    return first(annotation)
+    return kept.first(annotation)
 
 
 def _case(text: str | None, lowercase: bool) -> str | None:
@@ -142,7 +164,7 @@ class Rows:
     is smaller than a batch, or a batch cannot be shared evenly.
     """
 
-    def __init__(self, maker: Maker, batch_size: int, rank: int = 0, world: int = 1) -> None:
+    def __init__(self, maker: Maker, batch_size: int, rank: int = 0, world: int = 1, shuffle: str = "full") -> None:
         if len(maker.data) < batch_size:
             count = len(maker.data)
             raise UserError(f"train.batch_size={batch_size}: the data has {count} samples; lower the batch size")
@@ -153,7 +175,8 @@ class Rows:
             )
         self.maker, self.batch_size = maker, batch_size
         self.per_epoch = len(maker.data) // batch_size
-        self._order = functools.lru_cache(2)(functools.partial(order, len(maker.data), maker.seed))
+        draw, given = (order, len(maker.data)) if shuffle == "full" else (windowed, maker.data.sizes)
+        self._order = functools.lru_cache(2)(functools.partial(draw, given, maker.seed))
         self.first, self.own = rank * batch_size // world, batch_size // world
 
     def batch(self, step: int, views: Views) -> tuple[list[View], dict[str, int]]:

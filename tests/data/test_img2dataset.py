@@ -10,6 +10,7 @@ from PIL import Image
 from compclip.base.errors import UserError
 from compclip.config.sections import Data
 from compclip.data.sources import img2dataset
+from tests.data import reading
 
 
 def sample(folder, name, caption, picture=True):
@@ -23,7 +24,7 @@ def sample(folder, name, caption, picture=True):
 
 
 def read(folder, **more):
-    return img2dataset.read(Data(source="img2dataset", path=str(folder), images=str(folder), **more))
+    return reading.read(img2dataset, Data(source="img2dataset", path=str(folder), images=str(folder), **more))
 
 
 def test_shards_in_order_and_counts(tmp_path):

@@ -136,7 +136,11 @@ def test_a_tensor_of_another_shape_is_named(folder):
         ("text_cfg", {"tokenizer_kwargs": {"clean": "whitespace"}}, "CLIP's own tokenizer takes no options"),
         ("text_cfg", {"hf_model_name": "nobody/it"}, "does not describe an open_clip model: "),
         ("preprocess_cfg", {"size": 64}, "preprocess_cfg.size=64: the model takes (32, 32); remove it"),
-        ("model_cfg", {"multimodal_cfg": {}}, "does not describe an open_clip model: "),
+        (
+            "model_cfg",
+            {"multimodal_cfg": {}},
+            "vision_cfg.output_tokens=false: multimodal_cfg looks at tokens; must be",
+        ),
         ("model_cfg", {"quick_gelu": "no"}, 'model_cfg.quick_gelu="no": must be true or false'),
     ],
 )

@@ -59,8 +59,7 @@ def test_a_key_follows_what_matters(here, method):
 
 
 CHANGES = {
-    "samples": "data/scenes/samples.parquet",
-    "annotations": "data/scenes/annotations.parquet",
+    "data": "data/scenes/manifest.json",
     "weights": "models/tiny/open_clip_model.safetensors",
     "config": "models/tiny/open_clip_config.json",
 }
@@ -78,7 +77,7 @@ def test_data_or_a_backbone_that_changes_changes_the_keys(here, name):
     assert by_cell() == before
     path.rename("aside")
     if name in ("annotations",):
-        with pytest.raises(UserError, match="data/scenes/annotations.parquet: not there; run `dvc repro annotate"):
+        with pytest.raises(UserError, match="data/scenes/manifest.json: not there; run `dvc repro annotate"):
             keys.write(Path("."))
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -12,8 +14,11 @@ from hypothesis import strategies as st
 
 from compclip.base.errors import UserError
 from compclip.text import annotate as stage
-from compclip.text import concepts, positives, replace, shuffle, swap, wordnet
-from compclip.text.annotate import annotate
+from compclip.text import concepts, positives, sentences, shuffle, swap, wordnet
+from compclip.text import replace as replacing
+from compclip.text.annotate import annotate, columns
+from compclip.text.annotation import Annotation
+from compclip.text.rows import Rows
 from tests.text.conftest import SENTENCES, outcomes
 
 
@@ -75,22 +80,75 @@ def test_processes_change_nothing(monkeypatch, annotated):
     assert annotate(SENTENCES, processes=2) == list(annotated.values())
 
 
+ODD = (
+    "",
+    "  ",
+    "\n\n",
+    "😀",
+    "👩‍👩‍👧 a dog 😀and a cat",
+    "a\ndog\n\nand a cat",
+    "ß İstanbul",
+    "...",
+    "\x00",
+    "http://x.y/?z",
+)
+
+
+def alone(text: str) -> Annotation:
+    """A caption parsed by itself, told token by token by spaCy's objects."""
+    document = next(stage._model().pipe([stage._document(text, 0, sentences.split(text))], batch_size=1))
+    tokens = {
+        "starts": [t.idx for t in document],
+        "ends": [t.idx + len(t) for t in document],
+        "pos": [t.pos_ for t in document],
+        "tag": [t.tag_ for t in document],
+        "lemma": [t.lemma_ for t in document],
+        "dep": [t.dep_ for t in document],
+        "heads": [t.head.i for t in document],
+        "chunks": [(c.start, c.end) for c in document.noun_chunks],
+    }
+    return Annotation(text, **{name: tuple(values) for name, values in tokens.items()})
+
+
+def same_analysis(texts: Sequence[str]) -> bool:
+    found = annotate(texts, replacements=False)
+    return [replace(a, sentences=(), verbs=(), candidates=()) for a in found] == list(map(alone, texts))
+
+
+def test_an_annotation_depends_on_its_caption_alone():
+    """Not on the captions that are parsed with it."""
+    texts = [" ".join(SENTENCES[i : i + 1 + i % 5]) for i in range(len(SENTENCES))]
+    assert same_analysis([*texts, *ODD]) and same_analysis([*ODD, *texts[::-1]])
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.lists(st.text(st.sampled_from("aA dog.\n'-é😀1!"), max_size=30), max_size=6))
+def test_any_text_is_analysed_as_alone(texts):
+    assert same_analysis(texts)
+
+
+def test_columns_are_the_annotations_of_a_shard(annotated):
+    """Equal captions once, each in its place, with what a language model made of it."""
+    texts, counts = ["A dog.", *SENTENCES, "A dog.", "running quickly"], Counter()
+    rows = Rows(columns(iter(texts), counts, {"A dog.": ("a", "b")}).array())
+    dog = replace(annotate(["A dog."])[0], written_swap="a", written_replace="b")
+    assert [rows[i] for i in range(len(texts))] == [dog, *annotated.values(), dog, annotated["running quickly"]]
+    assert counts == Counter(captions=len(texts), different=len(texts) - 2, long=0, empty=1, without_noun=5)
+
+
+def test_a_model_that_met_too_many_words_is_loaded_anew(monkeypatch):
+    """And says the same."""
+    before, met = columns(SENTENCES, Counter()), stage._model()
+    assert stage._model() is met
+    monkeypatch.setattr(stage, "WORDS_KEPT", 10)
+    assert columns(SENTENCES, Counter()).array() == before.array()
+    assert stage._model() is not met
+
+
 def test_odd_captions_survive_all_rules():
-    texts = [
-        "",
-        "  ",
-        "\n\n",
-        "😀",
-        "👩‍👩‍👧 a dog 😀and a cat",
-        "a\ndog\n\nand a cat",
-        "ß İstanbul",
-        "...",
-        "\x00",
-        "http://x.y/?z",
-    ]
-    for a in annotate(texts):
+    for a in annotate(ODD):
         concepts.spans(a)
-        for rule in (swap.negclip, swap.single, replace.wordnet, shuffle.bigram, positives.replace, positives.swap):
+        for rule in (swap.negclip, swap.single, replacing.wordnet, shuffle.bigram, positives.replace, positives.swap):
             assert all(text is None or text.casefold() != a.text.casefold() for text in outcomes(rule, a, tries=5))
         outcomes(swap.clic, a, a, tries=5)
 

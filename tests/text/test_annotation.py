@@ -1,57 +1,12 @@
-"""Annotations as values and in their file."""
+"""Annotations as values."""
 
 from __future__ import annotations
 
-import pickle
+from hypothesis import given
 
-import pyarrow as pa
-import pyarrow.parquet as pq
-import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
-
-from compclip.base.errors import UserError
-from compclip.text import annotation
 from compclip.text.annotate import annotate
 from compclip.text.annotation import Annotation
 from tests.text.strategies import annotations
-
-
-def test_round_trip(annotated, tmp_path):
-    annotation.save(tmp_path / "a.parquet", list(annotated.values()), {"spacy": "3"})
-    assert annotation.load(tmp_path / "a.parquet") == list(annotated.values())
-    assert annotation.about(tmp_path / "a.parquet") == {"spacy": "3"}
-
-
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=30)
-@given(st.lists(annotations(), max_size=5))
-def test_round_trip_of_anything(tmp_path, values):
-    annotation.save(tmp_path / "a.parquet", values)
-    assert annotation.load(tmp_path / "a.parquet") == values
-    assert pickle.loads(pickle.dumps(values)) == values
-
-
-def test_batches_keep_order(annotated, tmp_path, monkeypatch):
-    monkeypatch.setattr(annotation, "ROWS", 4)
-    values = list(annotated.values())
-    annotation.save(tmp_path / "a.parquet", values)
-    assert annotation.load(tmp_path / "a.parquet") == values
-
-
-def test_loading_shares_equal_candidates(annotated, tmp_path):
-    sentence = annotated["The dog chases the cat."]
-    annotation.save(tmp_path / "a.parquet", [sentence, sentence])
-    first, second = annotation.load(tmp_path / "a.parquet")
-    assert first.candidates[1]
-    assert first.candidates[1] is second.candidates[1]
-
-
-def test_a_missing_or_wrong_file_says_what_to_do(tmp_path):
-    (tmp_path / "text").write_text("no parquet")
-    pq.write_table(pa.table({"x": [1]}), tmp_path / "other")
-    for name in ("none", "text", "other"):
-        with pytest.raises(UserError, match=f"{name}: .*run the annotate stage again"):
-            annotation.load(tmp_path / name)
 
 
 def test_a_sentence_is_what_annotating_it_alone_would_give(annotated):

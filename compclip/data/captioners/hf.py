@@ -1,30 +1,39 @@
-"""Captions from an image-to-text model of transformers in a local folder, greedily decoded; BLIP is the example.
+"""Captions from an image-to-text model of transformers in a local folder, greedily decoded, on one GPU or several.
 
     captioner: hf
     options: {model: models/blip-image-captioning-base}
 
-For models whose processor takes pictures and whose answer is the caption alone: BLIP and encoder-decoders like it.
-Models that want a chat are better served by an endpoint. The only importer of transformers.
+Two kinds of models: those whose answer is the caption alone (BLIP and encoder-decoders like it), and those that want a
+chat, which their processor has a template for (LLaVA, Qwen2.5-VL); these get CLIC's query. The only importer of
+transformers.
 """
 
 from __future__ import annotations
 
+import functools
 import importlib.util
-from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from omegaconf import MISSING
 from PIL import Image
+from torch import Tensor
 
 from compclip.base.errors import UserError, one_line
-from compclip.data import images
+from compclip.data.answers import Answer
+from compclip.data.captioners import Caption, _replicas
+from compclip.data.captioners._query import QUERY, QUERY_TOKENS
 from compclip.data.sample import Sample
 
+if TYPE_CHECKING:
+    from compclip.config.sections import Data
+
 EXAMPLE = "Salesforce/blip-image-captioning-base"
+SHORT_TOKENS = 64  # of a caption that no chat asks for
 
 
 @dataclass(frozen=True)
@@ -32,62 +41,97 @@ class Config:
     """A model's folder (config.json, weights, tokenizer, preprocessor_config.json) and how it is run."""
 
     model: str = MISSING
-    prompt: str = ""  # words that the caption continues, as "a picture of"
+    prompt: str = ""  # words that the caption continues, as "a picture of"; in a chat the query: CLIC's where empty
     batch_size: int = 16
-    max_new_tokens: int = 64
-    device: str = "auto"  # cuda where there is one
+    max_new_tokens: int = 0  # 0: 512 in a chat, 64 else
+    device: str = "auto"  # every GPU there is, or names as cuda:0,cuda:1; each has the whole model
 
     def __post_init__(self) -> None:
-        for name in ("batch_size", "max_new_tokens"):
-            if getattr(self, name) < 1:
-                raise UserError(f"{name}={getattr(self, name)}: must be >= 1")
+        for name, least in (("batch_size", 1), ("max_new_tokens", 0)):
+            if getattr(self, name) < least:
+                raise UserError(f"{name}={getattr(self, name)}: must be >= {least}")
 
 
-def caption(samples: list[Sample], data, cfg: Config) -> tuple[list[Sample], Counter]:
-    """The samples with the model's caption instead of theirs; unreadable pictures and empty captions are counted."""
-    processor, model = _open(cfg)
-    made, counts = [], Counter()
-    for batch in _batches(samples, cfg.batch_size, counts):
-        texts = _described(processor, model, [picture for _, picture in batch], cfg)
-        counts["empty_captions"] += sum(not text for text in texts)
-        made += [replace(s, captions=(text,)) for (s, _), text in zip(batch, texts, strict=True) if text]
-    return made, counts
+def reads(data: Data, cfg: Config) -> list[str]:
+    """The model's files."""
+    return sorted(map(str, Path(cfg.model).glob("*")))
 
 
-def _described(processor, model, pictures: list[Image.Image], cfg: Config) -> list[str]:
+@contextmanager
+def opened(data: Data, cfg: Config) -> Iterator[Caption]:
+    """A captioner with its model loaded on each device. Raises UserError for what is no model of transformers."""
+    replicas = [functools.partial(_described, *_open(cfg, device), cfg) for device in _replicas.devices(cfg.device)]
+    yield lambda samples, shard: _replicas.caption(samples, replicas, cfg.batch_size)
+
+
+def _described(
+    processor: Any, model: Any, cfg: Config, samples: list[Sample], pictures: list[Image.Image]
+) -> list[Answer]:
     try:
         return describe(processor, model, pictures, cfg)
     except Exception as error:  # a tokenizer of another model, more tokens than it has places for, too little memory
         raise UserError(
             f"options.model={cfg.model}: cannot caption: {type(error).__name__}: {one_line(str(error))[:300]}; lower "
-            f"max_new_tokens={cfg.max_new_tokens} or batch_size={cfg.batch_size}, or take a whole model's folder"
+            f"max_new_tokens={limit(processor, cfg)} or batch_size={cfg.batch_size}, or take a whole model's folder"
         ) from error
 
 
+# B pictures, L tokens with the prompt's
+
+
 @torch.inference_mode()
-def describe(processor, model, pictures: list[Image.Image], cfg: Config) -> list[str]:
+def describe(processor: Any, model: Any, pictures: list[Image.Image], cfg: Config) -> list[Answer]:
     """A caption of each picture, without search and without chance."""
-    texts = {"text": [cfg.prompt] * len(pictures)} if cfg.prompt else {}
-    inputs = processor(images=pictures, return_tensors="pt", **texts).to(model.device)
-    tokens_BL = model.generate(**inputs, do_sample=False, num_beams=1, max_new_tokens=cfg.max_new_tokens)
-    return [one_line(text) for text in processor.batch_decode(tokens_BL, skip_special_tokens=True)]
+    inputs = _inputs(processor, pictures, cfg).to(model.device, dtype=model.dtype)
+    tokens_BL = model.generate(**inputs, do_sample=False, num_beams=1, max_new_tokens=limit(processor, cfg))
+    if not chats(processor):
+        return [Answer(text) for text in processor.batch_decode(tokens_BL, skip_special_tokens=True)]
+    said_BL = _behind(inputs["input_ids"], tokens_BL)
+    ends = torch.tensor(_ends(model), dtype=torch.long, device=said_BL.device)
+    whole_B = torch.isin(said_BL, ends).any(1).tolist()
+    texts = processor.batch_decode(said_BL, skip_special_tokens=True)
+    return [Answer(text, not whole) for text, whole in zip(texts, whole_B, strict=True)]
 
 
-def _batches(samples: list[Sample], size: int, counts: Counter) -> Iterator[list[tuple[Sample, Image.Image]]]:
-    batch = []
-    for sample in samples:
-        try:
-            batch.append((sample, images.load(sample.image)))
-        except images.ImageError as error:
-            counts[f"{error.reason}_picture"] += 1
-        if len(batch) == size:
-            yield batch
-            batch = []
-    if batch:
-        yield batch
+def chats(processor: Any) -> bool:
+    """Whether a model is asked in a chat: its processor says how one is written."""
+    return bool(getattr(processor, "chat_template", None))
 
 
-def _open(cfg: Config) -> tuple:
+def limit(processor: Any, cfg: Config) -> int:
+    """The most tokens of an answer."""
+    return cfg.max_new_tokens or (QUERY_TOKENS if chats(processor) else SHORT_TOKENS)
+
+
+def _inputs(processor: Any, pictures: list[Image.Image], cfg: Config) -> Any:
+    if not chats(processor):
+        texts = {"text": [cfg.prompt] * len(pictures)} if cfg.prompt else {}
+        return processor(images=pictures, return_tensors="pt", **texts)
+    asked = [{"type": "image"}, {"type": "text", "text": cfg.prompt or QUERY}]
+    text = processor.apply_chat_template([{"role": "user", "content": asked}], add_generation_prompt=True)
+    begun = bool(processor.tokenizer.bos_token) and text.startswith(processor.tokenizer.bos_token)
+    return processor(
+        text=[text] * len(pictures),
+        images=[[picture] for picture in pictures],
+        padding=True,
+        add_special_tokens=not begun,
+        return_tensors="pt",
+    )
+
+
+def _behind(asked_BL: Tensor, tokens_BL: Tensor) -> Tensor:
+    """The answers' tokens: a decoder gives the prompt's before them, an encoder-decoder does not."""
+    length = asked_BL.shape[1]
+    return tokens_BL[:, length:] if torch.equal(tokens_BL[:, :length], asked_BL) else tokens_BL
+
+
+def _ends(model: Any) -> list[int]:
+    """The tokens that end an answer."""
+    ends = model.generation_config.eos_token_id
+    return [] if ends is None else ends if isinstance(ends, list) else [ends]
+
+
+def _open(cfg: Config, device: str) -> tuple[Any, Any]:
     """Processor and model. Raises UserError saying what to install or to download."""
     if importlib.util.find_spec("transformers") is None:
         raise UserError("captioner 'hf' needs the package transformers; run `pip install compclip[captioners]`")
@@ -100,11 +144,13 @@ def _open(cfg: Config) -> tuple:
         raise UserError(f"options.model={cfg.model}: an adapter, which names a model elsewhere; merge it into that one")
     from transformers import AutoModelForImageTextToText, AutoProcessor
 
-    device = ("cuda" if torch.cuda.is_available() else "cpu") if cfg.device == "auto" else cfg.device
     own: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}  # no hub, and no code of the folder's
     try:
         processor = AutoProcessor.from_pretrained(cfg.model, **own)
-        model = AutoModelForImageTextToText.from_pretrained(cfg.model, weights_only=True, **own)
+        model = AutoModelForImageTextToText.from_pretrained(cfg.model, weights_only=True, dtype="auto", **own)
+        if chats(processor):
+            processor.tokenizer.padding_side = "left"  # answers begin where prompts end
+            processor.tokenizer.pad_token = processor.tokenizer.pad_token or processor.tokenizer.eos_token
         return processor, model.eval().to(device)
     except Exception as error:  # a damaged file is met by whichever line of transformers reads it
         raise UserError(

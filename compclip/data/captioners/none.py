@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 
-from compclip.data.sample import Sample
+from compclip.data.captioners import Caption
+
+SIDE_BY_SIDE = True
 
 
-def caption(samples: list[Sample], data, cfg) -> tuple[list[Sample], Counter]:
+@contextmanager
+def opened(data, cfg) -> Iterator[Caption]:
     """The samples unchanged."""
-    return samples, Counter()
+    yield lambda samples, shard: (samples, Counter())

@@ -5,24 +5,22 @@ from __future__ import annotations
 import codecs
 import csv
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 
 from compclip.base.errors import UserError
 from compclip.base.files import read_bytes
 from compclip.config.sections import Data
 from compclip.data.sample import Sample
-from compclip.data.sources._common import finish
 
 
-def read(cfg: Data) -> tuple[list[Sample], Counter]:
+def records(cfg: Data, counts: Counter) -> Iterator[Sample]:
     """Samples in the order of the file. Lines that are not UTF-8 or have no caption are dropped and counted."""
-    counts: Counter = Counter()
     texts: dict[str, list[str]] = {}
     for name, caption in _rows(_lines(cfg.path, counts), cfg.path, counts):
         texts.setdefault(name, []).append(caption)
-    found = ((Path(name).stem, Path(cfg.images) / name, captions) for name, captions in texts.items())
-    samples, more = finish(found, cfg)
-    return samples, counts + more
+    for name, captions in texts.items():
+        yield Sample(Path(name).stem, str(Path(cfg.images) / name), tuple(captions), cfg.split)
 
 
 def _lines(path: str, counts: Counter) -> list[str]:

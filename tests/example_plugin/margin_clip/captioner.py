@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from compclip.config.sections import Data
+    from compclip.data.captioners import Caption
     from compclip.data.sample import Sample
 
 
@@ -18,7 +21,12 @@ class Config:
     words: str = "a photo:"
 
 
-def caption(samples: list[Sample], data: Data, cfg: Config) -> tuple[list[Sample], Counter]:
-    """The samples with longer captions."""
-    longer = [replace(s, captions=tuple(f"{cfg.words} {c}" for c in s.captions)) for s in samples]
+@contextmanager
+def opened(data: Data, cfg: Config) -> Iterator[Caption]:
+    """A captioner that knows the words."""
+    yield lambda samples, shard: _longer(samples, cfg.words)
+
+
+def _longer(samples: list[Sample], words: str) -> tuple[list[Sample], Counter]:
+    longer = [replace(s, captions=tuple(f"{words} {c}" for c in s.captions)) for s in samples]
     return longer, Counter(prefixed=sum(len(s.captions) for s in longer))

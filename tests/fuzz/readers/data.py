@@ -7,6 +7,7 @@ import struct
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from compclip.base.names import Name
 from tests.fuzz import formats
 from tests.fuzz.reader import Make, Reader
 from tests.fuzz.tiny import tiny
@@ -54,12 +55,12 @@ def _sources() -> Iterator[Reader]:
 def _recaptioned(name: str, path: str) -> Callable[[random.Random], object]:
     def read(_: random.Random) -> object:
         from compclip.config.sections import Data
-        from compclip.data import recaption, rewrite, store
+        from compclip.data import prepare, shards
 
         data = Data(source=name, path=f"files/{path}".rstrip("/"), images="pictures", captioner="none")
-        recaption.recaption(data, None, Path("data/x"))
-        rewrite.rewrite(None, Path("data/x"))
-        return store.load("data/x/samples.parquet")
+        prepare.run("recaption", Name("x", "data"), data)
+        prepare.run("rewrite", Name("x", "data"), data)
+        return [shards.load(path) for path in sorted(Path("data/x/samples").glob("*.arrow"))]
 
     return read
 

@@ -67,7 +67,7 @@ def _read_runs(_: random.Random) -> None:
 def _tables() -> Iterator[Reader]:
     yield Reader("claims", copied("experiments/claims.yaml"), _claimed)
     yield Reader("published", copied("experiments/published"), _published)
-    yield Reader("samples", _prepared, _samples, ("data/x/*.parquet",))
+    yield Reader("samples", _prepared, _samples, ("data/x/**/*",))
 
 
 def _claimed(_: random.Random) -> object:
@@ -83,20 +83,26 @@ def _published(_: random.Random) -> object:
 
 
 def _prepared(folder: Path) -> None:
-    from compclip.data import store
+    from compclip.data import shards
     from compclip.data.sample import Sample
-    from compclip.text import annotation
     from compclip.text.annotate import annotate
+    from tests.prepared_set import prepared
 
     (folder / "data" / "x").mkdir(parents=True)
     made = annotate(list(formats.TWO), processes=1, counts=Counter())
-    store.save(folder / "data/x/samples.parquet", [Sample("a", "a.png", formats.TWO)])
-    annotation.save(folder / "data/x/annotations.parquet", made)
+    sample = Sample("a", "a.png", formats.TWO)
+    shards.save(folder / "data/x/samples/00000.arrow", [sample])
+    prepared(folder / "data/x", [sample], [made])
 
 
 def _samples(_: random.Random) -> None:
-    from compclip.data import store
-    from compclip.text import annotation
+    from compclip.data import shards
+    from compclip.data.prepared import Prepared
 
-    store.load("data/x/samples.parquet")
-    annotation.load("data/x/annotations.parquet")
+    shards.load(Path("data/x/samples/00000.arrow"))
+    data = Prepared(Path("data/x"))
+    for index in range(len(data)):
+        data.sample(index)
+        for which in range(data.captions(index)):
+            for noun in (data.annotation(index, which), data.nouns(index, which))[1]:
+                [data.place(int(caption)) for caption in data.sharing(noun, bool(data.wide[index]))]

@@ -1,0 +1,108 @@
+"""data.<name>.captions, .rewrites and .exclude, as params.yaml says them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from compclip.base.errors import UserError
+from compclip.config import grid, plan, read
+from compclip.config.captions import Captions, Released
+from compclip.data import look
+
+PARAMS = """
+grid: {methods: [hard_positives], backbones: [b], data: [d], seeds: [0]}
+methods: {hard_positives: {source: llm}}
+backbones: {b: {model: ViT-B-32-quickgelu}}
+benchmarks: {sugarcrepe: {path: s, images: i}}
+data:
+  d:
+    source: karpathy
+    path: d.json
+    images: pictures
+    captioner: none
+    captions: {file: x.csv, on: url, column: caption}
+    rewrites: {captions: c.json, swap: s.jsonl}
+    exclude: [sugarcrepe]
+"""
+
+
+@pytest.fixture
+def params(tmp_path, monkeypatch):
+    """A file of parameters in the current folder."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "params.yaml").write_text(PARAMS)
+    return tmp_path / "params.yaml"
+
+
+def test_as_one_writes_them(params):
+    """`on` without quotation marks, which YAML 1.1 takes for true; one column as a text."""
+    data = read.load(params).data["d"]
+    assert grid.captions_config(data) == Captions("x.csv", "url", ["caption"])
+    assert grid.rewrites_config(data) == Released("c.json", "s.jsonl")
+    assert data.exclude == ["sugarcrepe"]
+
+
+@pytest.mark.parametrize(
+    "override", ["data.d.captions.on=key", "data.d.captions={file: x.csv, on: key, column: caption}"]
+)
+def test_an_override(params, override):
+    found = grid.captions_config(read.load(params, [override]).data["d"])
+    assert found and found.on == "key"
+
+
+@pytest.mark.parametrize("override,fault", [
+    ("data.d.captions.on=uri", "data.d.captions.on: unknown on 'uri'; did you mean 'url'"),
+    ("data.d.captions.colum=x", "data.d.captions: unknown key 'colum'; did you mean 'column'"),
+    ("data.d.captions.file=''", "data.d.captions.file: must be given"),
+    ("data.d.captions.column={a: b}", "data.d.captions.column"),
+    ("data.d.rewrites.swap=''", "data.d.rewrites.swap: names no file"),
+    ("data.d.rewriter={url: 'http://x', model: m}", "data.d.rewrites: stands beside a rewriter"),
+    ("data.d.exclude=[sugarcrpe]", "data.d.exclude: unknown benchmark 'sugarcrpe'; did you mean 'sugarcrepe'"),
+    ("data.d.exclude=[sugarcrepe,sugarcrepe]", "data.d.exclude: 'sugarcrepe' stands twice"),
+])  # fmt: skip
+def test_what_is_wrong_is_told(params, override, fault):
+    with pytest.raises(UserError) as caught:
+        read.load(params, [override])
+    assert fault in str(caught.value)
+
+
+def test_which_stages_a_key_concerns(params):
+    """Excluding pictures captions none anew."""
+
+    def planned(*overrides: str) -> dict:
+        made = plan.documents(read.load(params, overrides))
+        return {
+            f"{stage}/{item}": document
+            for stage, item, document in made
+            if stage in ("recaption", "rewrite", "annotate")
+        }
+
+    before = planned()
+    for override, stages in (
+        ("data.d.captions.column=c", ["recaption/d"]),
+        ("data.d.rewrites.swap=t.jsonl", ["rewrite/d"]),
+        ("data.d.exclude=[]", ["annotate/d"]),
+    ):
+        after = planned(override)
+        assert [name for name in before if before[name] != after[name]] == stages
+
+
+def test_a_list_that_changes_is_seen(params, tmp_path):
+    """DVC names no file of a list: `look` does."""
+    plan.write(read.load(params), Path("plan"))
+    seen = []
+    for name in ("x.csv", "x.csv", "s.jsonl", "c.json"):
+        with open(tmp_path / name, "a", encoding="utf-8") as file:
+            file.write("more\n")
+        assert look.main([]) == 0
+        seen.append((tmp_path / "data" / "looks" / "d.json").read_text())
+    assert len(set(seen)) == len(seen)
+
+
+def test_what_is_joined_is_written_by_nobody_else(params):
+    """`source: llm` takes rewrites from either."""
+    params.write_text(PARAMS.replace("rewrites: {captions: c.json, swap: s.jsonl}", ""))
+    with pytest.raises(UserError, match="data.d names no rewriter"):
+        read.load(params)

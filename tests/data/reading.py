@@ -1,0 +1,28 @@
+"""A source read as the stage `recaption` reads it."""
+
+from __future__ import annotations
+
+import tempfile
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+from types import ModuleType
+
+from compclip.base.names import Name
+from compclip.config.sections import Data
+from compclip.data import prepare, shards
+from compclip.data.sample import Sample
+
+
+def read(source: ModuleType, cfg: Data) -> tuple[list[Sample], Counter]:
+    """All samples of a data set, with their own captions, and what counts.json says."""
+    named = replace(cfg, source=source.__name__.rpartition(".")[2], captioner="none")
+    with tempfile.TemporaryDirectory() as root:
+        counts = Counter(prepare.run("recaption", Name("x", "data"), named, Path(root)))
+        return in_folder(Path(root) / "data" / "x"), counts
+
+
+def in_folder(folder: Path) -> list[Sample]:
+    """The samples that `recaption` left in a data set's folder, without what it found out about their bytes."""
+    files = sorted((folder / "samples").glob("*.arrow"))
+    return [replace(sample, head=0) for path in files for sample in shards.load(path)]

@@ -1,0 +1,116 @@
+"""What the stage `look` sees of files: names, sizes and contents, and nothing a second time."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from compclip.base.errors import UserError
+from compclip.base.files import read_json, write_json
+from compclip.data import look
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """Three files, one in a folder of its own."""
+    (tmp_path / "in" / "d").mkdir(parents=True)
+    for name in ("a.jpg", "b.jpg", "d/c.jpg"):
+        (tmp_path / "in" / name).write_bytes(name.encode() * 9000)
+    return tmp_path / "in"
+
+
+def digest(folder, known=None):
+    """What is seen of a folder."""
+    return look.look([str(folder)], {} if known is None else known)["digest"]
+
+
+def test_names_sizes_and_contents_count_and_times_do_not(folder):
+    """A copy elsewhere and later is the same; a name, a byte at the beginning or one more file is not."""
+    first = digest(folder)
+    os.utime(folder / "a.jpg", (1, 1))
+    assert digest(folder) == first
+    os.rename(folder, folder.with_name("copy"))
+    assert digest(folder := folder.with_name("copy")) == first
+    os.rename(folder / "a.jpg", folder / "z.jpg")
+    second = digest(folder)
+    os.rename(folder / "z.jpg", folder / "a.jpg")
+    (folder / "a.jpg").write_bytes(b"X" + (folder / "a.jpg").read_bytes()[1:])
+    third = digest(folder)
+    (folder / "e.jpg").write_bytes(b"")
+    assert len({first, second, third, digest(folder)}) == 4
+
+
+def test_what_did_not_change_is_not_read_again(folder, monkeypatch):
+    """As long as names, sizes and times are the same; a time alone makes it look again, with the same result."""
+    known = {}
+    first = digest(folder, known)
+    with monkeypatch.context() as patch:
+        patch.setattr(look, "_content", None)
+        assert digest(folder, known) == first
+    os.utime(folder / "a.jpg", (1, 1))
+    assert digest(folder, known) == first and len(known) == 2
+
+
+def test_of_many_files_some_are_read_and_all_are_listed(folder, monkeypatch):
+    """Beyond a number of files; the sizes of all count."""
+    monkeypatch.setattr(look, "EVERY", 2)
+    monkeypatch.setattr(look, "SOME", 1)
+    first = digest(folder)
+    (folder / "b.jpg").write_bytes(b"X" * 45000)
+    assert digest(folder) == first  # of the size it had, and not among those that are looked into
+    (folder / "b.jpg").write_bytes(b"X")
+    assert digest(folder) != first
+
+
+def test_a_large_file_is_looked_into_at_several_places(folder):
+    """As a tar is: a change at one of sixteen places is seen, whatever stands between them."""
+    raw = bytearray(look.PLACES * look.HEAD * 2)
+    (folder / "a.jpg").write_bytes(raw)
+    first = digest(folder)
+    raw[len(raw) // 2 + 10] = 1
+    (folder / "a.jpg").write_bytes(raw)
+    assert digest(folder) != first
+
+
+def test_a_single_file_is_read_whole(tmp_path):
+    """An annotation file decides all captions."""
+    (tmp_path / "a.json").write_bytes(bytes(look.HEAD * 40))
+    first = digest(tmp_path / "a.json")
+    (tmp_path / "a.json").write_bytes(bytes(look.HEAD * 40 - 1) + b"1")
+    assert digest(tmp_path / "a.json") != first
+
+
+def test_links_in_a_circle_pipes_and_nothing(tmp_path):
+    """None of them is followed, waited for or an error."""
+    (tmp_path / "d").mkdir()
+    (tmp_path / "d" / "up").symlink_to("..")
+    (tmp_path / "d" / "gone").symlink_to("gone")
+    os.mkfifo(tmp_path / "d" / "pipe")
+    assert look.look([str(tmp_path)], {})["files"] == 0
+    assert look.look([str(tmp_path / "none")], {})["files"] == 0
+
+
+def test_a_file_for_each_data_set(folder, tmp_path):
+    """And none for one that is gone; a damaged memory costs time alone."""
+    out, memory = tmp_path / "looks", tmp_path / "known.json"
+    look.write({"a": [str(folder)], "b": [str(folder)]}, out, memory)
+    assert read_json(out / "a.json") == read_json(out / "b.json") == look.look([str(folder)], {})
+    memory.write_text("[")
+    look.write({"a": [str(folder)]}, out, memory)
+    assert [p.name for p in out.iterdir()] == ["a.json"]
+    assert read_json(out / "a.json")["files"] == 3
+
+
+def test_where_the_plan_has_the_files(tmp_path):
+    """Annotations and pictures, a list of captions, released rewrites; a damaged plan is one line."""
+    section = {"path": "a/x.json", "images": "a/pictures/", "captions": {"file": "l.csv", "on": "url"}}
+    write_json(tmp_path / "recaption" / "d.json", {"params": section})
+    write_json(tmp_path / "rewrite" / "d.json", {"params": {"captions": "c.json", "swap": "s.jsonl"}})
+    assert look.planned(tmp_path) == {"d": ["a/x.json", "a/pictures", "l.csv", "c.json", "s.jsonl"]}
+    write_json(tmp_path / "rewrite" / "d.json", {"params": {"url": "http://x"}})
+    write_json(tmp_path / "recaption" / "d.json", {"params": section | {"captions": {}}})
+    assert look.planned(tmp_path) == {"d": ["a/x.json", "a/pictures"]}
+    write_json(tmp_path / "recaption" / "d.json", {})
+    with pytest.raises(UserError, match="recaption/d.json: damaged"):
+        look.planned(tmp_path)

@@ -1,0 +1,151 @@
+"""Pictures that a data set shares with a benchmark: by which criterion, counted and left out."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from PIL import Image
+
+from compclip.base.errors import UserError
+from compclip.base.names import Name
+from compclip.config.sections import Benchmark, Data
+from compclip.data import overlap, prepare, shards
+from compclip.data.overlap import Identity, Known
+from compclip.data.sample import Sample
+from compclip.evaluate import census
+
+
+def sample(image: str, **more) -> Sample:
+    return Sample(more.pop("id", Path(image).stem), image, ("A dog.",), **more)
+
+
+@pytest.mark.parametrize("name,number", [
+    ("COCO_val2014_000000123456.jpg", 123456),
+    ("COCO_train2014_000000000009.png", 9),
+    ("000000123456.jpg", 123456),
+    ("000000123456", 123456),
+    ("000123456.jpg", -1),  # nine digits: a counter of img2dataset
+    ("0000000123456.jpg", -1),
+    ("x000000123456.jpg", -1),
+    ("123456.jpg", -1),
+    ("COCO_val2014_123456.jpg", -1),
+    ("٠٠٠٠٠٠١٢٣٤٥٦.jpg", -1),
+])  # fmt: skip
+def test_coco_numbers(name, number):
+    assert overlap.coco_number(name) == number
+
+
+def test_what_a_sample_is_known_by():
+    """In a tar twelve digits are a counter, unless COCO's own name or address stands there."""
+    url = "http://images.cocodataset.org/train2017/000000391895.jpg"
+    for found, expected in (
+        (sample("coco/000000123456.jpg", head=5), Identity(123456, 5, "")),
+        (sample("x.tar", id="x/000000123456", length=9, sha256="AB"), Identity(-1, 0, "ab")),
+        (sample("x.tar", id="x/COCO_val2014_000000123456", length=9), Identity(123456, 0, "")),
+        (sample("x.tar", id="x/000000123", length=9, url=url), Identity(391895, 0, "")),
+        (sample("x.tar", id="x/000000123", length=9, url="http://a/000000391895.jpg"), Identity(-1, 0, "")),
+        (sample("x.tar", id="x/1", length=9, url="http://[cocodataset.org"), Identity(-1, 0, "")),
+    ):
+        assert overlap.identity(found) == expected
+
+
+def test_the_first_criterion_that_holds():
+    known = Known(frozenset({7}), frozenset({5}), frozenset({"ab"}))
+    assert known.criterion(Identity(7, 5, "ab")) == "sha256"
+    assert known.criterion(Identity(7, 5, "")) == "bytes"
+    assert known.criterion(Identity(7, 0, "cd")) == "coco_id"
+    assert known.criterion(Identity(-1, 0, "")) == ""
+
+
+def picture(path: Path, colour: int) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    Image.new("RGB", (8, 6), (colour, 20, 30)).save(path)
+    return path
+
+
+@pytest.fixture
+def project(tmp_path, monkeypatch) -> Path:
+    """Two benchmarks, and a data set that has two of one's pictures and none of the other's but for their names."""
+    monkeypatch.chdir(tmp_path)
+    for n in range(3):
+        picture(tmp_path / f"coco/00000000000{n}.png", 40 * n)
+        picture(tmp_path / f"other/{n}.png", 100 + n)
+    rows = {
+        str(n): {"filename": f"00000000000{n}.png", "caption": "a dog", "negative_caption": "a cat"} for n in range(3)
+    }
+    rows["3"] = rows["0"] | {"filename": "000000000009.png"}  # a picture that is not there is known by its name
+    for subset in ("replace_obj", "replace_att", "replace_rel", "swap_obj", "swap_att", "add_obj", "add_att"):
+        (tmp_path / f"sugarcrepe/{subset}.json").parent.mkdir(exist_ok=True)
+        (tmp_path / f"sugarcrepe/{subset}.json").write_text(json.dumps(rows))
+    listed = [{"filename": f"{n}.png", "split": "test", "sentences": [{"raw": "A dog."}]} for n in range(3)]
+    (tmp_path / "other.json").write_text(json.dumps({"images": listed}))
+    census.take(Name("sugarcrepe", "benchmark"), Benchmark("sugarcrepe", "sugarcrepe", "coco"))
+    census.take(Name("retrieval", "benchmark"), Benchmark("retrieval", "other.json", "other", "test"))
+    train = tmp_path / "train"
+    shutil.copytree(tmp_path / "coco", train)
+    (train / "000000000001.png").rename(train / "renamed.png")  # equal bytes
+    picture(train / "000000000002.png", 250)  # another picture: COCO's number alone
+    picture(train / "000000000009.png", 251)
+    for n in range(3):
+        picture(train / f"{n}.png", 200 + n)  # a benchmark's names
+    names = sorted(path.name for path in train.iterdir())
+    told = [{"filename": name, "split": "train", "sentences": [{"raw": f"A dog and {name}."}]} for name in names]
+    (tmp_path / "train.json").write_text(json.dumps({"images": told}))
+    return tmp_path
+
+
+CFG = Data("karpathy", "train.json", "train", captioner="none")
+
+
+def made(cfg: Data) -> tuple[dict, dict, list[str]]:
+    """What the stages count, what is shared, and the pictures that are left."""
+    for stage in ("recaption", "rewrite"):
+        prepare.run(stage, Name("d", "data"), cfg)
+    counts = prepare.run("annotate", Name("d", "data"), cfg)
+    ids = [
+        id for path in sorted(Path("data/d/shards").glob("*")) for id in shards.read_batch(path, "")["id"].to_pylist()
+    ]
+    return counts, json.loads(Path("data/overlaps/d.json").read_text()), ids
+
+
+def test_counted_and_left_out(project):
+    counts, shared, ids = made(CFG)
+    assert shared == {"retrieval": {}, "sugarcrepe": {"bytes": 2, "coco_id": 2, "pictures": 4}}
+    assert len(ids) == 7 and not [name for name in counts if name.startswith("excluded")]
+    counts, shared, ids = made(replace(CFG, exclude=["retrieval", "sugarcrepe"]))
+    assert shared == {"retrieval": {}, "sugarcrepe": {}}
+    assert counts["excluded_sugarcrepe"] == 4 and counts["captions"] == 3
+    assert ids == ["0", "1", "2"]
+
+
+def test_a_hash_of_the_download_finds_a_picture_that_was_scaled(project):
+    known = overlap.read(project / "data/benchmarks/sugarcrepe.arrow")
+    digest = hashlib.sha256((project / "coco/000000000001.png").read_bytes()).hexdigest()
+    found = overlap.identity(sample("x.tar", id="x/000000123", length=9, head=77, sha256=digest.upper()))
+    assert known.criterion(found) == "sha256"
+
+
+def test_what_annotate_needs_is_named(project):
+    for stage in ("recaption", "rewrite"):
+        prepare.run(stage, Name("d", "data"), CFG)
+    with pytest.raises(UserError, match="no sample is left after exclude"):
+        picture(project / "data/all.png", 0)
+        overlap.write(project / "data/benchmarks/all.arrow", [str(p) for p in (project / "train").iterdir()])
+        prepare.run("annotate", Name("d", "data"), replace(CFG, exclude=["all"]))
+    with pytest.raises(UserError, match="gone.arrow: not there; run `dvc repro benchmark` first"):
+        prepare.run("annotate", Name("d", "data"), replace(CFG, exclude=["gone"]))
+    (project / "data/benchmarks/gone.arrow").write_bytes(b"ARROW1")
+    with pytest.raises(UserError, match="run `dvc repro benchmark` again"):
+        prepare.run("annotate", Name("d", "data"), replace(CFG, exclude=["gone"]))
+
+
+def test_the_same_pictures_give_the_same_file(project):
+    before = (project / "data/benchmarks/sugarcrepe.arrow").read_bytes()
+    paths = sorted(map(str, (project / "coco").iterdir()), reverse=True)
+    overlap.write(project / "again.arrow", [*paths, *paths, "coco/000000000009.png", "nothing.jpg"])
+    assert (project / "again.arrow").read_bytes() == before

@@ -1,0 +1,112 @@
+"""Batches over replicas of a model: full, in order, read ahead within bounds; and the devices that an option names."""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import Executor, Future
+
+import pytest
+import torch
+from PIL import Image
+
+from compclip.base.errors import UserError
+from compclip.data.answers import Answer
+from compclip.data.captioners import _replicas
+from compclip.data.sample import Sample
+
+
+@pytest.fixture
+def samples(tmp_path):
+    """Nine pictures of different widths, of which the second is none."""
+    for i in range(9):
+        Image.new("RGB", (10 + i, 10)).save(tmp_path / f"{i}.png")
+    (tmp_path / "1.png").write_bytes(b"no picture")
+    return [Sample(str(i), str(tmp_path / f"{i}.png"), ("old",)) for i in range(9)]
+
+
+def widths(batches):
+    """A replica that tells the pictures' widths, and keeps what it was given."""
+
+    def describe(samples, pictures):
+        batches.append([s.id for s in samples])
+        return [Answer(f"{picture.width}  wide", picture.width > 16) for picture in pictures]
+
+    return describe
+
+
+def test_batches_are_full_and_captions_in_order(samples):
+    """The next picture takes the unreadable one's place."""
+    batches = []
+    made, counts = _replicas.caption(samples, [widths(batches)], 3)
+    assert batches == [["0", "2", "3"], ["4", "5", "6"], ["7", "8"]]
+    assert [(s.id, s.captions) for s in made] == [(str(i), (f"{10 + i} wide",)) for i in (0, 2, 3, 4, 5, 6, 7, 8)]
+    assert +counts == {"unreadable_picture": 1, "cut_short": 2}
+
+
+def test_replicas_work_side_by_side_on_the_same_batches(samples):
+    """Each waits for the other before it answers: one after the other, none would."""
+    alone, both = [], []
+    together = threading.Barrier(2, timeout=30)
+
+    def waiting(samples, pictures):
+        together.wait()
+        return widths(both)(samples, pictures)
+
+    assert _replicas.caption(samples, [waiting, waiting], 2) == _replicas.caption(samples, [widths(alone)], 2)
+    assert sorted(both) == alone and len(alone) == 4
+
+
+def test_an_empty_caption_is_counted(samples):
+    """And its picture leaves the data."""
+    made, counts = _replicas.caption(samples[:1], [lambda samples, pictures: [Answer(" ")]], 2)
+    assert made == [] and +counts == {"empty_captions": 1}
+
+
+def test_a_replica_that_fails_ends_it(samples):
+    """Its error is the caller's, and what waits is not begun."""
+    begun = []
+
+    def fails(samples, pictures):
+        begun.append(samples)
+        raise UserError("out of memory")
+
+    with pytest.raises(UserError, match="out of memory"):
+        _replicas.caption(samples, [fails], 1)
+    assert len(begun) <= 2
+
+
+class Inline(Executor):
+    """Works at once, and counts what was begun and not yet given."""
+
+    def __init__(self):
+        self.open, self.most = 0, 0
+
+    def submit(self, work, item):
+        self.open += 1
+        self.most = max(self.most, self.open)
+        future = Future()
+        future.set_result(work(item))
+        return future
+
+
+@pytest.mark.parametrize("most", [1, 3, 20])
+def test_no_more_is_begun_than_said(most):
+    """Pictures of a whole shard would not go into memory."""
+    pool, given = Inline(), []
+    for square in _replicas._ahead(pool, lambda i: i * i, iter(range(10)), most):
+        pool.open -= 1
+        given.append(square)
+    assert given == [i * i for i in range(10)]
+    assert pool.most == min(most, 10)
+
+
+def test_devices(monkeypatch):
+    """All GPUs, the processor where there is none, or those that are named and compute."""
+    assert _replicas.devices("cpu, cpu") == ["cpu", "cpu"]
+    for count, there in ((0, ["cpu"]), (2, ["cuda:0", "cuda:1"])):
+        monkeypatch.setattr(torch.cuda, "device_count", lambda count=count: count)
+        assert _replicas.devices("auto") == there
+    for wrong in ("gpu", "cpu,", "cuda:99"):
+        with pytest.raises(UserError, match=f"options.device={wrong}: .*; give cpu, cuda:0") as caught:
+            _replicas.devices(wrong)
+        assert "\n" not in str(caught.value)

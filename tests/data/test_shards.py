@@ -1,0 +1,273 @@
+"""Shards in their files, and the stages that write a data set."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from PIL import Image
+
+from compclip.base.errors import UserError
+from compclip.base.files import read_json, write_json
+from compclip.base.names import Name
+from compclip.config.sections import Data
+from compclip.data import annotate, entering, prepare, shards, work
+from compclip.data.prepared import Prepared
+from compclip.data.sample import Sample
+from compclip.data.shards import Manifest, Shard
+from tests.conftest import ROOT
+from tests.data.reading import in_folder
+from tests.prepared_set import all_annotations
+
+TEXT = st.text(st.characters(codec="utf-8"), max_size=20)
+SAMPLES = st.lists(
+    st.builds(
+        Sample,
+        id=TEXT,
+        image=TEXT,
+        captions=st.lists(TEXT, max_size=3).map(tuple),
+        split=TEXT,
+        width=st.integers(0, 2**31 - 1),
+        height=st.integers(0, 2**31 - 1),
+        offset=st.integers(0, 2**63 - 1),
+        length=st.integers(0, 2**63 - 1),
+        url=TEXT,
+        sha256=TEXT,
+        head=st.integers(0, 2**64 - 1),
+    ),
+    max_size=4,
+)
+NAME = Name("x", "data")
+
+
+@given(samples=SAMPLES)
+@settings(max_examples=25)
+def test_round_trip(tmp_path_factory, samples):
+    """Whatever the texts, samples come back equal, and equal samples give equal bytes."""
+    folder = tmp_path_factory.mktemp("s")
+    shards.save(folder / "a.arrow", samples)
+    shards.save(folder / "b.arrow", samples)
+    assert shards.load(folder / "a.arrow") == samples
+    assert (folder / "a.arrow").read_bytes() == (folder / "b.arrow").read_bytes()
+
+
+@pytest.mark.parametrize("table", [{"id": ["a"], "other": [1]}, {"id": ["a"], "captions": ["no list"]}])
+def test_another_table(tmp_path, table):
+    """An Arrow file with other columns is a clear error."""
+    shards.write_batch(tmp_path / "s.arrow", pa.RecordBatch.from_pydict(table))
+    with pytest.raises(UserError, match="s.arrow: no readable samples; run `dvc repro recaption` again"):
+        shards.load(tmp_path / "s.arrow")
+
+
+def test_no_table(tmp_path):
+    """Bytes that are none, and no file."""
+    (tmp_path / "s.arrow").write_bytes(b"no")
+    with pytest.raises(UserError, match="s.arrow: no readable shard; run `dvc repro recaption` again"):
+        shards.load(tmp_path / "s.arrow")
+    with pytest.raises(UserError, match="none.arrow: not there; run `dvc repro recaption` first"):
+        shards.load(tmp_path / "none.arrow")
+
+
+MANIFEST = Manifest((Shard("00000", 2, 3, 100, "a" * 64), Shard("00002", 1, 1, 50, "b" * 64)))
+
+
+def test_a_manifest_comes_back_and_counts(tmp_path):
+    """Totals, and a fingerprint that sees contents and their order."""
+    shards.write_manifest(tmp_path / "m.json", MANIFEST)
+    found = shards.read_manifest(tmp_path / "m.json", "annotate")
+    assert found == MANIFEST
+    assert (found.samples, found.captions) == (3, 4)
+    assert found.fingerprint != Manifest(MANIFEST.shards[::-1]).fingerprint
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"shards": [{"name": "../../x", "samples": 1, "captions": 1, "bytes": 1, "sha256": ""}]},
+        {"shards": [{"name": "00000", "samples": -1, "captions": 1, "bytes": 1, "sha256": ""}]},
+        {"shards": [{"name": "00000"}]},
+        {"shards": 3},
+        {"version": 99},
+    ],
+)
+def test_another_manifest_is_refused(tmp_path, change):
+    """A name that leads elsewhere, a number that counts nothing, a field that is not there."""
+    shards.write_manifest(tmp_path / "m.json", MANIFEST)
+    write_json(tmp_path / "m.json", read_json(tmp_path / "m.json") | change)
+    with pytest.raises(UserError, match="m.json: not a manifest of this version; run `dvc repro annotate` again"):
+        shards.read_manifest(tmp_path / "m.json", "annotate")
+
+
+@pytest.fixture
+def photographs(tmp_path):
+    """A data set of two pictures with three captions, one of them twice; its Data section."""
+    texts = {"a.jpg": ["A black dog runs.", "This picture shows a red ball."], "b.jpg": ["A black dog runs."]}
+    for name in texts:
+        Image.new("RGB", (20, 10)).save(tmp_path / name)
+    return described(tmp_path, texts)
+
+
+def described(folder, texts):
+    """The Data section of some pictures and their captions."""
+    records = [{"filename": n, "split": "train", "sentences": [{"raw": t} for t in ts]} for n, ts in texts.items()]
+    (folder / "d.json").write_text(json.dumps({"images": records}))
+    return Data("karpathy", str(folder / "d.json"), str(folder), captioner="none")
+
+
+def test_both_stages(photographs, tmp_path):
+    """Samples without openings; one annotation a caption, in order, equal captions analysed once; counts in JSON."""
+    folder = tmp_path / "data" / "x"
+    counts = prepare.run("recaption", NAME, photographs, tmp_path)
+    samples = in_folder(folder)
+    assert [s.captions for s in samples] == [("A black dog runs.", "A red ball."), ("A black dog runs.",)]
+    assert (counts["samples"], counts["openings_dropped"]) == (2, 1)
+    assert read_json(folder / "counts.json") == counts
+    counts = prepare.run("annotate", NAME, photographs, tmp_path)
+    found = Prepared(folder)
+    assert [tuple(a.text for a in own) for own in all_annotations(found)] == [s.captions for s in samples]
+    assert [found.sample(i).picture for i in range(2)] == [s.picture for s in samples]
+    assert (counts["captions"], counts["different"], counts.get("without_noun", 0)) == (3, 2, 0)
+    assert found.place(2) == (1, 0)
+    assert found.sharing("dog", True).tolist() == [0, 2]
+
+
+def test_what_is_made_is_not_made_again(photographs, tmp_path, monkeypatch):
+    """Three shards; a new caption in the last one makes that one alone anew, and the others are the same files."""
+    texts = {f"{i}.jpg": [f"A dog runs {i} times."] for i in range(6)}
+    for name in texts:
+        Image.new("RGB", (20, 10)).save(tmp_path / name)
+    monkeypatch.setattr(shards, "ROWS", 2)
+    monkeypatch.setattr(os, "cpu_count", lambda: 1)
+    made = Counter[str]()
+    monkeypatch.setattr(work, "_make", counted(work._make, made))
+
+    def both():
+        cfg = described(tmp_path, texts)
+        prepare.run("recaption", NAME, cfg, tmp_path)
+        prepare.run("annotate", NAME, cfg, tmp_path)
+        took = dict(made)
+        made.clear()
+        return took, [p.stat().st_ino for p in sorted((tmp_path / "data" / "x" / "shards").glob("*.arrow"))]
+
+    took, first = both()
+    assert took == {"00000": 2, "00001": 2, "00002": 2}
+    texts["5.jpg"] = ["A cat sleeps."]
+    took, second = both()
+    assert took == {"00002": 2}
+    assert [a == b for a, b in zip(first, second, strict=True)] == [True, True, False]
+    del texts["4.jpg"], texts["5.jpg"]
+    assert both() == ({}, first[:2])
+    assert [a[0].text for a in all_annotations(Prepared(tmp_path / "data" / "x"))] == [t for (t,) in texts.values()]
+
+
+def counted(make, made):
+    """A function that counts what it is asked to make."""
+
+    def counting(work, item, how):
+        made[item.name] += 1
+        make(work, item, how)
+
+    return counting
+
+
+def test_a_picture_that_changes_is_looked_at_again(photographs, tmp_path):
+    """Its shard has another fingerprint, by the picture's bytes alone: its time makes nothing else."""
+    manifest = tmp_path / "data" / "x" / "samples" / "manifest.json"
+    prepare.run("recaption", NAME, photographs, tmp_path)
+    first = shards.read_manifest(manifest, "recaption").fingerprint
+    os.utime(tmp_path / "a.jpg", (1, 1))
+    prepare.run("recaption", NAME, photographs, tmp_path)
+    assert shards.read_manifest(manifest, "recaption").fingerprint == first
+    raw = bytearray((tmp_path / "a.jpg").read_bytes())
+    raw[-3] ^= 1
+    (tmp_path / "a.jpg").write_bytes(raw)
+    prepare.run("recaption", NAME, photographs, tmp_path)
+    assert shards.read_manifest(manifest, "recaption").fingerprint != first
+
+
+def test_a_shard_that_fails_leaves_nothing(photographs, tmp_path, monkeypatch):
+    """No file under its name, none in data/; the next run makes it."""
+    monkeypatch.setattr(entering, "measured", None)
+    with pytest.raises(TypeError):
+        prepare.run("recaption", NAME, photographs, tmp_path)
+    assert not (tmp_path / "data").exists()
+    assert not list((tmp_path / ".work" / "shards" / "recaption" / "x").glob("*.arrow"))
+    monkeypatch.undo()
+    assert prepare.run("recaption", NAME, photographs, tmp_path)["samples"] == 2
+
+
+def test_a_process_makes_the_shards_that_it_is_told(photographs, tmp_path, monkeypatch, capsys):
+    """As a cluster's array starts it; a name that is none has close matches, a list that is damaged is one line."""
+    monkeypatch.chdir(tmp_path)
+    made = prepare.asked("recaption", NAME, photographs)
+    assert work.main([str(made.folder), "00000"]) == 0
+    assert json.loads(capsys.readouterr().out) == {"shard": "00000"}
+    assert not made.missing()
+    with pytest.raises(UserError, match="unknown shard '00001'; did you mean '00000'"):
+        work.main([str(made.folder), "00001"])
+    write_json(made.folder / "work.json", read_json(made.folder / "work.json") | {"stage": "train"})
+    with pytest.raises(UserError, match="work.json: damaged; run the stage with `dvc repro` again"):
+        work.load(made.folder)
+
+
+def test_processes_make_what_one_makes(tmp_path, monkeypatch):
+    """The same shards, whoever makes them."""
+    texts = {f"{i}.jpg": [f"A dog runs {i} times."] for i in range(6)}
+    for name in texts:
+        Image.new("RGB", (20, 10)).save(tmp_path / name)
+    monkeypatch.setattr(shards, "ROWS", 2)
+    found = []
+    for cores in (1, 2):
+        monkeypatch.setattr(os, "cpu_count", lambda cores=cores: cores)
+        prepare.run("recaption", NAME, described(tmp_path, texts), tmp_path / str(cores))
+        found.append(shards.read_manifest(tmp_path / str(cores) / "data" / "x" / "samples" / "manifest.json", ""))
+    assert found[0] == found[1] and len(found[0].shards) == 3
+
+
+def test_pictures_with_few_sentences_are_left_out_and_counted(photographs, tmp_path):
+    """CLIC B.1; a sentence of one word is none."""
+    described(
+        tmp_path, {"a.jpg": ["Two dogs run on grass. A red ball lies there."], "b.jpg": ["Nice. A dog runs on it."]}
+    )
+    counts = prepare.run("recaption", NAME, replace(photographs, min_sentences=2), tmp_path)
+    assert [Path(s.image).name for s in in_folder(tmp_path / "data" / "x")] == ["a.jpg"]
+    assert counts["few_sentences"] == 1
+    with pytest.raises(UserError, match="no picture has min_sentences=9; lower it"):
+        prepare.run("recaption", Name("y", "data"), replace(photographs, min_sentences=9), tmp_path)
+    assert not (tmp_path / "data" / "y" / "counts.json").exists()
+
+
+def test_the_command_names_its_data(tmp_path, monkeypatch):
+    """An unknown data set gives close matches, and nothing is written."""
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UserError, match="unknown data 'scene'; did you mean 'scenes'"):
+        prepare.main(["--data", "scene", "--params", str(ROOT / "params.yaml")])
+    assert not (tmp_path / "data").exists()
+
+
+def test_a_shard_that_is_not_the_manifests(photographs, tmp_path):
+    """Another file in its place is one line."""
+    for stage in ("recaption", "annotate"):
+        prepare.run(stage, NAME, photographs, tmp_path)
+    path = tmp_path / "data" / "x" / "shards" / "00000.arrow"
+    path.unlink()
+    shards.write_batch(path, pa.RecordBatch.from_pydict({"id": ["a"]}))
+    with pytest.raises(UserError, match="00000.arrow: not the shard that its manifest names; run `dvc repro annotate`"):
+        Prepared(tmp_path / "data" / "x").sample(0)
+
+
+def test_an_annotated_shard_is_the_same_however_it_is_made(photographs, tmp_path):
+    """Byte for byte."""
+    prepare.run("recaption", NAME, photographs, tmp_path)
+    item = prepare.asked("annotate", NAME, photographs, tmp_path).items[0]
+    for name in "ab":
+        with annotate.opened() as make:
+            make(item, tmp_path / f"{name}.arrow")
+    assert (tmp_path / "a.arrow").read_bytes() == (tmp_path / "b.arrow").read_bytes()

@@ -1,0 +1,216 @@
+"""Web data in tars: read where they lie, whatever they hold."""
+
+from __future__ import annotations
+
+import json
+import tarfile
+from collections import Counter
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from compclip.base.errors import UserError
+from compclip.base.names import Name
+from compclip.config.sections import Data
+from compclip.data import images, prepare, shards, tars
+from compclip.data.sources import webdataset
+from tests.data import reading, tar_files
+from tests.data.tar_files import picture, sample, write
+
+
+def data(folder, **more) -> Data:
+    """Its section."""
+    return Data("webdataset", str(folder), str(folder), captioner="none", **more)
+
+
+def read(folder, **more):
+    """Its samples and counts."""
+    return reading.read(webdataset, data(folder, **more))
+
+
+def test_tars_in_order_each_a_shard(tmp_path):
+    """Keys, captions, sizes, addresses and places; a picture is read from where it lies."""
+    wide, tall = picture(20, 10, colour=250), picture(10, 20)
+    write(tmp_path / "00001.tar", sample("000010000", "A train.  On a bridge.\n", tall))
+    facts = {"url": "http://x/a.jpg", "sha256": "ab" * 32}
+    write(tmp_path / "00000.tar", [*sample("000000001", "A dog.", wide, **facts), *sample("000000002", "A cat.")])
+    samples, counts = read(tmp_path)
+    assert [(s.id, s.captions, s.width, s.height) for s in samples] == [
+        ("00000/000000001", ("A dog.",), 20, 10),
+        ("00000/000000002", ("A cat.",), 20, 10),
+        ("00001/000010000", ("A train. On a bridge.",), 10, 20),
+    ]
+    assert (samples[0].url, samples[0].sha256, samples[1].url) == ("http://x/a.jpg", "ab" * 32, "")
+    assert counts == {"images": 3, "samples": 3, "openings_dropped": 0}
+    assert images.read(samples[0].picture) == wide
+    assert np.asarray(images.load(samples[0].picture))[0, 0, 0] > 240
+    prepare.run("recaption", Name("x", "data"), data(tmp_path), tmp_path / "out")
+    assert [p.name for p in sorted((tmp_path / "out/data/x/samples").glob("*.arrow"))] == ["00000.arrow", "00001.arrow"]
+
+
+def test_the_hub_s_layout(tmp_path):
+    """pixparse/cc12m-wds: cc12m-train-0000.tar, a png among jpgs, capitals in a suffix, a caption in the JSON alone."""
+    members = [("a.JPG", picture()), ("a.txt", b"A dog."), ("d/b.c.png", picture(kind="PNG")), ("d/b.txt", b"other")]
+    members += [("e.png", picture(kind="PNG")), ("e.json", b'{"caption": "A fox."}')]
+    write(tmp_path / "cc12m-train-0000.tar", members)
+    samples, counts = read(tmp_path)
+    assert [(s.id, s.captions) for s in samples] == [
+        ("cc12m-train-0000/a", ("A dog.",)),
+        ("cc12m-train-0000/e", ("A fox.",)),
+    ]
+    assert counts["no_picture"] == 1  # b.c.png is of the suffix "c.png", as webdataset's own reader has it
+
+
+def test_what_cannot_be_used_is_counted(tmp_path):
+    """Keys without a picture or a caption, captions that are no text, keys twice, pictures that are none or empty."""
+    members = [
+        *sample("1", "A dog."),
+        ("2.txt", b"no picture"),
+        ("3.jpg", picture()),
+        ("4.jpg", picture()),
+        ("4.txt", b"\xff\xfe"),
+        *sample("1", "again"),
+        ("5.jpg", b"no"),
+        ("5.txt", b"A cat."),
+        ("6.jpg", b""),
+        ("6.txt", b"A cat."),
+        ("7.jpg", picture()),
+        ("7.jpg", picture(30, 30)),
+        ("7.txt", b"A fox."),
+        ("8.jpg", picture()),
+        ("8.txt", b"x" * (webdataset.MOST + 1)),
+        ("9.jpg", picture()),
+        ("9.json", b"[1"),
+    ]
+    write(tmp_path / "0.tar", members)
+    samples, counts = read(tmp_path)
+    assert [(s.id, s.width) for s in samples] == [("0/1", 20), ("0/7", 20)]
+    wanted = {
+        "no_picture": 1,
+        "no_caption": 4,
+        "invalid_utf8_captions": 1,
+        "duplicate_keys": 2,
+        "unreadable_captions": 1,
+    }
+    assert counts.items() >= (wanted | {"unreadable_image": 2, "samples": 2}).items()
+
+
+@pytest.mark.parametrize("cut", [100, 512, 1500, 4000])
+def test_a_tar_that_ends_too_early(tmp_path, cut):
+    """What was before the damage is kept, and the tar is counted; the others are whole."""
+    write(tmp_path / "1.tar", sample("x", "A dog."))
+    whole = write(tmp_path / "0.tar", [m for i in range(9) for m in sample(f"{i}", "A cat.")])
+    (tmp_path / "0.tar").write_bytes(whole.read_bytes()[:cut])
+    samples, counts = read(tmp_path)
+    assert counts["damaged_tars"] == 1
+    assert samples[-1].captions == ("A dog.",)
+    assert all(s.captions == ("A cat.",) for s in samples[:-1])
+
+
+def test_a_header_that_is_none(tmp_path):
+    """tarfile would take it for the end of the tar."""
+    path = write(tmp_path / "0.tar", [*sample("1", "A dog."), *sample("2", "A cat.")])
+    with tarfile.open(path) as tar:
+        place = tar.getmembers()[3].offset
+    raw = bytearray(path.read_bytes())
+    raw[place : place + 100] = b"\x07" * 100
+    path.write_bytes(raw)
+    samples, counts = read(tmp_path)
+    assert ([s.id for s in samples], counts["damaged_tars"]) == (["0/1"], 1)
+
+
+def test_members_that_are_no_files(tmp_path):
+    """Links, folders and devices are passed over: nothing is followed."""
+    with tarfile.open(tmp_path / "0.tar", "w") as tar:
+        for name, kind in (("1.jpg", tarfile.SYMTYPE), ("2.jpg", tarfile.LNKTYPE), ("d", tarfile.DIRTYPE)):
+            info = tarfile.TarInfo(name)
+            info.type, info.linkname = kind, "/etc/passwd"
+            tar.addfile(info)
+        info = tarfile.TarInfo("1.txt")
+        tar.addfile(info)
+    write(tmp_path / "1.tar", sample("x", "A dog."))
+    samples, counts = read(tmp_path)
+    assert ([s.id for s in samples], counts["no_picture"]) == (["1/x"], 1)
+    prepare.run("recaption", Name("x", "data"), data(tmp_path), tmp_path / "out")
+    lines = (tmp_path / "out/data/x/samples/counts.jsonl").read_text().splitlines()
+    assert [json.loads(line).get("no_picture", 0) for line in lines] == [1, 0]
+
+
+@given(st.integers(0, 20_000), st.binary(min_size=1, max_size=40))
+@settings(max_examples=60, deadline=None)
+def test_any_damage_is_a_count(tmp_path_factory, place, noise):
+    """Whatever bytes stand in a tar: samples within it, or damage, and no other error."""
+    folder = tmp_path_factory.mktemp("t")
+    path = write(folder / "0.tar", [m for i in range(4) for m in sample(f"{i}", "A cat.")])
+    raw = bytearray(path.read_bytes())
+    raw[place : place + len(noise)] = noise
+    path.write_bytes(raw)
+    counts = Counter[str]()
+    for found in webdataset.records(data(folder), counts, str(path)):
+        assert 0 < found.length <= len(raw) - found.offset
+
+
+def test_no_tar_and_compressed_ones(tmp_path):
+    """Each says what to do."""
+    with pytest.raises(UserError, match=r"no \*.tar there; download with img2dataset --output_format webdataset"):
+        read(tmp_path)
+    (tmp_path / "0.tar.gz").write_bytes(b"x")
+    with pytest.raises(UserError, match="0.tar.gz: compressed, .* unpack it to a .tar"):
+        read(tmp_path)
+
+
+def test_a_limit_takes_the_first(tmp_path):
+    """Across tars; those behind it are not read."""
+    for tar in range(3):
+        write(tmp_path / f"{tar}.tar", [m for i in range(2) for m in sample(f"{i}", f"{tar}{i}")])
+    (tmp_path / "3.tar").write_bytes(b"damaged")
+    samples, counts = read(tmp_path, limit=3)
+    assert ([s.captions[0] for s in samples], counts["images"]) == (["00", "01", "10"], 3)
+
+
+def test_a_tar_that_lies_elsewhere(tmp_path):
+    """A link out of the folder is refused, unless the section says that it may be there."""
+    write(tmp_path / "other" / "0.tar", sample("1", "A dog."))
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "0.tar").symlink_to("../other/0.tar")
+    with pytest.raises(UserError, match="lies outside of images"):
+        read(tmp_path / "mine")
+    assert len(read(tmp_path / "mine", images_outside=True)[0]) == 1
+
+
+def test_a_place_beyond_the_archive(tmp_path):
+    """As after a tar was replaced by a shorter one: an unreadable picture, which training passes over."""
+    write(tmp_path / "0.tar", sample("1", "A dog."))
+    (found,), _ = read(tmp_path)
+    with pytest.raises(images.ImageError, match="the archive ends within this picture"):
+        images.load(replace(found, offset=10**9).picture)
+    with pytest.raises(images.ImageError, match="bytes are more than"):
+        images.load(replace(found, length=images.MAX_BYTES + 1).picture)
+    with pytest.raises(images.ImageError, match="no such picture"):
+        images.load(replace(found, image=str(tmp_path / "gone.tar")).picture)
+
+
+def test_another_tar_makes_another_shard(tmp_path):
+    """One more tar leaves the shards of the others as they are."""
+    write(tmp_path / "in" / "0.tar", sample("1", "A dog."))
+    name, manifest = Name("x", "data"), tmp_path / "data" / "x" / "samples" / "manifest.json"
+    prepare.run("recaption", name, data(tmp_path / "in"), tmp_path)
+    (first,) = shards.read_manifest(manifest, "").shards
+    write(tmp_path / "in" / "1.tar", sample("2", "A cat."))
+    prepare.run("recaption", name, data(tmp_path / "in"), tmp_path)
+    again, second = shards.read_manifest(manifest, "").shards
+    assert again == first and second.name == "00001"
+
+
+def test_keys_and_suffixes():
+    """The folder belongs to the key."""
+    assert [tars.split(n) for n in ("00/1.jpg", "a.b.c", "a", "d.e/f.TXT")] == [
+        ("00/1", "jpg"),
+        ("a", "b.c"),
+        ("a", ""),
+        ("d.e/f", "txt"),
+    ]
+    assert tar_files.picture()[:2] == b"\xff\xd8"

@@ -1,0 +1,52 @@
+"""A file server, no waits between attempts, and archives of files that a test names."""
+
+from __future__ import annotations
+
+import io
+import tarfile
+import zipfile
+
+import pytest
+
+from compclip.data.fetch import transfer
+from tests.fetch import file_server
+
+
+@pytest.fixture
+def files(monkeypatch):
+    """A running file server; attempts follow each other at once."""
+    monkeypatch.setattr(transfer, "PAUSE_S", 0.0)
+    with file_server.serve() as served:
+        yield served
+
+
+@pytest.fixture
+def zipped():
+    """Makes a zip of names and texts."""
+
+    def make(members: dict[str, str]) -> bytes:
+        made = io.BytesIO()
+        with zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED) as archive:
+            for name, text in members.items():
+                archive.writestr(name, text)
+        return made.getvalue()
+
+    return make
+
+
+@pytest.fixture
+def tarred():
+    """Makes a compressed tar of names and texts, or members as they are."""
+
+    def make(members: dict[str, str], *others: tarfile.TarInfo) -> bytes:
+        made = io.BytesIO()
+        with tarfile.open(fileobj=made, mode="w:gz") as archive:
+            for name, text in members.items():
+                info = tarfile.TarInfo(name)
+                info.size = len(text.encode())
+                archive.addfile(info, io.BytesIO(text.encode()))
+            for info in others:
+                archive.addfile(info)
+        return made.getvalue()
+
+    return make

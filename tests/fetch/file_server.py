@@ -1,0 +1,122 @@
+"""A small file server in a thread: ranges, marks, and the misbehaviour that a test asks for."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+Special = Callable[[BaseHTTPRequestHandler], None]
+
+
+@dataclass
+class Files:
+    """The running server: its address, what it has by path, and what it was asked for."""
+
+    url: str = ""
+    bodies: dict[str, bytes] = field(default_factory=dict)
+    specials: dict[str, Special] = field(default_factory=dict)  # answer instead of a body
+    cuts: dict[str, list[int]] = field(default_factory=dict)  # of the next answers: the connection ends after so many
+    types: dict[str, str] = field(default_factory=dict)
+    marks: bool = True
+    asked: list[tuple[str, str, str]] = field(default_factory=list)  # method, path, Range
+
+    def ranges(self, path: str) -> list[str]:
+        """The Range of each GET of a path."""
+        return [range for method, asked, range in self.asked if method == "GET" and asked == path]
+
+
+def sent(handler: BaseHTTPRequestHandler, status: int, headers: dict[str, str], body: bytes = b"") -> None:
+    """One whole answer."""
+    handler.send_response(status)
+    for name, value in ({"Content-Length": str(len(body))} | headers).items():
+        handler.send_header(name, value)
+    handler.end_headers()
+    if handler.command != "HEAD":
+        handler.wfile.write(body)
+
+
+def redirect(to: str) -> Special:
+    """Answers with another address."""
+    return lambda handler: sent(handler, 302, {"Location": to})
+
+
+def status(code: int) -> Special:
+    """Answers with a status and nothing else."""
+    return lambda handler: sent(handler, code, {})
+
+
+def endless(handler: BaseHTTPRequestHandler) -> None:
+    """A body without a length that ends when the client has gone."""
+    handler.send_response(200)
+    handler.end_headers()
+    handler.close_connection = True
+    while True:
+        handler.wfile.write(b"x" * 65536)
+
+
+def etag(body: bytes) -> str:
+    """The mark of a body."""
+    return f'"{hashlib.sha256(body).hexdigest()}"'
+
+
+@contextlib.contextmanager
+def serve() -> Iterator[Files]:
+    """Serve on a free port."""
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_GET(self) -> None:
+            with lock:
+                files.asked.append((self.command, self.path, self.headers.get("Range", "")))
+            with contextlib.suppress(OSError):  # the client may have gone
+                self._answer(self.path.partition("?")[0])
+
+        do_HEAD = do_GET
+
+        def _answer(self, path: str) -> None:
+            if path in files.specials:
+                files.specials[path](self)
+            elif path not in files.bodies:
+                sent(self, 404, {})
+            else:
+                self._body(path, files.bodies[path])
+
+        def _body(self, path: str, body: bytes) -> None:
+            start = self._start(body)
+            headers = {"Accept-Ranges": "bytes", "Content-Type": files.types.get(path, "application/octet-stream")}
+            headers |= {"ETag": etag(body)} if files.marks else {}
+            if start >= len(body) > 0:
+                sent(self, 416, headers | {"Content-Range": f"bytes */{len(body)}"})
+                return
+            if start:
+                headers["Content-Range"] = f"bytes {start}-{len(body) - 1}/{len(body)}"
+            headers["Content-Length"] = str(len(body) - start)
+            left = files.cuts[path].pop(0) if files.cuts.get(path) and self.command == "GET" else len(body)
+            self.close_connection = self.close_connection or left < len(body) - start
+            sent(self, 206 if start else 200, headers, body[start : start + left])
+
+        def _start(self, body: bytes) -> int:
+            known = self.headers.get("If-Range", etag(body)) == etag(body)
+            wanted = self.headers.get("Range", "")
+            return int(wanted.removeprefix("bytes=").rstrip("-")) if wanted and known else 0
+
+        def log_message(self, *args) -> None:
+            """Nothing on stderr."""
+
+    lock, files = threading.Lock(), Files()
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server.daemon_threads = True
+    files.url = f"http://127.0.0.1:{server.server_port}"
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
+    thread.start()
+    try:
+        yield files
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()

@@ -1,0 +1,46 @@
+"""What of a hub its library asks for: a repository's commit, its files with sizes and sums, and their bytes."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from http.server import BaseHTTPRequestHandler
+
+from tests.fetch.file_server import Files, Special, sent
+
+COMMIT = "0123456789abcdef0123456789abcdef01234567"
+
+
+def repository(files: Files, name: str, bodies: dict[str, bytes], kind: str = "datasets", gated: bool = False) -> None:
+    """Have the server play the hub for one repository."""
+    short = {"datasets": "datasets/", "models": ""}[kind]
+    files.specials["/"] = _json({})
+    files.specials[f"/api/{kind}/{name}/revision/main"] = _json({"id": name, "sha": COMMIT, "siblings": []})
+    files.specials[f"/api/{kind}/{name}"] = _json({"id": name, "sha": COMMIT, "siblings": []})
+    for revision in ("main", COMMIT):
+        files.specials[f"/api/{kind}/{name}/tree/{revision}"] = _json([_entry(p, body) for p, body in bodies.items()])
+        for path, body in bodies.items():
+            files.specials[f"/{short}{name}/resolve/{revision}/{path}"] = _refused if gated else _file(body)
+
+
+def _entry(path: str, body: bytes) -> dict:
+    lfs = {"oid": hashlib.sha256(body).hexdigest(), "size": len(body), "pointerSize": 100}
+    return {"type": "file", "path": path, "size": len(body), "oid": "0" * 40, "lfs": lfs}
+
+
+def _json(value: object) -> Special:
+    body = json.dumps(value).encode()
+    return lambda handler: sent(handler, 200, {"Content-Type": "application/json"}, body)
+
+
+def _file(body: bytes) -> Special:
+    headers = {"ETag": f'"{hashlib.sha256(body).hexdigest()}"', "X-Repo-Commit": COMMIT}
+
+    def answer(handler: BaseHTTPRequestHandler) -> None:
+        sent(handler, 200, headers, body)
+
+    return answer
+
+
+def _refused(handler: BaseHTTPRequestHandler) -> None:
+    sent(handler, 403, {"X-Error-Code": "GatedRepo", "X-Error-Message": "Access to it is restricted"})

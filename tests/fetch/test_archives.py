@@ -1,0 +1,151 @@
+"""Archives: what the rule names goes to its place; what leads out of it, grows without end or is damaged is refused."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import shutil
+import stat
+import tarfile
+import zipfile
+
+import pytest
+
+from compclip.base.errors import UserError
+from compclip.data.fetch import archives
+from compclip.data.fetch.archives import Rule, unpack
+
+MEMBERS = {"top/a/1.json": "[1]", "top/a/2.txt": "two", "top/b.json": "[]", "__MACOSX/top/._b.json": "x", "top/": ""}
+
+
+ALL = Rule()
+
+
+@pytest.fixture
+def run(tmp_path):
+    """Unpacks bytes with a rule; gives the counts and what is there."""
+
+    def made(raw, rule=ALL):
+        archive = tmp_path / "archive"
+        archive.write_bytes(raw)
+        counts = unpack(archive, tmp_path / "out", rule, tmp_path / ".staging")
+        return counts, there(tmp_path)
+
+    return made
+
+
+def there(tmp_path):
+    """Files that were unpacked, and their texts; nothing of what was under way is left."""
+    assert not (tmp_path / ".staging").exists()
+    out = tmp_path / "out"
+    return {str(p.relative_to(out)): p.read_text() for p in sorted(out.rglob("*")) if p.is_file()}
+
+
+def refused(run, tmp_path, raw, said):
+    with pytest.raises(UserError, match=said):
+        run(raw)
+    assert there(tmp_path) == {}
+
+
+@pytest.mark.parametrize("kind", ["zipped", "tarred"])
+def test_the_rule_says_what_goes_where(run, request, kind):
+    raw = request.getfixturevalue(kind)({k: v for k, v in MEMBERS.items() if not k.endswith("/")})
+    counts, found = run(raw, Rule(("*.json",), 1, "in"))
+    assert found == {"in/a/1.json": "[1]", "in/b.json": "[]"}
+    assert counts == {"files": 2, "bytes": 5, "left_out": 2}
+
+
+def test_folders_of_a_zip_are_no_files(run, zipped):
+    counts, found = run(zipped(MEMBERS))
+    assert found == {"top/a/1.json": "[1]", "top/a/2.txt": "two", "top/b.json": "[]"}
+    assert counts["left_out"] == 1
+
+
+def test_what_is_there_is_replaced_and_the_rest_stays(run, zipped, tmp_path):
+    (tmp_path / "out" / "top").mkdir(parents=True)
+    (tmp_path / "out" / "top" / "b.json").write_text("old")
+    (tmp_path / "out" / "mine.txt").write_text("mine")
+    _, found = run(zipped({"top/b.json": "new"}))
+    assert found == {"mine.txt": "mine", "top/b.json": "new"}
+
+
+def test_hidden_files_are_left_out(run, zipped):
+    """A stranger's archive writes no .git and no .dvc."""
+    counts, found = run(zipped({"a.txt": "a", ".git/hooks/post-checkout": "x", "b/.env": "x"}))
+    assert found == {"a.txt": "a"}
+    assert counts["left_out"] == 2
+
+
+@pytest.mark.parametrize("name", ["../evil", "a/../../evil", "/etc/evil", "C:/evil", "a\\..\\..\\evil", "a/\x1b[2J"])
+@pytest.mark.parametrize("kind", ["zipped", "tarred"])
+def test_a_name_that_leads_out_refuses_all(run, tmp_path, request, kind, name):
+    raw = request.getfixturevalue(kind)({"good.txt": "good", name: "evil"})
+    refused(run, tmp_path, raw, "a name that leads out of its folder; do not use it")
+    assert not (tmp_path / "evil").exists()
+
+
+@pytest.mark.parametrize("kind", [tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.FIFOTYPE, tarfile.CHRTYPE])
+def test_links_and_devices_of_a_tar(run, tarred, tmp_path, kind):
+    info = tarfile.TarInfo("link")
+    info.type, info.linkname = kind, "/etc/passwd"
+    refused(run, tmp_path, tarred({"good.txt": "good"}, info), "'link', a link or device instead of a file")
+
+
+def test_links_of_a_zip(run, tmp_path):
+    made = io.BytesIO()
+    with zipfile.ZipFile(made, "w") as archive:
+        info = zipfile.ZipInfo("link")
+        info.external_attr = (stat.S_IFLNK | 0o777) << 16
+        archive.writestr(info, "/etc/passwd")
+    refused(run, tmp_path, made.getvalue(), "'link', a link or device")
+
+
+def test_the_same_name_twice(run, tarred, tmp_path):
+    refused(run, tmp_path, tarred({"a": "1", "./a": "2"}), "holds './a' twice")
+
+
+def test_a_file_where_a_folder_belongs(run, tarred, tmp_path):
+    refused(run, tmp_path, tarred({"a": "1", "a/b": "2"}), "damaged")
+
+
+def test_what_grows_without_end(run, zipped, tmp_path, monkeypatch):
+    """Whatever the headers say, the bytes are counted."""
+    monkeypatch.setattr(archives, "LEAST", 10_000)
+    monkeypatch.setattr(archives, "GROWTH", 2)
+    refused(run, tmp_path, zipped({"zeros": "0" * 1_000_000}), "unpacks to more than 2 times its size")
+
+
+def test_too_many_files(run, zipped, tmp_path, monkeypatch):
+    monkeypatch.setattr(archives, "MOST_FILES", 2)
+    refused(run, tmp_path, zipped({"a": "", "b": "", "c": ""}), "holds more than 2 files")
+
+
+@pytest.mark.parametrize("kind", ["zipped", "tarred"])
+def test_every_damage_is_one_line(request, run, tmp_path, kind):
+    """A byte changed or an end cut anywhere: the files, or a refusal that leaves nothing."""
+    whole = {"a.txt": "first file\n" * 20, "b.txt": "second"}
+    raw = request.getfixturevalue(kind)(whole)
+    outcomes = []
+    for at in range(0, len(raw), 3):
+        for damaged in (raw[:at], raw[:at] + bytes([raw[at] ^ 0x55]) + raw[at + 1 :]):
+            with contextlib.suppress(UserError):
+                run(damaged)
+            outcomes.append(there(tmp_path))
+            shutil.rmtree(tmp_path / "out", ignore_errors=True)
+    assert all(found.items() <= whole.items() for found in outcomes)  # a zip's list of members has no sum of its own
+    assert outcomes.count({}) > len(outcomes) / 2
+
+
+def test_neither_zip_nor_tar(run, tmp_path):
+    refused(run, tmp_path, b"<html>", "neither a zip nor a tar")
+
+
+def test_a_rule_that_fits_nothing(run, zipped, tmp_path):
+    with pytest.raises(UserError, match=r"holds none of \*\.csv; is it another archive"):
+        run(zipped({"a.json": "[]"}), Rule(("*.csv",)))
+
+
+def test_what_is_in_the_way_is_named(run, zipped, tmp_path):
+    (tmp_path / "out" / "a").mkdir(parents=True)
+    with pytest.raises(UserError, match=r"out/a: something else is in the place"):
+        run(zipped({"a": "1"}))

@@ -1,0 +1,170 @@
+"""The shipped catalogue holds, its layouts are those that the grids name, and a stranger's is checked before its use."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from compclip.base.errors import UserError
+from compclip.data.fetch import catalogue
+from compclip.data.fetch.archives import Rule, unpack
+from tests.conftest import ROOT
+
+SHIPPED = catalogue.read()
+GRIDS = sorted((ROOT / "experiments" / "grids").glob("*.yaml"))
+NOT_HERE = ("data/raw/zeroshot/",)  # made by CLIP_benchmark's builder from many sources
+
+
+def test_it_is_read_whole():
+    assert {"sugarcrepe", "winoground", "coco_val2017", "clic", "vit_b_32_openai"} <= SHIPPED.keys()
+    assert {entry.section.kind for entry in SHIPPED.values()} == {"benchmark", "pictures", "captions", "weights"}
+
+
+def test_what_the_grids_name_is_brought_there():
+    """Every path of every grid is in an entry's folder, and every JSON file is one that an entry brings."""
+    named = {path for grid in GRIDS for path in re.findall(r"data/raw/[\w./-]+", grid.read_text(encoding="utf-8"))}
+    wanted = {path for path in named if not path.startswith(NOT_HERE)}
+    folders = [entry.section.folder for entry in SHIPPED.values()]
+    folders += [entry.pictures.into for entry in SHIPPED.values() if entry.pictures]
+    assert {p for p in wanted if not any(p == f or p.startswith(f"{f}/") for f in folders if f)} == set()
+    brought = {Path(entry.section.folder) / name for entry in SHIPPED.values() for name in _files(entry)}
+    assert {path for path in wanted if path.endswith(".json") and Path(path) not in brought} == set()
+    assert len(wanted) > 30
+
+
+def _files(entry):
+    for name, file in entry.files.items():
+        yield from file.members or [name]
+
+
+def test_weights_of_a_tag_come_from_where_open_clip_looks():
+    """Each grid's tag has an entry whose repository is the one that open_clip names."""
+    import open_clip
+
+    hubs = {entry.section.hub for entry in SHIPPED.values() if entry.section.cache}
+    tags = {tag for grid in GRIDS for tag in re.findall(r"model: ([\w-]+), weights: (\w+)", grid.read_text("utf-8"))}
+    assert {open_clip.get_pretrained_cfg(*tag)["hf_hub"].rstrip("/") for tag in tags} == hubs
+
+
+# Of archives as they are published: entry, file, members, and where those of them belong that are not left out.
+LAYOUTS = [
+    ("coco_val2017", "val2017.zip", ["val2017/000000000139.jpg"], ["val2017/000000000139.jpg"]),
+    (
+        "coco_captions2017", "annotations_trainval2017.zip",
+        ["annotations/captions_val2017.json", "annotations/captions_train2017.json", "annotations/instances_val2017.json"],
+        ["annotations/captions_train2017.json", "annotations/captions_val2017.json"],
+    ),
+    (
+        "karpathy_flickr30k", "caption_datasets.zip",
+        ["dataset_coco.json", "dataset_flickr30k.json", "dataset_flickr8k.json"], ["dataset_flickr30k.json"],
+    ),
+    (
+        "flickr30k_pictures", "flickr30k-images.zip",
+        ["flickr30k-images/1000092795.jpg", "__MACOSX/flickr30k-images/._1000092795.jpg"], ["images/1000092795.jpg"],
+    ),
+    ("flickr8k_pictures", "Flickr8k_Dataset.zip", ["Flicker8k_Dataset/1_a.jpg"], ["Images/1_a.jpg"]),
+    ("visual_genome", "images2.zip", ["VG_100K_2/1.jpg"], ["VG_100K_2/1.jpg"]),
+    ("winoground", "images.zip", ["images/ex_0_img_0.png"], ["images/ex_0_img_0.png"]),
+    ("aro", "vgr_vga_images.zip", ["images/1.jpg"], ["images/1.jpg"]),
+    ("imagecode", "image-sets.zip", ["image-sets/MSR/img0.jpg"], ["image-sets/MSR/img0.jpg"]),
+    (
+        "vl_checklist", "vl_checklist.tar.gz",
+        ["VL-CheckList-0a1b/README.md", "VL-CheckList-0a1b/data/Relation/vg/action.json"], ["Relation/vg/action.json"],
+    ),
+    ("vl_checklist", "images_512.zip", ["images_512/a.jpg"], ["images/swig/a.jpg"]),
+    ("vl_checklist", "images.zip", ["VG_100K/1.jpg"], ["images/vg/VG_100K/1.jpg"]),
+    (
+        "hard_positives", "hard_positives.tar.gz",
+        ["hard_positives-0a/run_eval.py", "hard_positives-0a/data/vl_checklist_relations.json",
+         "hard_positives-0a/swapped_data/vl_checklist_relations.json"],
+        ["data/vl_checklist_relations.json", "swapped_data/vl_checklist_relations.json"],
+    ),
+    ("cc3m_100k", "coca_captions.tar.gz", ["coca_captions/000000001.txt"], ["coca_captions/000000001.txt"]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "archive", "members", "places"), LAYOUTS, ids=lambda value: str(value)[:20])
+def test_archives_are_unpacked_to_the_layout(tmp_path, zipped, tarred, name, archive, members, places):
+    file = SHIPPED[name].files[archive]
+    make = zipped if archive.endswith(".zip") else tarred
+    (tmp_path / archive).write_bytes(make(dict.fromkeys(members, "x")))
+    unpack(tmp_path / archive, tmp_path / "out", Rule(tuple(file.members), file.strip, file.into), tmp_path / ".new")
+    found = sorted(p.relative_to(tmp_path / "out").as_posix() for p in (tmp_path / "out").rglob("*") if p.is_file())
+    assert file.unpack and found == places
+
+
+GOOD = {"what": "x", "kind": "benchmark", "folder": "data/raw/x", "http": "http://host/a", "files": {"b.json": {}}}
+
+
+def read(tmp_path, **change):
+    from omegaconf import OmegaConf
+
+    path = tmp_path / "c.yaml"
+    path.write_text(OmegaConf.to_yaml({"x": {k: v for k, v in (GOOD | change).items() if v is not None}}))
+    return catalogue.read(path)["x"]
+
+
+def test_an_address_is_below_http_unless_it_is_whole(tmp_path):
+    files = {"b.json": {}, "c.json": {"source": "d/e.json?x=1"}, "f.json": {"source": "https://other/f"}}
+    made = read(tmp_path, files=files)
+    assert [made.address(name) for name in files] == [
+        "http://host/a/b.json",
+        "http://host/a/d/e.json?x=1",
+        "https://other/f",
+    ]
+
+
+def test_a_size_is_known_where_all_are(tmp_path):
+    assert read(tmp_path, files={"a": {"size": 2}, "b": {"size": 3}}).size == 5
+    assert read(tmp_path, files={"a": {"size": 2}, "b": {}}).size == 0
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"folder": "../elsewhere"}, "folder='../elsewhere': must be a path below its folder"),
+        ({"folder": "/tmp/x"}, "must be a path below its folder"),
+        ({"folder": "compclip/methods"}, "must be a folder below data/ or models/"),
+        ({"folder": "data"}, "must be a folder below data/ or models/"),
+        ({"folder": "data/.git"}, "must be a path below its folder"),
+        ({"folder": None}, "folder: must be given, or cache: true instead"),
+        ({"files": {"../b.json": {}}}, "must be a path below its folder"),
+        ({"files": {"b.json": {"into": "../x", "unpack": True}}}, "into='../x': must be a path below"),
+        ({"files": {"b.json": {"into": "x"}}}, "belong to an archive; add unpack: true"),
+        ({"files": {"b.json": {"size": -1}}}, "size=-1: must be >= 0"),
+        ({"files": {"b.json": {"size": "many"}}}, "size='many': must be int"),
+        ({"files": {"b.json": {"sha256": "abc"}}}, "sha256='abc': must be 64 digits"),
+        ({"files": {"b.json": {"sha": "abc"}}}, "unknown key 'sha'; did you mean 'sha256'"),
+        ({"files": {}}, "has no files"),
+        ({"files": {"b": {"source": "file:///etc/passwd"}}}, "must be an http or https address"),
+        ({"files": {"b": {"source": "ftp://host/b"}}}, "must be an http or https address"),
+        ({"http": None}, "must be an http or https address"),
+        ({"http": "http://user:secret@host"}, "must be without user and password"),
+        ({"hub": "a/b"}, "http and hub: an entry has one source"),
+        ({"hub": "../b", "http": None}, "must be OWNER/NAME"),
+        ({"hub": "a/b", "http": None, "revision": "../main"}, "revision='../main': must be a commit"),
+        ({"hub": "a/b", "http": None, "files": {"b": {"source": "../../b"}}}, "must be a path below its folder"),
+        ({"patterns": ["*"]}, "patterns and cache belong to a repository"),
+        ({"hub": "a/b", "http": None, "folder": None, "cache": True, "files": {"b": {"unpack": True}}}, "nothing is unpacked"),
+        ({"needs": ["y"]}, "x.needs: unknown entry 'y'"),
+        ({"whta": "x"}, "unknown key 'whta'; did you mean 'what'"),
+        ({"what": None}, "what: must be given"),
+        ({"pictures": {"list": "b.json", "format": "xls", "into": "data/raw/y"}}, "unknown format 'xls'"),
+        ({"pictures": {"list": "../b.json", "into": "data/raw/y"}}, "list='../b.json': must be a path below"),
+        ({"pictures": {"list": "b.json", "into": "elsewhere"}}, "must be a folder below data/ or models/"),
+        ({"pictures": {"into": "data/raw/y"}}, "list: must be given"),
+    ],
+)  # fmt: skip
+def test_a_strangers_catalogue(tmp_path, change, said):
+    """One line that names the entry, the key and the value; nothing was asked for yet."""
+    with pytest.raises(UserError, match=re.escape(said)) as raised:
+        read(tmp_path, **change)
+    assert str(raised.value).startswith(f"{tmp_path}/c.yaml: x") and "secret" not in str(raised.value)
+
+
+def test_a_name_is_a_name(tmp_path):
+    (tmp_path / "c.yaml").write_text("../x: {what: x}\n")
+    with pytest.raises(UserError, match=r"entry '\.\./x': must be letters"):
+        catalogue.read(tmp_path / "c.yaml")

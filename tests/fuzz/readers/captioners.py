@@ -1,0 +1,53 @@
+"""Folders of models that caption."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from tests.fuzz.reader import Reader
+
+
+def readers() -> Iterator[Reader]:
+    """A chat, as a model's folder has it; a CoCa model."""
+    small = ("m/chat_template.jinja", "m/processor_config.json", "m/tokenizer_config.json", "m/generation_config.json")
+    yield Reader("captioner:hf", _chat, lambda _: _captioned("hf", "m"), small)
+    yield Reader("captioner:coca", _coca, lambda _: _captioned("coca", "local-dir:m"), ("m/*",))
+
+
+def _chat(folder: Path) -> None:
+    import transformers
+
+    from tests import tiny_chat
+
+    tiny_chat.llava(folder / "m", transformers)
+    _picture(folder)
+
+
+def _coca(folder: Path) -> None:
+    from compclip.base.files import write_json
+    from compclip.model import backbone
+    from tests.test_recaption_coca import COCA
+
+    write_json(folder / "tiny.json", COCA)
+    made = backbone.create(str(folder / "tiny.json"), "random", tells=True)
+    made.clip.text_decoder.text_projection.data.normal_()  # which open_clip leaves as the memory was
+    made.save(folder / "m")
+    _picture(folder)
+
+
+def _picture(folder: Path) -> None:
+    from PIL import Image
+
+    Image.new("RGB", (16, 16), "red").save(folder / "a.png")
+
+
+def _captioned(name: str, model: str) -> None:
+    from compclip.base import plugins
+    from compclip.config.sections import Data
+    from compclip.data.sample import Sample
+
+    captioner = plugins.find(plugins.CAPTIONERS, name)
+    cfg = captioner.Config(model=model, max_new_tokens=2, device="cpu")
+    with captioner.opened(Data("karpathy", "d.json", ".", captioner=name), cfg) as caption:
+        caption([Sample("a", "a.png", ("old",))], "00000")

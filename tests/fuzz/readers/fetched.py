@@ -1,0 +1,71 @@
+"""What `compclip fetch` reads: catalogues, archives, lists of addresses, the counts of img2dataset."""
+
+from __future__ import annotations
+
+import io
+import json
+import random
+import tarfile
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from tests.fuzz.reader import Reader
+
+NAMES = ("top/a.json", "top/b/c.json", "top/d.txt")
+
+
+def readers() -> Iterator[Reader]:
+    """A catalogue, a zip and a tar, a list with its counts."""
+    yield Reader("fetch:catalogue", _catalogue, _listing)
+    yield Reader("fetch:archive", _archives, _unpacked)
+    yield Reader("fetch:list", _lists, _columns)
+
+
+def _catalogue(folder: Path) -> None:
+    from compclip.data.fetch import catalogue
+
+    entries = catalogue.FILE.read_text(encoding="utf-8").split("\n\n")
+    (folder / "c.yaml").write_text("\n\n".join([*entries[1:4], *entries[-3:]]) + "\n")
+
+
+def _listing(_: random.Random) -> object:
+    from compclip.data.fetch import __main__ as command
+
+    return command.main(["--catalogue", "c.yaml", "--list"])
+
+
+def _archives(folder: Path) -> None:
+    with zipfile.ZipFile(folder / "a.zip", "w", zipfile.ZIP_DEFLATED) as made:
+        for name in NAMES:
+            made.writestr(name, "[1]")
+    with tarfile.open(folder / "a.tar.gz", "w:gz") as tar:
+        for name in NAMES:
+            info = tarfile.TarInfo(name)
+            info.size = 3
+            tar.addfile(info, io.BytesIO(b"[1]"))
+
+
+def _unpacked(rng: random.Random) -> object:
+    from compclip.data.fetch.archives import Rule, unpack
+
+    rule = rng.choice((Rule(), Rule(("*.json",), 1, "in")))
+    return unpack(Path(rng.choice(("a.zip", "a.tar.gz"))), Path("data/x"), rule, Path("data/.new"))
+
+
+def _lists(folder: Path) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    (folder / "list.csv").write_text("url,caption\nhttp://host/1.jpg,one\n")
+    pq.write_table(pa.table({"url": ["http://host/1.jpg"]}), folder / "list.parquet")
+    (folder / "00000_stats.json").write_text(json.dumps({"count": 2, "successes": 1, "failed_to_download": 1}))
+
+
+def _columns(rng: random.Random) -> object:
+    from compclip.data.fetch import pictures
+    from compclip.data.fetch.catalogue import Pictures
+
+    kind = rng.choice(("csv", "parquet"))
+    pictures._check_columns(Path(f"list.{kind}"), Pictures(list="x", format=kind, url="url", into="data/x"))
+    return pictures.counts(Path())

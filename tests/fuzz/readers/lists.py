@@ -1,0 +1,84 @@
+"""Lists of captions that others released, what is made of them, and the pictures of a benchmark."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from tests.fuzz import formats
+from tests.fuzz.reader import Make, Reader
+from tests.fuzz.readers.data import _with_pictures
+
+ROWS = [
+    {"url": f"http://a/{n}.jpg", "key": f"00000000{n}", "c": f"{text}, picture {n}"}
+    for n, text in enumerate(formats.TWO)
+]
+CSV = "url,key,c\n" + "".join(f'{row["url"]},{row["key"]},"{row["c"]}"\n' for row in ROWS)
+FILES: dict[str, str | list] = {"x.csv": CSV, "x.tsv": CSV.replace(",", "\t"), "x.jsonl": ROWS}
+HP = [f"{text} and more" for text in formats.TWO] * 2
+
+
+def readers() -> Iterator[Reader]:
+    """Each format of a list, its index, released hard positives, a benchmark's pictures."""
+    for name, content in FILES.items():
+        yield Reader(f"list:{name[2:]}", _written({name: content}), _joined(name))
+    yield Reader(
+        "list:parquet",
+        lambda folder: pq.write_table(pa.Table.from_pylist(ROWS), folder / "x.parquet"),
+        _joined("x.parquet"),
+    )
+    yield Reader("list:index", _indexed, _looked_up, ("index/*",))
+    yield Reader("list:rewrites", _with_pictures(lambda: formats._coco() | {"s.jsonl": HP}), _rewritten, ("files/*",))
+    yield Reader("benchmark_pictures", _pictures, _read)
+
+
+def _written(files: formats.Files) -> Make:
+    return lambda folder: formats.write(folder, files)
+
+
+def _joined(name: str) -> Callable[[random.Random], object]:
+    def read(_: random.Random) -> object:
+        from compclip.config.captions import Captions
+        from compclip.data import joined
+
+        with joined.opened(Captions(name, "url", ["c"]), Path("index")) as captions:
+            return captions.of([row["url"] for row in ROWS])
+
+    return read
+
+
+def _indexed(folder: Path) -> None:
+    from compclip.data import index
+
+    index.opened(folder / "index", lambda counts: ((row["url"], [row["c"]]) for row in ROWS))
+
+
+def _looked_up(_: random.Random) -> object:
+    from compclip.data import index
+
+    return index.Index(Path("index")).of([row["url"] for row in ROWS])
+
+
+def _rewritten(_: random.Random) -> object:
+    from compclip.config.captions import Released
+    from compclip.data import released
+
+    with released.opened(Released("files/captions.json", swap="files/s.jsonl"), Path("index")) as given:
+        return given(formats.TWO)
+
+
+def _pictures(folder: Path) -> None:
+    from compclip.data import overlap
+
+    formats.pictures(folder)
+    overlap.write(folder / "b.arrow", [str(folder / name) for name in formats.PICTURES])
+
+
+def _read(_: random.Random) -> object:
+    from compclip.data import overlap
+
+    return overlap.read(Path("b.arrow"))

@@ -1,0 +1,50 @@
+"""A data set as training reads it, of annotations that a test made by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from compclip.data import annotate, partners, shards
+from compclip.data.prepared import Prepared
+from compclip.data.sample import Sample
+from compclip.data.shards import Manifest
+from compclip.text.annotation import Annotation
+from compclip.text.columns import Columns
+
+
+def prepared(
+    folder: Path, samples: Sequence[Sample], annotations: Sequence[Sequence[Annotation]], size: int = 2
+) -> Prepared:
+    """The samples, whose captions are `annotations`, in shards of `size`."""
+    listed = []
+    for number, low in enumerate(range(0, len(samples), size)):
+        listed.append(
+            _shard(folder, shards.file_name(number), samples[low : low + size], annotations[low : low + size])
+        )
+    partners.write(folder / partners.FILE, [folder / shards.SHARDS / f"{shard.name}.arrow" for shard in listed])
+    shards.write_manifest(folder / shards.MANIFEST, Manifest(tuple(listed)))
+    return Prepared(folder)
+
+
+def _shard(folder: Path, name: str, samples: Sequence[Sample], annotations: Sequence[Sequence[Annotation]]):
+    made, flat = Columns(), [a for own in annotations for a in own]
+    for annotation in flat:
+        made.add(_whole(annotation))
+    path, said = folder / shards.SHARDS / f"{name}.arrow", [len(own) for own in annotations]
+    shards.write_batch(path, annotate.batch(samples, said, made))
+    return shards.described(path, name, len(samples), len(flat))
+
+
+def _whole(annotation: Annotation) -> Annotation:
+    """With something in every field that tells of a token."""
+    count = len(annotation)
+    lacking = {name: ("X",) * count for name in ("tag", "lemma", "dep") if not getattr(annotation, name)}
+    heads = annotation.heads or tuple(range(count))
+    return replace(annotation, heads=heads, candidates=annotation.candidates or ((),) * count, **lacking)
+
+
+def all_annotations(data: Prepared) -> list[tuple[Annotation, ...]]:
+    """What a data set holds, sample by sample."""
+    return [tuple(data.annotation(i, j) for j in range(data.captions(i))) for i in range(len(data))]

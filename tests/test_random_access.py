@@ -1,0 +1,149 @@
+"""Training by random access draws what training from lists drew: each view against the rules written out slowly."""
+
+from __future__ import annotations
+
+from itertools import chain
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from PIL import Image
+
+from compclip.data.prepared import Prepared
+from compclip.data.sample import Sample
+from compclip.text import kept
+from compclip.text.annotation import Annotation
+from compclip.train import composite, views
+from compclip.train.batch import Views
+from tests.prepared_set import all_annotations, prepared
+from tests.test_composite import tagged
+
+SIZES = [(40, 20), (20, 40), (30, 30), (10, 11)]
+
+
+@pytest.fixture(scope="module")
+def crowd(tmp_path_factory) -> Prepared:
+    """30 samples of one to three captions, wide and tall, in shards of seven."""
+    rng = np.random.default_rng(0)
+    words = ["DOG", "CAT", "HORSE", "GRASS", "BIRD", "sees", "eats", "runs"]
+    said = [
+        tuple(
+            chain.from_iterable(
+                own for _ in range(rng.integers(1, 4)) for own in tagged(" ".join(rng.choice(words, 4)))
+            )
+        )
+        for _ in range(30)
+    ]
+    samples = [Sample(f"s{i}", f"{i}.png", (), "train", *SIZES[rng.integers(4)]) for i in range(30)]
+    return prepared(tmp_path_factory.mktemp("crowd"), samples, said, 7)
+
+
+class Lists:
+    """Partners as they were found when all captions were lists."""
+
+    def __init__(self, data: Prepared, seed: int) -> None:
+        self.said, self.seed = all_annotations(data), seed
+        samples = [data.sample(i) for i in range(len(data))]
+        self.shapes = ["wide" if s.width >= s.height else "tall" for s in samples]
+        self.places = [(i, j) for i, own in enumerate(self.said) for j in range(len(own))]
+
+    def sharing(self, noun: str, shape: str) -> list[tuple[int, int]]:
+        """All captions with a noun in their first sentence."""
+        return [(i, j) for i, j in self.places if self.shapes[i] == shape and noun in self.nouns(self.said[i][j])]
+
+    def nouns(self, caption: Annotation) -> list[str]:
+        """Of the first sentence."""
+        return kept.nouns(kept.split(caption)[0])
+
+    def partners(self, place: tuple[int, int]) -> list[tuple[int, int]]:
+        """CLIC B.4."""
+        rng = np.random.default_rng((self.seed, *place, composite.SHARED))
+        pools = [self.sharing(n, self.shapes[place[0]]) for n in self.nouns(self.said[place[0]][place[1]])]
+        pools = [pool for pool in pools if len(pool) > 1]
+        found: dict[int, tuple[int, int]] = {}
+        for _ in range(composite.TRIES if pools else 0):
+            pool = pools[rng.integers(len(pools))]
+            other = pool[rng.integers(len(pool))]
+            if other[0] != place[0] and len(found) < composite.SHARED:
+                found.setdefault(other[0], other)
+        return list(found.values())
+
+    def random(self, index: int, rng: np.random.Generator) -> int:
+        """Any other sample of the same orientation."""
+        others = np.flatnonzero([s == self.shapes[index] for s in self.shapes])
+        others = others[others != index] if len(others) > 1 else others
+        return int(others[rng.integers(len(others))])
+
+
+def test_partners_are_those_of_the_lists(crowd):
+    """By nouns for every caption, at random for every sample and many draws."""
+    slow, fast = Lists(crowd, 3), composite.CommonNouns(crowd, 3)
+    assert [fast.partners(p) for p in slow.places] == [slow.partners(p) for p in slow.places]
+    assert any(len(slow.partners(p)) == composite.SHARED for p in slow.places)
+    maker = views.Maker(crowd, 3, 8)
+    for index in range(len(crowd)):
+        drawn = [(np.random.default_rng(k), np.random.default_rng(k)) for k in range(20)]
+        assert [maker._partner(index, a) for a, _ in drawn] == [slow.random(index, b) for _, b in drawn]
+        assert all(a.random() == b.random() for a, b in drawn)  # and as many numbers were drawn
+
+
+def test_places_and_nouns_by_number(crowd):
+    """Across the edges of shards."""
+    slow = Lists(crowd, 0)
+    assert [crowd.place(number) for number in range(len(slow.places))] == slow.places
+    for shape in ("wide", "tall"):
+        for noun in ("dog", "bird", "none"):
+            found = [crowd.place(int(n)) for n in crowd.sharing(noun, shape == "wide")]
+            assert found == slow.sharing(noun, shape)
+
+
+def test_the_cut_into_shards_changes_no_view(crowd, tmp_path):
+    """Nor does opening the data anew."""
+    samples = [crowd.sample(i) for i in range(len(crowd))]
+    other = prepared(tmp_path, samples, all_annotations(crowd), 30)
+    wanted = Views(composite=3, partner="common_noun")
+    makers = [views.Maker(data, 1, 8, lambda s: Image.new("RGB", (s.width, s.height))) for data in (crowd, other)]
+    for index in range(len(crowd)):
+        one, two = (maker.view(index, 2, wanted) for maker in makers)
+        assert (one.caption, one.negatives, one.positives) == (two.caption, two.negatives, two.positives)
+        assert np.array_equal(np.asarray(one.image), np.asarray(two.image))
+
+
+def test_a_process_holds_nothing_a_sample(crowd):
+    """Shards are opened when a row of theirs is asked for."""
+    data = Prepared(Path(crowd.folder))
+    assert not data._open
+    data.sample(8)
+    assert list(data._open) == [1]
+
+
+@given(st.integers(0, 3000), st.integers(0, 9), st.integers(0, 9))
+def test_the_order_is_the_one_it_was(size, seed, epoch):
+    """Of numbers of half the width."""
+    wide = np.random.default_rng((seed, epoch, 1 << 40)).permutation(size)
+    assert np.array_equal(views.order(size, seed, epoch), wide)
+
+
+@given(st.lists(st.integers(1, 9), min_size=1, max_size=40), st.integers(0, 3))
+def test_windows_mix_some_shards_at_a_time(sizes, epoch):
+    """Every sample once; each window of shards is through before the next begins."""
+    made = views.windowed(sizes, 0, epoch)
+    assert sorted(made) == list(range(sum(sizes)))
+    shard = np.searchsorted(np.cumsum(sizes), made, side="right")
+    first = {int(s): i for i, s in reversed(list(enumerate(shard)))}
+    met = sorted(first, key=first.__getitem__)
+    at = 0
+    for low in range(0, len(sizes), views.WINDOW):
+        # the shards of a window are those that fill the next places of the order, and no others stand there
+        count, window = 0, set()
+        for s in met:
+            if s not in window and first[s] >= at and len(window) < views.WINDOW:
+                window.add(s)
+        count = sum(sizes[s] for s in window)
+        assert set(shard[at : at + count].tolist()) == window
+        met = [s for s in met if s not in window]
+        at += count
+        assert low < len(sizes)
+    assert np.array_equal(made, views.windowed(sizes, 0, epoch))
