@@ -18,7 +18,10 @@ DAILY = {
     "report": ("compclip.report.__main__", "compare all cells of the grid: page, tables, claims"),
     "track": ("compclip.track.__main__", "bring MLflow up to date with the run files"),
     "dashboard": ("compclip.track.dashboard", "open the MLflow UI over all runs"),
-    "launch": ("compclip.launch.__main__", "send all stale runs to this machine's cores or to a SLURM cluster"),
+    "launch": (
+        "compclip.launch.__main__",
+        "send stale runs, or missing shards, to this machine's cores or a SLURM cluster",
+    ),
     "runs": ("compclip.runs.__main__", "the runs of the store: list, keep, remove, collect what nobody uses"),
     "status": ("compclip.runs.status", "one row a run: state, step, loss, time left, job, last error"),
     "sweep": ("compclip.sweep.__main__", "search a method's parameters with a declared study"),
@@ -28,7 +31,7 @@ DAILY = {
 STAGES = {
     "wordnet": ("compclip.text.wordnet", "find, fetch or copy WordNet"),
     "scenes": ("compclip.data.scenes.__main__", "make the embedded world, its pictures, captions and benchmarks"),
-    "prepare": ("compclip.data.prepare", "read and caption a data set, have it rewritten, annotate it"),
+    "prepare": ("compclip.launch.prepare", "read and caption a data set, have it rewritten, annotate it"),
     "backbone": ("compclip.model.__main__", "get a pretrained model"),
     "keys": ("compclip.runs.keys", "write the run key of every cell"),
 }

@@ -15,6 +15,7 @@ import json
 import os
 import sys
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 
 from compclip.base import names
@@ -22,10 +23,11 @@ from compclip.base.errors import UserError, entry, unknown
 from compclip.base.files import write_json
 from compclip.base.names import Name
 from compclip.config import grid, plan, read
+from compclip.config.asked import ANNOTATE, FOLDER, RECAPTION, REWRITE
 from compclip.config.sections import Data
-from compclip.data import annotate, joined, overlap, partners, recaption, rewrite, shards, work
+from compclip.data import annotate, joined, overlap, partners, recaption, rewrite, shards
 from compclip.data.shards import MANIFEST, SAMPLES, SHARDS, Manifest
-from compclip.data.work import ANNOTATE, RECAPTION, REWRITE, Work
+from compclip.data.work import Work
 
 FINGERPRINTS = "fingerprints"  # beside the data sets' folders: one file each
 
@@ -35,7 +37,7 @@ def asked(stage: str, name: Name, cfg: Data, root: Path = Path()) -> Work:
 
     Raises UserError where an earlier stage has not been run, and for what is wrong with the data set itself.
     """
-    folder, place = root / "data" / name, root / work.FOLDER / stage / name
+    folder, place = root / "data" / name, root / FOLDER / stage / name
     counts: Counter = Counter()
     if stage == RECAPTION:
         options = grid.captioner_config(cfg)
@@ -84,14 +86,31 @@ def _written(path: Path, manifest: Manifest, counts: Path, told: dict) -> dict:
     return told
 
 
-def run(stage: str, name: Name, cfg: Data, root: Path = Path()) -> dict:
-    """Make a stage's shards here, as many at a time as the machine has cores, and collect them; gives the counts."""
+def _nothing(work: Work) -> None:
+    """Nobody else makes shards."""
+
+
+def run(
+    stage: str,
+    name: Name,
+    cfg: Data,
+    root: Path = Path(),
+    before: Callable[[Work], None] = _nothing,
+    after: Callable[[Work], None] = _nothing,
+) -> dict:
+    """Make a stage's shards here, as many at a time as the machine has cores, and collect them; gives the counts.
+
+    `before` is called when it is known which are missing, `after` when all are collected.
+    """
     made = asked(stage, name, cfg, root)
+    before(made)
     made.complete(os.cpu_count() or 1)
-    return collect(made, root / "data" / name)
+    counts = collect(made, root / "data" / name)
+    after(made)
+    return counts
 
 
-def main(argv: list[str]) -> int:
+def main(argv: list[str], bring: Callable[[str, Name, Data], dict] = run) -> int:
     """Prepare one data set of params.yaml."""
     parser = argparse.ArgumentParser(prog="python -m compclip.data.prepare", description=__doc__.splitlines()[0])
     parser.add_argument("--data", required=True)
@@ -105,7 +124,7 @@ def main(argv: list[str]) -> int:
     params = read.load(args.params, args.overrides)
     if name not in params.data:
         raise unknown("data", name, params.data)
-    print(json.dumps(run(args.stage, name, params.data[name])))
+    print(json.dumps(bring(args.stage, name, params.data[name])))
     return 0
 
 

@@ -30,6 +30,7 @@ from tqdm import tqdm
 from compclip.base import links
 from compclip.base.errors import UserError, entry, unknown
 from compclip.base.files import read_mapping, write_atomic, write_json
+from compclip.config.asked import ANNOTATE, LIST, RECAPTION, REWRITE, STAGES
 from compclip.config.grid import captioner_config, captions_config, writer_config
 from compclip.config.sections import Data
 from compclip.config.structured import structured
@@ -37,10 +38,7 @@ from compclip.data import annotate, recaption, rewrite, shards
 from compclip.data.item import Item, Made, Make
 from compclip.data.shards import Manifest, Shard
 
-FOLDER = Path(".work/shards")
-RECAPTION, REWRITE, ANNOTATE = "recaption", "rewrite", "annotate"
-STAGES = (RECAPTION, REWRITE, ANNOTATE)
-LIST, COUNTS = "work.json", "counts.jsonl"
+COUNTS = "counts.jsonl"
 
 
 @dataclass(frozen=True)

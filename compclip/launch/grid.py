@@ -21,13 +21,17 @@ SKIPPED = "didn't change, skipping"
 
 
 def prepare(params: Params, root: Path) -> None:
-    """Bring the stages that runs and their evaluation need up to date, where DVC has the project.
+    """Bring the stages that runs and their evaluation need up to date. Raises UserError as `repro`."""
+    repro(["keys", *(f"benchmark@{b}" for b in params.evaluate.benchmarks)], root)
+
+
+def repro(targets: Sequence[str], root: Path) -> None:
+    """Bring stages up to date, where DVC has the project.
 
     Raises UserError where one fails, or where another dvc is at work.
     """
     if not (root / "dvc.yaml").is_file() or not (root / ".dvc").is_dir():
         return
-    targets = ["keys", *(f"benchmark@{b}" for b in params.evaluate.benchmarks)]
     command, said = [sys.executable, "-m", "dvc", "repro", *targets], ""  # --quiet would hide its errors too
     with subprocess.Popen(
         command, cwd=root, text=True, errors="replace", stdout=subprocess.PIPE, stderr=subprocess.STDOUT

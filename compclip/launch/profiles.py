@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from compclip.base import yaml_text
@@ -47,6 +47,12 @@ class Profile:
     def tasks(self) -> int:
         """Processes of one run on each node."""
         return self.tasks_per_node or max(1, self.gpus)
+
+    def of_shards(self, costly: bool) -> Profile:
+        """What a task of shards asks for, one process: all of a node's share where it loads a model, else one core."""
+        if costly:
+            return replace(self, nodes=1, tasks_per_node=1, cpus=self.cpus * self.tasks)
+        return replace(self, nodes=1, tasks_per_node=1, cpus=1, gpus=0, memory_gb=self.memory_gb / self.tasks)
 
 
 POSITIVE = ("jobs", "nodes", "time_min", "signal_s", "array_limit")

@@ -1,7 +1,8 @@
-"""Runs as jobs of a SLURM cluster; the only importer of submitit.
+"""Runs and shards as jobs of a SLURM cluster; the only importer of submitit.
 
-All runs of one command go out as one array, cut where the cluster's MaxArraySize asks for it. Jobs run the code as it
-was at submission, a copy in .work/code/; their own output is in store/<run key>/job.log, SLURM's in .work/slurm/.
+All that one command sends goes out as one array, cut where the cluster's MaxArraySize asks for it. Jobs run the code as
+it was at submission, a copy in .work/code/; their own output is in store/<run key>/job.log, or beside the shards'
+task.json, SLURM's in .work/slurm/.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from compclip.base import calm
 from compclip.base.errors import UserError, one_line
 from compclip.base.files import fingerprint, read_json, write_json
 from compclip.launch.profiles import Profile
-from compclip.runs import cluster, jobs, store
+from compclip.runs import cluster, jobs, tasks
 from compclip.runs.store import StoredRun
 
 PACKAGE = Path(__file__).resolve().parent.parent
@@ -39,7 +40,7 @@ POLL_S = 0.2
 
 @dataclass
 class Remote:
-    """What a job runs: the trainer as a child, so that a signal reaches it and an end by any cause is told apart."""
+    """What a job runs: a module as a child, so that a signal reaches it and an end by any cause is told apart."""
 
     key: str
     module: str = jobs.SCORES
@@ -47,9 +48,9 @@ class Remote:
     _pid: int = field(default=0, init=False)
 
     def __call__(self) -> None:
-        """Bring the run to its results. Raises RuntimeError where the child fails."""
+        """Bring the run to its results, make the shards. Raises RuntimeError where the child fails."""
         rank = int(os.environ.get("SLURM_PROCID", 0))
-        log_file = store.folder(self.key).log_of(rank)
+        log_file = jobs.folder_of(self.key).log_of(rank)
         with open(log_file, "ab") as log:
             calmly = {**os.environ, **calm.settings(os.environ)}
             child = subprocess.Popen([sys.executable, "-m", self.module, self.key], stdout=log, stderr=log, env=calmly)
@@ -58,7 +59,7 @@ class Remote:
         while (code := child.poll()) is None:
             time.sleep(POLL_S)
         if code and not rank:
-            jobs.tell(store.folder(self.key), self.notify, _own_label(), f"exit code {code}")
+            jobs.tell(jobs.folder_of(self.key), self.notify, _own_label(), f"exit code {code}")
         if code:
             raise RuntimeError(f"{self.key}: exit code {code}; see {log_file}")
 
@@ -80,7 +81,7 @@ class Remote:
 
 @dataclass(frozen=True)
 class Slurm:
-    """Sends runs to the cluster of a profile."""
+    """Sends runs, or with another module shards, to the cluster of a profile."""
 
     profile: Profile
     root: Path = Path(".")
@@ -96,21 +97,24 @@ class Slurm:
 
     def submit_all(self, runs: Sequence[StoredRun], params: str | Path) -> list[jobs.SlurmJob]:
         """Send runs as arrays. Raises UserError with what SLURM says where it refuses."""
-        code = snapshot(self.root)
         for stored in runs:
             jobs.write_inputs(stored, params)
-        size = max_array_size()
+        return self.send(runs)
+
+    def send(self, ready: Sequence[jobs.Sent]) -> list[jobs.SlurmJob]:
+        """Send as arrays whatever has what its jobs read. Raises UserError as `submit_all`."""
+        code, size = snapshot(self.root), max_array_size()
         sent: list[jobs.SlurmJob] = []
-        for start in range(0, len(runs), size):
-            sent += self._submit_array(runs[start : start + size], code)
+        for start in range(0, len(ready), size):
+            sent += self._submit_array(ready[start : start + size], code)
         return sent
 
-    def _submit_array(self, runs: Sequence[StoredRun], code: Path) -> list[jobs.SlurmJob]:
-        keys = [stored.key for stored in runs]
+    def _submit_array(self, ready: Sequence[jobs.Sent], code: Path) -> list[jobs.SlurmJob]:
+        keys = [one.key for one in ready]
         folder = (self.root / ".work" / "slurm").resolve()
         with _noted(folder, keys) as name, _refusals(self.profile):
             executor = submitit.SlurmExecutor(folder=folder, max_num_timeout=self.profile.requeues)
-            executor.update_parameters(job_name=name, **parameters(self.profile, runs, code, self.root))
+            executor.update_parameters(job_name=name, **parameters(self.profile, ready, code, self.root))
             with executor.batch():
                 sent = [executor.submit(Remote(key, self.module, self.profile.notify)) for key in keys]
             return [
@@ -131,10 +135,16 @@ class Slurm:
         return found
 
 
-def parameters(profile: Profile, runs: Sequence[StoredRun], code: Path, root: Path) -> dict[str, Any]:
+def recovered(profile: Profile, root: Path) -> None:
+    """Note the jobs of a command that died, where the profile is a cluster's, and say how many."""
+    if profile.executor == "slurm" and (found := Slurm(profile, root).recover()):
+        print(f"{found} jobs of an interrupted command found in the queue")
+
+
+def parameters(profile: Profile, ready: Sequence[jobs.Sent], code: Path, root: Path) -> dict[str, Any]:
     """The profile as submitit's options; what is empty is left out."""
     memory = f"{round(1024 * profile.memory_gb)}M" if profile.memory_gb else ""
-    threads = max(s.resolved["train"]["threads"] + s.resolved["train"]["workers"] for s in runs)
+    threads = max(one.threads for one in ready)
     first = shlex.quote(str(code.resolve()))
     setup = [*profile.setup, f"export PYTHONSAFEPATH=1 PYTHONPATH={first}${{PYTHONPATH:+:$PYTHONPATH}}"]
     if not f"{root.resolve()}{code.resolve()}".isprintable():
@@ -237,8 +247,8 @@ def _own_label() -> str:
 
 def _record(root: Path, key: str, job_id: str, notify: str) -> jobs.SlurmJob:
     log = (root / ".work" / "slurm").resolve() / f"{job_id}_0_log.out"
-    folder = store.folder(key, root)
-    record = {"kind": "slurm", "module": jobs.SCORES, "id": job_id, "log": str(log), "sent": time.time()}
+    folder, module = jobs.folder_of(key, root), jobs.SHARDS if tasks.is_key(key) else jobs.SCORES
+    record = {"kind": "slurm", "module": module, "id": job_id, "log": str(log), "sent": time.time()}
     record |= {"notify": notify} if notify else {}
     write_json(folder.job, record)
     return jobs.SlurmJob(folder, record)

@@ -1,7 +1,8 @@
-"""Runs that train in processes of their own: on this machine, or on a cluster where launch sent them.
+"""Work in processes of its own, runs above all: on this machine, or on a cluster where launch sent it.
 
 A job works in the run's folder of the store: run.yaml and params.yaml say what it does, job.json who does it, job.log
-what it said. It outlives whoever started it; the next driver attaches.
+what it said. It outlives whoever started it; the next driver attaches. Some shards of a data set are a job as well, in
+a folder of their own (runs/tasks.py).
 """
 
 from __future__ import annotations
@@ -25,11 +26,12 @@ from compclip.base.errors import UserError, one_line
 from compclip.base.files import read_mapping, write_atomic, write_json
 from compclip.config import read, structured
 from compclip.config.written import plain_yaml
-from compclip.runs import cluster, notify
+from compclip.runs import cluster, notify, store, tasks
 from compclip.runs.folder import Folder
 from compclip.runs.store import StoredRun
 
 SCORES, TRAINS = "compclip.launch.job", "compclip.train.job"  # what a job runs: to the results, or to the checkpoint
+SHARDS = "compclip.launch.task"
 TAIL_BYTES = 8192
 FULL_BYTES = 65536
 PENDING, RUNNING, DONE, FAILED = "pending", "running", "done", "failed"
@@ -48,8 +50,33 @@ SLURM: dict[str, Callable[[Any], bool]] = {
 }
 
 
+class Sent(Protocol):
+    """What is sent: a run, or some shards."""
+
+    @property
+    def key(self) -> str:
+        """What its job is told."""
+
+    @property
+    def folder(self) -> Folder:
+        """Where its job works."""
+
+    @property
+    def name(self) -> str:
+        """What a person calls it."""
+
+    @property
+    def threads(self) -> int:
+        """What it computes with."""
+
+
+def folder_of(key: str, root: Path = Path(".")) -> Folder:
+    """Where the job works that is told a key. Raises UserError for a key that is none."""
+    return tasks.folder(key, root) if tasks.is_key(key) else store.folder(key, root)
+
+
 class Job(Protocol):
-    """A run that was sent somewhere; its record is job.json."""
+    """What was sent somewhere; its record is job.json."""
 
     folder: Folder
     record: dict[str, Any]
@@ -200,8 +227,10 @@ def tell(folder: Folder, variable: str, job: str, why: str) -> None:
 
 
 def _sent_name(folder: Folder) -> str:
-    """The cell as the job was sent for it."""
+    """The cell as the job was sent for it, or the shards."""
     try:
+        if (folder.path / tasks.FILE).is_file():
+            return tasks.read(folder).name
         return structured.cell(read.raw(folder.run, ()).get("cell"), f"{folder.run}: cell").name
     except UserError:  # nobody wrote it, or it cannot be read: the message goes out
         return folder.key
@@ -265,7 +294,9 @@ def started(pid: int) -> str:
 
 
 def reached(folder: Folder, record: Mapping[str, Any]) -> bool:
-    """Whether the job that was sent last came to its end: a checkpoint, or results, whose mark it writes last."""
+    """Whether the job that was sent last came to its end: a checkpoint, shards, or results, whose mark comes last."""
+    if record.get("module") == SHARDS:
+        return tasks.made(folder)
     return folder.finished if record.get("module") == TRAINS else folder.scored.is_file()
 
 

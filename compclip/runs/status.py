@@ -1,10 +1,10 @@
-"""One row a run, of the grid and of sweeps: `python -m compclip status [--watch]`.
+"""One row a run, of the grid and of sweeps, and one a data stage: `python -m compclip status [--watch]`.
 
 State, step, loss, samples/s, time left, job and last error, all read from files, processes and SLURM's queue; nothing
 is changed. States: stale (nothing made yet), pending, running, scoring (trained, its benchmarks are under way), stopped
 (goes on from its last checkpoint when it is started again), failed, damaged (a file of it cannot be read), done
 (trained and scored), published (in runs/ as well). A window too short for all runs shows those first that live or
-failed.
+failed. Above them stand the data stages that are under way, see runs/stages.py.
 """
 
 from __future__ import annotations
@@ -21,9 +21,10 @@ from typing import Any
 from compclip.base.errors import UserError, entry, one_line
 from compclip.base.files import read_mapping
 from compclip.config import read, structured
-from compclip.runs import jobs, known, lives, lock, store
+from compclip.runs import jobs, known, lives, lock, stages, store
 from compclip.runs.folder import Folder, Published
 from compclip.runs.progress import Progress, progress
+from compclip.runs.table import aligned, duration
 
 REFRESH_S = 2.0
 FRAME = 5  # lines of the watch that are no row
@@ -166,12 +167,8 @@ def _made(found: Listed, folder: Folder) -> str:
 
 
 def table(rows: list[Row], width: int) -> str:
-    """Aligned columns, cut at `width`; columns without any value are left out."""
-    lines = [HEADER, *(r.cells() for r in rows)]
-    shown = [i for i in range(len(HEADER)) if i < 2 or any(line[i] for line in lines[1:])]
-    sizes = {i: max(len(line[i]) for line in lines) for i in shown}
-    text = ("  ".join(line[i].ljust(sizes[i]) for i in shown).rstrip() for line in lines)
-    return "\n".join(line if len(line) <= width else f"{line[: width - 1]}…" for line in text)
+    """The rows as a table."""
+    return aligned(HEADER, [r.cells() for r in rows], width)
 
 
 def fitting(rows: list[Row], most: int) -> list[Row]:
@@ -180,27 +177,19 @@ def fitting(rows: list[Row], most: int) -> list[Row]:
     return [rows[i] for i in sorted(ranked[: max(1, most)])]
 
 
-def duration(seconds: float) -> str:
-    """As 45s, 3m20s or 5h07m."""
-    whole = round(seconds)
-    if whole < 60:
-        return f"{whole}s"
-    if whole < 3600:
-        return f"{whole // 60}m{whole % 60:02d}s"
-    return f"{whole // 3600}h{whole % 3600 // 60:02d}m"
-
-
 def page(params_path: str, width: int, root: Path = Path("."), most: int = 0) -> str:
-    """All rows, or at most so many, and how many there are of each state."""
+    """The data stages under way; all rows, or at most so many, and how many there are of each state."""
     found, older = listed(params_path, root)
+    data = list(stages.rows(root))
+    above = f"{stages.table(data, width)}\n\n" if data else ""
     rows = [row(one) for one in found]
     counts = {state: sum(r.state == state for r in rows) for state in dict.fromkeys(r.state for r in rows)}
     summary = ", ".join(f"{n} {state}" for state, n in counts.items())
     left_out = f"; {older} older runs of the store not shown" if older else ""
-    shown = fitting(rows, most) if most else rows
+    shown = fitting(rows, most - above.count("\n")) if most else rows
     cut = f" ({len(rows) - len(shown)} not shown: the window is short)" if len(shown) < len(rows) else ""
     spent = f"; {sum(r.device_seconds for r in rows) / 3600:.2f} GPU-hours (of CPU runs, process-hours)"
-    return f"{table(shown, width)}\n\n{len(rows)} runs: {summary}{cut}{left_out}{spent}"
+    return f"{above}{table(shown, width)}\n\n{len(rows)} runs: {summary}{cut}{left_out}{spent}"
 
 
 def _screen(params_path: str) -> str:

@@ -39,6 +39,16 @@ class StoredRun:
     root: Path
 
     @property
+    def name(self) -> str:
+        """The cell's."""
+        return self.cell.name
+
+    @property
+    def threads(self) -> int:
+        """Those that compute, and those that make batches."""
+        return self.resolved["train"]["threads"] + self.resolved["train"]["workers"]
+
+    @property
     def published(self) -> Published:
         """The cell's files beside the store."""
         return Published(self.root, self.cell)
