@@ -14,7 +14,7 @@ import pytest
 import torch
 from hypothesis import settings
 
-from compclip.runs import store
+from compclip.runs import cluster, store
 
 ROOT = Path(__file__).resolve().parent.parent
 # Machines differ and are shared: a slow example is no failure, and the same examples are drawn everywhere.
@@ -47,6 +47,18 @@ def shared_data() -> Path:
     if not path.is_dir():
         pytest.skip(f"no real data at {path}; set COMPCLIP_SHARED_DATA to run this test")
     return path
+
+
+@pytest.fixture(scope="session")
+def slurm_there() -> None:
+    """A controller that answers and a node that is up, or a skip with the reason."""
+    from tests.tiny_project import wait_for
+
+    ping = cluster.run("scontrol", "ping")
+    if ping.returncode or "DOWN" in ping.stdout:
+        why = (ping.stderr or ping.stdout).strip()
+        pytest.skip(f"no SLURM answers here ({why}); start one with `slurm/local-cluster.sh up`")
+    wait_for(lambda: cluster.run("sinfo", "-h", "-o", "%T").stdout.split()[0] in ("idle", "mixed", "allocated"), 30)
 
 
 @pytest.fixture(scope="session")

@@ -21,8 +21,10 @@ NOT_FOR_PEOPLE = {  # the list; what a job runs, or a stage, or a server's keepe
     "compclip.__main__",
     "compclip.data.guard",
     "compclip.data.look",
+    "compclip.data.prepare",
     "compclip.data.work",
     "compclip.launch.job",
+    "compclip.launch.task",
     "compclip.train.job",
 }
 

@@ -28,17 +28,6 @@ from tests.tiny_project import at, cell, outcome, steps, trained, wait_for
 
 NAME = cell("fsc_clip")
 STEPS = 150
-# The fixture's words when there is none; evaluated when a test asks, so that collecting tests calls nothing.
-NO_SLURM = "no SLURM answers here ({}); start one with `slurm/local-cluster.sh up`"
-
-
-@pytest.fixture(scope="module")
-def slurm_there():
-    """A controller that answers and a node that is up, or a skip with the reason."""
-    ping = cluster.run("scontrol", "ping")
-    if ping.returncode or "DOWN" in ping.stdout:
-        pytest.skip(NO_SLURM.format((ping.stderr or ping.stdout).strip()))
-    wait_for(lambda: cluster.run("sinfo", "-h", "-o", "%T").stdout.split()[0] in ("idle", "mixed", "allocated"), 30)
 
 
 @pytest.fixture(scope="module")

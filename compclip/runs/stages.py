@@ -79,8 +79,8 @@ def _row(name: str, wanted: Asked) -> Row | None:
 
 def _sent(folder: Path) -> list[tuple[Job, str]]:
     """The jobs of a stage that were sent, with their states."""
-    found = [jobs.find(Folder(path.parent)) for path in sorted((folder / tasks.JOBS).glob(f"*/{tasks.FILE}"))]
-    return [(job, job.state()) for job in found if job]
+    found = [jobs.find(Folder(path.parent)) for path in (folder / tasks.JOBS).glob(f"*/{tasks.FILE}")]
+    return sorted(((job, job.state()) for job in found if job), key=lambda pair: pair[0].label())
 
 
 def _state(states: Mapping[str, int], held: int) -> str:

@@ -87,8 +87,12 @@ def read(at: Folder) -> Task:
 
 
 def sent(folder: Path) -> list[Task]:
-    """The tasks that were sent of a stage's folder, alive or not. Raises UserError where one is damaged."""
-    return [read(Folder(path.parent)) for path in sorted((folder / JOBS).glob(f"*/{FILE}"))]
+    """The tasks that were sent of a stage's folder, alive or not, by their first shards.
+
+    Raises UserError where one is damaged.
+    """
+    found = [read(Folder(path.parent)) for path in (folder / JOBS).glob(f"*/{FILE}")]
+    return sorted(found, key=lambda task: next(iter(task.shards)))
 
 
 def of(stages: Iterable[str], data: Iterable[str], root: Path = Path()) -> list[Task]:

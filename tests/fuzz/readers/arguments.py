@@ -43,7 +43,16 @@ OPTIONS: dict[str, tuple[str, ...]] = {
     "report": ("--partial", "--out", "--params", "--root"),
     "runs": ("list", "keep", "remove", "gc", "--dry-run", "--keep-grids"),
     "runs.status": ("--params", "--all", "-n"),
-    "launch": ("slurm/a100.yaml", "--dry-run", "--cell", "--params"),
+    "launch": (
+        "slurm/a100.yaml",
+        "--dry-run",
+        "--stage",
+        "annotate",
+        "--data",
+        "scenes",
+        "--shards-per-task",
+        "--params",
+    ),
     "sweep": ("--study", "--list", "--trials", "--storage", "--params"),
 }
 

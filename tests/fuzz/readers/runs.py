@@ -24,6 +24,7 @@ def _runs() -> Iterator[Reader]:
     files = ("runs/**/*", "results/**/*")
     yield Reader("runs:report", lambda folder: fake_runs.make(folder) and None, _collected, files)
     yield Reader("runs:store", _stored, _listed, ("store/**/*", "store/**/*.json*", "runs/**/*"))
+    yield Reader("runs:tasks", _sent, _looked, (".work/shards/**/*.json",))
     yield Reader("runs:read", lambda folder: fake_runs.make(folder) and None, _read_runs, files)
 
 
@@ -36,6 +37,31 @@ def _stored(folder: Path) -> None:
     fake_store.finish(second)
     third.folder.path.mkdir(parents=True)
     (third.folder.path / "metrics.jsonl").write_text('{"step": 1, "loss": 1.0, "time": 1.7e9}\n')
+
+
+def _sent(folder: Path) -> None:
+    """A stage of three shards: one is made, two are a task that a process of this machine was to make."""
+    from compclip.base.files import write_json
+    from compclip.config import asked
+    from compclip.runs.tasks import Task
+
+    keys = {f"{n:05d}": f"{n:032x}" for n in range(3)}
+    place = folder / asked.FOLDER / "annotate" / "d"
+    items = [{"name": name, "key": key, "given": {}} for name, key in keys.items()]
+    write_json(place / asked.LIST, {"stage": "annotate", "section": {}, "items": items, "counts": {}})
+    write_json(place / f"{keys.pop('00000')}.json", {"shard": {"captions": 5}, "counts": {}, "seconds": 2.0})
+    task = Task("annotate", "d", keys, folder)
+    task.save()
+    write_json(task.folder.job, {"kind": "local", "host": "elsewhere", "pid": 7, "started": ""})
+
+
+def _looked(_: random.Random) -> None:
+    from compclip.launch import task
+    from compclip.runs import stages, tasks
+
+    list(stages.rows())
+    for one in tasks.of(["annotate"], ["d"]):
+        task.check(one)
 
 
 def _listed(_: random.Random) -> None:
