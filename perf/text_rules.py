@@ -45,21 +45,18 @@ def read(path: Path) -> list[str]:
     return [row["caption"] for row in csv.DictReader(lines)] if lines[:1] == ["image,caption"] else lines
 
 
+def shared() -> Path:
+    """Where real data lie, if there are any."""
+    return Path(os.environ.get("COMPCLIP_SHARED_DATA", ROOT.parent / "shared" / "data"))
+
+
 def captions(file: str | None, limit: int) -> list[str]:
     """`limit` captions drawn at random, the same every time."""
-    shared = Path(os.environ.get("COMPCLIP_SHARED_DATA", ROOT.parent / "shared" / "data"))
-    files = (
-        [Path(file)]
-        if file
-        else [
-            p
-            for p in (shared / "coco/annotations/captions_val2017.json", shared / "flickr8k/captions.txt")
-            if p.is_file()
-        ]
-    )
+    usual = (shared() / "coco/annotations/captions_val2017.json", shared() / "flickr8k/captions.txt")
+    files = [Path(file)] if file else [p for p in usual if p.is_file()]
     texts = [text for path in files for text in read(path)]
     if not texts:
-        raise UserError(f"no captions in {file or shared}; give a file with one caption a line")
+        raise UserError(f"no captions in {file or shared()}; give a file with one caption a line")
     return [texts[i] for i in np.random.default_rng(0).permutation(len(texts))[:limit]]
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -64,7 +66,7 @@ def project(tmp_path_factory) -> Path:
     """All that the train stage needs, for a tiny grid; a test file may have another one of that name."""
     from tests import tiny_project
 
-    return tiny_project.make(tmp_path_factory.mktemp("project") / "project")
+    return _once(tmp_path_factory, "project", tiny_project.make)
 
 
 @pytest.fixture(scope="session")
@@ -72,7 +74,21 @@ def finished(project, tmp_path_factory) -> Path:
     """The tiny project with every cell trained and scored, one after the other in this process."""
     from tests import tiny_project
 
-    return tiny_project.finish(shutil.copytree(project, tmp_path_factory.mktemp("finished") / "project"))
+    return _once(tmp_path_factory, "finished", lambda root: tiny_project.finish(shutil.copytree(project, root)))
+
+
+def _once(factory: pytest.TempPathFactory, name: str, make: Callable[[Path], Path]) -> Path:
+    """A folder for all processes of this run of tests: the first that asks makes it, the others wait and look."""
+    place = factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        place = place.parent
+    with open(place / f"{name}.made", "a+") as made:
+        fcntl.flock(made, fcntl.LOCK_EX)
+        made.seek(0)
+        if not made.read():
+            make(place / name)
+            made.write("yes")
+    return place / name
 
 
 @pytest.fixture

@@ -56,12 +56,10 @@ with Repo().lock:
 
 
 @pytest.fixture(scope="module")
-def project(tmp_path_factory):
+def project(project, tmp_path_factory):
     """All that train needs; two cells."""
-    root = tiny_project.make(tmp_path_factory.mktemp("failures") / "project")
-    params = (root / "params.yaml").read_text()
-    (root / "params.yaml").write_text(params.replace("[pretrained, finetune, fsc_clip]", "[pretrained, finetune]"))
-    return root
+    params = tiny_project.PARAMS.replace("[pretrained, finetune, fsc_clip]", "[pretrained, finetune]")
+    return tiny_project.other(project, tmp_path_factory.mktemp("failures") / "project", params=params)
 
 
 @pytest.fixture(scope="module")

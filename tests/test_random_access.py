@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from itertools import chain
 from pathlib import Path
 
@@ -11,6 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
+from compclip.base.errors import UserError
+from compclip.data import partners
 from compclip.data.prepared import Prepared
 from compclip.data.sample import Sample
 from compclip.text import kept
@@ -117,6 +121,21 @@ def test_a_process_holds_nothing_a_sample(crowd):
     assert not data._open
     data.sample(8)
     assert list(data._open) == [1]
+
+
+def test_no_room_for_the_nouns(crowd, tmp_path, monkeypatch):
+    """One line, and nothing stays; a file that is there stays as it was."""
+    path = tmp_path / "nouns.arrow"
+    path.write_bytes(b"old")
+    monkeypatch.setattr(os, "posix_fallocate", full)
+    with pytest.raises(UserError, match="nouns.arrow: cannot write: No space left on device; free space"):
+        partners.write(path, sorted((crowd.folder / "shards").glob("*.arrow")))
+    assert [p.read_bytes() for p in tmp_path.iterdir()] == [b"old"]
+
+
+def full(*_):
+    """What a full disk says."""
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
 @given(st.integers(0, 3000), st.integers(0, 9), st.integers(0, 9))

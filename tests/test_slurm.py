@@ -31,9 +31,9 @@ STEPS = 150
 
 
 @pytest.fixture(scope="module")
-def project(slurm_there, tmp_path_factory):
+def project(slurm_there, project, tmp_path_factory):
     """All that train needs."""
-    return tiny_project.make(tmp_path_factory.mktemp("slurm") / "project", STEPS)
+    return tiny_project.other(project, tmp_path_factory.mktemp("slurm") / "project", STEPS)
 
 
 @pytest.fixture(scope="module")

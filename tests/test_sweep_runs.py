@@ -47,9 +47,9 @@ trials: 2
 
 
 @pytest.fixture(scope="module")
-def project(tmp_path_factory):
+def project(project, tmp_path_factory):
     """All that train needs, and two studies."""
-    root = tiny_project.make(tmp_path_factory.mktemp("runs") / "project")
+    root = tiny_project.other(project, tmp_path_factory.mktemp("runs") / "project")
     for name, text in (("s", STUDY), ("odd", ODD)):
         path = root / "experiments" / "studies" / f"{name}.yaml"
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -30,9 +30,9 @@ ALPHAS = [0.0, 0.25, 1.0]
 
 
 @pytest.fixture(scope="module")
-def project(tmp_path_factory):
+def project(project, tmp_path_factory):
     """A pretrained model, and two cells trained a little: one with an adapter."""
-    root = tiny_project.make(tmp_path_factory.mktemp("wise"))
+    root = tiny_project.other(project, tmp_path_factory.mktemp("wise") / "project")
     settings = {"fsc_clip": Train(lr=1e-2), "fsc_clip.lora": Train(lr=0.05, lora=Lora(rank=2))}
     for name, cell in CELLS.items():
         model = backbone.load(root / "models" / "tiny")

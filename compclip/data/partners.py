@@ -9,8 +9,12 @@ from __future__ import annotations
 
 import bisect
 import contextlib
+import os
+import tempfile
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -29,26 +33,45 @@ SCHEMA = pa.schema([("noun", pa.string()), *((shape, LISTS) for shape in SHAPES)
 def write(path: Path, files: Sequence[Path]) -> None:
     """Write what the annotated shards of a data set have in common.
 
-    Memory grows with the captions by some ten bytes each, whatever their length.
+    The shards are read twice. Memory grows with the number of different nouns: the lists of captions are a file's
+    pages. Raises UserError where there is no room for them.
     """
-    vocabulary: dict[str, int] = {}
-    coded = [_coded(file, vocabulary) for file in files]
-    known = sorted(vocabulary, key=str.encode)  # as UTF-8, which is how they are looked for
-    rank = np.empty(len(known), np.int64)
-    rank[[vocabulary[noun] for noun in known]] = np.arange(len(known))
-    starts = np.cumsum([0, *(captions for captions, *_ in coded)])
-    columns: list[pa.Array] = [pa.array(known, pa.string())]
-    for wide in (False, True):
-        parts = [
-            (rank[codes[w == wide]], n[w == wide] + start)
-            for (_, codes, n, w), start in zip(coded, starts, strict=False)
-        ]
-        columns.append(_lists(len(known), parts))
-    shards.write_batch(path, pa.RecordBatch.from_arrays(columns, schema=SCHEMA))
+    known, sizes = _sizes(files)
+    codes, start = {noun: code for code, noun in enumerate(known)}, 0
+    with _filled(path, sizes[False]) as tall, _filled(path, sizes[True]) as wide:
+        for file in files:
+            found = _read(file, codes)
+            for own, chosen in ((tall, ~found.wide), (wide, found.wide)):
+                own.add(found.codes[chosen], found.captions[chosen] + np.uint32(start))
+            start += found.count
+        columns = [pa.array(known, pa.string()), tall.array(), wide.array()]
+        shards.write_batch(path, pa.RecordBatch.from_arrays(columns, schema=SCHEMA))
 
 
-def _coded(file: Path, vocabulary: dict[str, int]) -> tuple[int, np.ndarray, np.ndarray, np.ndarray]:
-    """Of a shard its number of captions; of each noun in a caption its code, the caption, and whether that is wide."""
+def _sizes(files: Sequence[Path]) -> tuple[list[str], list[np.ndarray]]:
+    """The nouns of all shards, sorted; of each how many captions have it, of tall pictures and of wide ones."""
+    counts: tuple[Counter, ...] = (Counter(), Counter())
+    for file in files:
+        own: dict[str, int] = {}
+        found = _read(file, own)
+        for wide, counted in enumerate(counts):
+            of_each = np.bincount(found.codes[found.wide == wide], minlength=len(own)).tolist()
+            counted.update(dict(zip(own, of_each, strict=True)))
+    known = sorted(counts[0], key=str.encode)  # as UTF-8, which is how they are looked for
+    return known, [np.array([counted[noun] for noun in known], np.int64) for counted in counts]
+
+
+class _Found(NamedTuple):
+    """How many captions a shard has; of each noun in one of them its code, the caption, and whether that is wide."""
+
+    count: int
+    codes: np.ndarray
+    captions: np.ndarray
+    wide: np.ndarray
+
+
+def _read(file: Path, vocabulary: dict[str, int]) -> _Found:
+    """The nouns of a shard; those that are new get the next codes."""
     batch = shards.read_batch(file, STAGE, mapped=True)
     said = batch["captions"]
     nouns = said.values.field("nouns")
@@ -56,21 +79,44 @@ def _coded(file: Path, vocabulary: dict[str, int]) -> tuple[int, np.ndarray, np.
     found = nouns.flatten()
     own = [vocabulary.setdefault(noun, len(vocabulary)) for noun in found.dictionary.to_pylist()]
     captions = np.repeat(np.arange(len(nouns), dtype=np.uint32), nouns.value_lengths().to_numpy())
-    return len(nouns), np.asarray(own, np.int32)[found.indices.to_numpy()], captions, wide[captions]
+    return _Found(len(nouns), np.asarray(own, np.int32)[found.indices.to_numpy()], captions, wide[captions])
 
 
-def _lists(count: int, parts: Sequence[tuple[np.ndarray, np.ndarray]]) -> pa.Array:
-    """For each of `count` nouns the captions that have it, rising, from nouns and their captions in order."""
-    sizes = sum((np.bincount(nouns, minlength=count) for nouns, _ in parts), np.zeros(count, np.int64))
-    edges = np.concatenate([[0], np.cumsum(sizes)])
-    values, free = np.empty(edges[-1], np.uint32), edges[:-1].copy()
-    for nouns, captions in parts:
+class _Filled:
+    """For each noun the captions that have it, rising: those of one are `values` from its edge to the next."""
+
+    def __init__(self, edges: np.ndarray, values: np.ndarray) -> None:
+        self.edges, self.values, self.free = edges, values, edges[:-1].copy()
+
+    def add(self, nouns: np.ndarray, captions: np.ndarray) -> None:
+        """Some more nouns, each with its caption; captions rise from call to call."""
         order = np.argsort(nouns, kind="stable")
-        sorted_nouns = nouns[order]
-        within = np.arange(len(order)) - np.searchsorted(sorted_nouns, sorted_nouns)
-        values[free[sorted_nouns] + within] = captions[order]
-        free += np.bincount(nouns, minlength=count)
-    return pa.LargeListArray.from_arrays(pa.array(edges, pa.int64()), pa.array(values, pa.uint32()))
+        found, counts = np.unique(nouns, return_counts=True)
+        within = np.arange(len(order)) - np.repeat(np.cumsum(counts) - counts, counts)
+        self.values[np.repeat(self.free[found], counts) + within] = captions[order]
+        self.free[found] += counts
+
+    def array(self) -> pa.Array:
+        """All lists."""
+        return pa.LargeListArray.from_arrays(pa.array(self.edges, pa.int64()), pa.array(self.values, pa.uint32()))
+
+
+@contextlib.contextmanager
+def _filled(path: Path, sizes: np.ndarray) -> Iterator[_Filled]:
+    """Lists of these sizes, still empty, in a file beside `path` that has no name.
+
+    Its room is reserved first: a full disk kills whoever writes into a mapped file.
+    """
+    edges = np.concatenate([[0], np.cumsum(sizes)])
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=path.parent) as file:
+            room = max(int(edges[-1]), 1)
+            os.posix_fallocate(file.fileno(), 0, room * np.dtype(np.uint32).itemsize)
+            yield _Filled(edges, np.memmap(file, np.uint32, shape=(room,))[: edges[-1]])
+    except OSError as error:
+        why = error.strerror or error
+        raise UserError(f"{path}: cannot write: {why}; free space or choose another folder") from error
 
 
 class Nouns:

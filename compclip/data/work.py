@@ -29,7 +29,7 @@ from tqdm import tqdm
 
 from compclip.base import links
 from compclip.base.errors import UserError, entry, unknown
-from compclip.base.files import read_mapping, write_json
+from compclip.base.files import read_mapping, write_atomic, write_json
 from compclip.config.asked import ANNOTATE, LIST, RECAPTION, REWRITE, STAGES
 from compclip.config.grid import captioner_config, captions_config, writer_config
 from compclip.config.sections import Data
@@ -37,6 +37,8 @@ from compclip.config.structured import structured
 from compclip.data import annotate, recaption, rewrite, shards
 from compclip.data.item import Item, Made, Make
 from compclip.data.shards import Manifest, Shard
+
+COUNTS = "counts.jsonl"
 
 
 @dataclass(frozen=True)
@@ -93,14 +95,19 @@ class Work:
             pass
 
     def published(self, out: Path) -> tuple[Manifest, Counter]:
-        """Link all shards to `out`, under their names, with nothing else there; gives their manifest and counts."""
-        counts, listed = Counter(self.counts), []
+        """Link all shards to `out`, under their names, with nothing else there; gives their manifest and counts.
+
+        counts.jsonl beside them says which shard had what.
+        """
+        counts, listed, lines = Counter(self.counts), [], []
         for item in self.items:
             shard, made = self.made(item)
             if shard.samples:
                 links.place(self.shard(item), out / f"{item.name}.arrow")
                 listed.append(shard)
             counts.update(made.counts)
+            lines.append(json.dumps({"shard": item.name} | {name: n for name, n in made.counts.items() if n}) + "\n")
+        write_atomic(out / COUNTS, "".join(lines))
         _keep_only(out, {f"{shard.name}.arrow" for shard in listed})
         kept = {path.name for item in self.items for path in (self.shard(item), self.facts(item))}
         _keep_only(self.folder, kept | {LIST})

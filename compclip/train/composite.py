@@ -14,11 +14,10 @@ from compclip.text import swap
 from compclip.text.annotation import Annotation
 
 if TYPE_CHECKING:
-    from compclip.train.views import TrainSet
+    from compclip.train.train_set import Numbered, TrainSet
 
 SHARED = 5  # partners that a caption is given by a common noun (CLIC B.4)
 TRIES = 4 * SHARED
-Place = tuple[int, int]  # a sample and which of its captions
 
 
 def orientation(width: int, height: int) -> str:
@@ -84,17 +83,17 @@ class CommonNouns:
     def __init__(self, data: TrainSet, seed: int) -> None:
         self.data, self.seed = data, seed
 
-    def draw(self, place: Place, rng: np.random.Generator) -> Place | None:
+    def draw(self, place: Numbered, rng: np.random.Generator) -> Numbered | None:
         """One of the caption's own partners; None where it has none."""
         own = self.partners(place)
         return own[rng.integers(len(own))] if own else None
 
-    def partners(self, place: Place) -> list[Place]:
+    def partners(self, place: Numbered) -> list[Numbered]:
         """Up to `SHARED` captions of other samples, the same in every epoch: each by a random noun of this caption."""
         rng, wide = np.random.default_rng((self.seed, *place, SHARED)), bool(self.data.wide[place[0]])
         pools = [self.data.sharing(noun, wide) for noun in self.data.nouns(*place)]
         pools = [pool for pool in pools if len(pool) > 1]
-        found: dict[int, Place] = {}
+        found: dict[int, Numbered] = {}
         for _ in range(TRIES if pools else 0):
             pool = pools[rng.integers(len(pools))]
             other = self.data.place(int(pool[rng.integers(len(pool))]))

@@ -10,7 +10,6 @@ import functools
 import zlib
 from collections.abc import Callable, Sequence
 from functools import cached_property
-from typing import Protocol
 
 import numpy as np
 from PIL import Image
@@ -23,35 +22,7 @@ from compclip.text import concepts, kept
 from compclip.text.annotation import Annotation
 from compclip.train import composite
 from compclip.train.batch import View, Views
-
-
-class TrainSet(Protocol):
-    """Samples and their annotated captions, by number."""
-
-    sizes: Sequence[int]  # samples of each shard
-    wide: np.ndarray  # of each sample, whether its picture is at least as wide as it is high
-
-    def __len__(self) -> int:
-        """Samples."""
-
-    def sample(self, index: int) -> Sample:
-        """A sample; its captions are asked for one by one."""
-
-    def captions(self, index: int) -> int:
-        """How many captions a sample has."""
-
-    def annotation(self, index: int, which: int) -> Annotation:
-        """One of a sample's captions."""
-
-    def nouns(self, index: int, which: int) -> list[str]:
-        """The nouns of the first sentence of one of a sample's captions."""
-
-    def sharing(self, noun: str, wide: bool) -> Sequence[int] | np.ndarray:
-        """The numbers of all captions of wide (or tall) pictures whose first sentence has a noun; rising."""
-
-    def place(self, caption: int) -> composite.Place:
-        """Sample and which of its captions, of a caption by its number in the whole data set."""
-
+from compclip.train.train_set import Numbered, TrainSet
 
 WINDOW = 16  # shards whose samples are mixed at a time
 
@@ -119,7 +90,7 @@ class Maker:
         texts = [_case(t, views.lowercase) for t in positives]
         return View(picture, texts[0], (_case(negative, views.lowercase),), tuple(texts[1:]))
 
-    def _partner_place(self, index: int, which: int, kind: str, rng: np.random.Generator) -> composite.Place:
+    def _partner_place(self, index: int, which: int, kind: str, rng: np.random.Generator) -> Numbered:
         """A partner and which of its captions; at random where no other first sentence has a noun of this one's."""
         found = self.common.draw((index, which), rng) if kind == "common_noun" else None
         other = found[0] if found else self._partner(index, rng)

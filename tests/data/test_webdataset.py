@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import tarfile
 from collections import Counter
 from dataclasses import replace
@@ -133,6 +134,9 @@ def test_members_that_are_no_files(tmp_path):
     write(tmp_path / "1.tar", sample("x", "A dog."))
     samples, counts = read(tmp_path)
     assert ([s.id for s in samples], counts["no_picture"]) == (["1/x"], 1)
+    prepare.run("recaption", Name("x", "data"), data(tmp_path), tmp_path / "out")
+    lines = (tmp_path / "out/data/x/samples/counts.jsonl").read_text().splitlines()
+    assert [json.loads(line).get("no_picture", 0) for line in lines] == [1, 0]
 
 
 @given(st.integers(0, 20_000), st.binary(min_size=1, max_size=40))
