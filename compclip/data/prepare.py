@@ -27,7 +27,7 @@ from compclip.config.asked import ANNOTATE, FOLDER, RECAPTION, REWRITE
 from compclip.config.sections import Data
 from compclip.data import annotate, joined, overlap, partners, recaption, rewrite, shards
 from compclip.data.shards import MANIFEST, SAMPLES, SHARDS, Manifest
-from compclip.data.work import Work
+from compclip.data.work import BLOCKS, Work
 
 FINGERPRINTS = "fingerprints"  # beside the data sets' folders: one file each
 
@@ -41,7 +41,7 @@ def asked(stage: str, name: Name, cfg: Data, root: Path = Path()) -> Work:
     counts: Counter = Counter()
     if stage == RECAPTION:
         options = grid.captioner_config(cfg)
-        items, counts = recaption.items(cfg, options, plan.data_code(RECAPTION, cfg), place / "blocks")
+        items, counts = recaption.items(cfg, options, plan.data_code(RECAPTION, cfg), place / BLOCKS)
     elif stage == REWRITE:
         found = shards.read_manifest(folder / SAMPLES / MANIFEST, RECAPTION)
         items = rewrite.items(folder, found, grid.writer_config(cfg), plan.data_code(REWRITE, cfg))

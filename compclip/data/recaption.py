@@ -30,6 +30,8 @@ from compclip.data.item import Item, Made, Make
 from compclip.data.sample import Sample
 from compclip.text import sentences
 
+FRESH = "new.arrow"
+
 
 @dataclass(frozen=True)
 class Part:
@@ -92,16 +94,21 @@ def _own_parts(source: Any, cfg: Data) -> Iterator[tuple[Part, str]]:
 
 
 def _blocks(source: Any, cfg: Data, spool: Path, counts: Counter) -> Iterator[tuple[Part, str]]:
-    """The samples of a source, some thousand at a time in a file of their own."""
+    """The samples of a source, some thousand at a time in a file of their own.
+
+    It is called by its content: a task that is under way reads what it was sent for.
+    """
     found = entering.entered(itertools.islice(source.records(cfg, counts), cfg.limit or None), counts)
     if not cfg.images_outside:
         found = within.checked(found, cfg.images, cfg.path)
     hashes = array("Q")
-    for index, block in enumerate(iter(lambda: list(itertools.islice(found, shards.ROWS)), [])):
-        path = spool / f"{shards.file_name(index)}.arrow"
-        shards.save(path, block)
+    for block in iter(lambda: list(itertools.islice(found, shards.ROWS)), []):
+        shards.save(spool / FRESH, block)
+        content = fingerprint(spool / FRESH)
+        path = os.path.join(spool, f"{content[:32]}.arrow")
+        os.replace(spool / FRESH, path)
         hashes.extend(_hash(sample.image) for sample in block)
-        yield Part(str(path)), fingerprint(path) + _stamps(sample.image for sample in block)
+        yield Part(path), content + _stamps(sample.image for sample in block)
     counts["duplicate_images"] += len(hashes) - len(np.unique(np.frombuffer(hashes, np.uint64))) if hashes else 0
 
 

@@ -15,6 +15,7 @@ import fcntl
 import functools
 import json
 import multiprocessing
+import os
 import sys
 import time
 from collections import Counter
@@ -39,6 +40,7 @@ from compclip.data.item import Item, Made, Make
 from compclip.data.shards import Manifest, Shard
 
 COUNTS = "counts.jsonl"
+BLOCKS = "blocks"  # what `recaption` wrote down of its source
 
 
 @dataclass(frozen=True)
@@ -111,6 +113,7 @@ class Work:
         _keep_only(out, {f"{shard.name}.arrow" for shard in listed})
         kept = {path.name for item in self.items for path in (self.shard(item), self.facts(item))}
         _keep_only(self.folder, kept | {LIST})
+        _keep_only(self.folder / BLOCKS, {os.path.basename(item.given.get("path", "")) for item in self.items})
         return Manifest(tuple(listed)), counts
 
     def opened(self) -> AbstractContextManager[Make]:

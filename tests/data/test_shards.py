@@ -167,6 +167,17 @@ def test_what_is_made_is_not_made_again(photographs, tmp_path, monkeypatch):
     assert [a[0].text for a in all_annotations(Prepared(tmp_path / "data" / "x"))] == [t for (t,) in texts.values()]
 
 
+def test_a_task_reads_what_it_was_sent_for(photographs, tmp_path):
+    """Whatever the data is asked for in the meantime; what nobody wants goes when the stage is through."""
+    before = prepare.asked("recaption", NAME, photographs, tmp_path)
+    described(tmp_path, {"a.jpg": ["Another dog."]})
+    after = prepare.asked("recaption", NAME, photographs, tmp_path)
+    texts = [shards.load(Path(w.items[0].given["path"]))[0].captions[0] for w in (before, after)]
+    assert texts == ["A black dog runs.", "Another dog."]
+    prepare.run("recaption", NAME, photographs, tmp_path)
+    assert [str(p) for p in (after.folder / "blocks").iterdir()] == [after.items[0].given["path"]]
+
+
 def counted(make, made):
     """A function that counts what it is asked to make."""
 
