@@ -1,8 +1,8 @@
 """Batches a second: from tars, from loose files, and by open_clip's own loader from the same tars (`data.py batches`).
 
 The same photographs, texts, tokens, decoding and transforms, the same number of batches in each turn. open_clip's own
-`get_wds_dataset` needs `webdataset`, which is no dependency here: where it is missing a stand-in reads the tars one
-after the other as that does, through torch's IterableDataset.
+`get_wds_dataset` needs `webdataset` of at most 0.2.86, which is no dependency here: where it is missing a stand-in
+reads the tars one after the other as that does, through torch's IterableDataset.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ from compclip.data.prepared import Prepared
 from compclip.data.sample import Sample
 from compclip.text import kept
 from compclip.text.annotation import Annotation
-from compclip.train import composite, views
+from compclip.train import composite, ranked, views
 from compclip.train.batch import Views
 from tests.prepared_set import all_annotations, prepared
 from tests.test_composite import tagged
@@ -136,6 +136,19 @@ def test_no_room_for_the_nouns(crowd, tmp_path, monkeypatch):
 def full(*_):
     """What a full disk says."""
     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+@given(st.lists(st.booleans(), max_size=40), st.integers(1, 9), st.booleans())
+def test_ranks_are_places_of_a_list(truths, block, value):
+    """Whatever the blocks in which they are counted."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ranked, "BLOCK", block)
+        made = ranked.Ranked(np.array(truths, bool), value)
+        places = [place for place, own in enumerate(truths) if own == value]
+        assert list(made) == places
+        assert [made.rank(place) for place in range(len(truths))] == [
+            sum(own < place for own in places) for place in range(len(truths))
+        ]
 
 
 @given(st.integers(0, 3000), st.integers(0, 9), st.integers(0, 9))

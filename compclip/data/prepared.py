@@ -66,7 +66,7 @@ class Prepared:
     @cached_property
     def wide(self) -> np.ndarray:
         """For each sample whether its picture is at least as wide as it is high."""
-        return np.concatenate([self._shard(i).wide for i in range(len(self.manifest.shards))])
+        return np.concatenate([_wide(*self._file(number)) for number in range(len(self.manifest.shards))])
 
     def sharing(self, noun: str, wide: bool) -> np.ndarray:
         """The numbers of all captions whose first sentence has a noun and whose picture is wide, or tall; rising."""
@@ -94,20 +94,46 @@ class Prepared:
 
     def _shard(self, number: int) -> _Open:
         if number not in self._open:
-            found = self.manifest.shards[number]
-            self._open[number] = _Open(self.folder / shards.SHARDS / f"{found.name}.arrow", found)
+            self._open[number] = _Open(*self._file(number))
         return self._open[number]
+
+    def _file(self, number: int) -> tuple[Path, Shard]:
+        known = self.manifest.shards[number]
+        return self.folder / shards.SHARDS / f"{known.name}.arrow", known
+
+
+def _batch(path: Path, known: Shard) -> pa.RecordBatch:
+    """A mapped shard. Raises UserError where it is not the one that the manifest names."""
+    batch = shards.read_batch(path, STAGE, mapped=True)
+    if path.stat().st_size != known.bytes or batch.num_rows != known.samples:
+        raise UserError(f"{path}: not the shard that its manifest names; run `dvc repro {STAGE}` again")
+    return batch
+
+
+@contextlib.contextmanager
+def _sound(path: Path) -> Iterator[None]:
+    """Raise UserError for what no shard of ours holds."""
+    try:
+        yield
+    except (LookupError, ValueError, TypeError, AttributeError, pa.ArrowException) as error:
+        raise UserError(f"{path}: damaged ({type(error).__name__}); run `dvc repro {STAGE}` again") from error
+
+
+def _wide(path: Path, known: Shard) -> np.ndarray:
+    """Whether each picture of a shard is at least as wide as it is high; nothing else of it is opened."""
+    batch = _batch(path, known)
+    with _sound(path):
+        batch.validate()
+        return batch["width"].to_numpy() >= batch["height"].to_numpy()
 
 
 class _Open:
     """A shard that is mapped: its columns, which are looked through as far as a look costs nothing."""
 
     def __init__(self, path: Path, known: Shard) -> None:
-        batch = shards.read_batch(path, STAGE, mapped=True)
-        if path.stat().st_size != known.bytes or batch.num_rows != known.samples:
-            raise UserError(f"{path}: not the shard that its manifest names; run `dvc repro {STAGE}` again")
+        batch = _batch(path, known)
         self.path = path
-        with self.sound():
+        with _sound(path):
             batch.validate()
             said = batch["captions"]
             self.starts = said.offsets.to_numpy()
@@ -117,25 +143,12 @@ class _Open:
             self._texts = {name: Strings(batch[name]) for name in ("id", "image", "split")}
             self._numbers = {name: batch[name].to_numpy() for name in ("width", "height", "offset", "length")}
 
-    @contextlib.contextmanager
-    def sound(self) -> Iterator[None]:
-        """Raise UserError for what no shard of ours holds."""
-        try:
-            yield
-        except (LookupError, ValueError, TypeError, AttributeError, pa.ArrowException) as error:
-            raise UserError(f"{self.path}: damaged ({type(error).__name__}); run `dvc repro {STAGE}` again") from error
-
     def caption(self, row: int, which: int) -> int:
         """The number of a sample's caption within the shard."""
         return int(self.starts[row]) + which
 
-    @property
-    def wide(self) -> np.ndarray:
-        """Whether each picture is at least as wide as it is high."""
-        return self._numbers["width"] >= self._numbers["height"]
-
     def sample(self, row: int) -> Sample:
         """One sample."""
-        with self.sound():
+        with _sound(self.path):
             texts = {name: column[row].decode() for name, column in self._texts.items()}
         return Sample(captions=(), **texts, **{name: int(column[row]) for name, column in self._numbers.items()})

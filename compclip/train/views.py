@@ -22,6 +22,7 @@ from compclip.text import concepts, kept
 from compclip.text.annotation import Annotation
 from compclip.train import composite
 from compclip.train.batch import View, Views
+from compclip.train.ranked import Ranked
 from compclip.train.train_set import Numbered, TrainSet
 
 WINDOW = 16  # shards whose samples are mixed at a time
@@ -38,7 +39,9 @@ def generator(seed: int, epoch: int, sample_id: str) -> np.random.Generator:
 
 def order(size: int, seed: int, epoch: int) -> np.ndarray:
     """The order of samples in an epoch: a function of (seed, epoch) alone."""
-    return np.random.default_rng((seed, epoch, 1 << 40)).permutation(np.arange(size, dtype=np.uint32))
+    numbers = np.arange(size, dtype=np.uint32)
+    np.random.default_rng((seed, epoch, 1 << 40)).shuffle(numbers)  # as `permutation`, which makes a copy first
+    return numbers
 
 
 def windowed(sizes: Sequence[int], seed: int, epoch: int) -> np.ndarray:
@@ -59,10 +62,9 @@ class Maker:
         self.common = composite.CommonNouns(data, seed)
 
     @cached_property
-    def alike(self) -> tuple[np.ndarray, np.ndarray]:
+    def alike(self) -> tuple[Ranked, Ranked]:
         """The samples with tall pictures and those with wide ones, found when first asked for."""
-        tall, wide = (np.flatnonzero(self.data.wide == shape).astype(np.uint32) for shape in (False, True))
-        return tall, wide
+        return Ranked(self.data.wide, False), Ranked(self.data.wide, True)
 
     def view(self, index: int, epoch: int, views: Views) -> View:
         """The view of sample `index`. Raises ImageError where a picture cannot be read."""
@@ -103,7 +105,7 @@ class Maker:
             rng.integers(1)  # as many draws wherever a sample stands
             return index
         drawn = int(rng.integers(len(others) - 1))
-        return int(others[drawn + (drawn >= int(np.searchsorted(others, index)))])
+        return others[drawn + (drawn >= others.rank(index))]
 
     def _sentences(self, index: int, which: int) -> tuple[Annotation, ...]:
         """The sentences of one caption and, where it has a single one, those of the image's other captions."""
