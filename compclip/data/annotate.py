@@ -13,8 +13,6 @@ from compclip.data import overlap, rewrite, shards
 from compclip.data.item import Item, Made, Make
 from compclip.data.sample import Sample
 from compclip.data.shards import Manifest
-from compclip.text.annotate import about
-from compclip.text.annotate import columns as analyse
 from compclip.text.columns import Columns
 
 OWN = ("id", "image", "split", "width", "height", "offset", "length")  # of a sample, in a shard that training reads
@@ -25,6 +23,8 @@ def items(folder: Path, found: Manifest, rewritten: Manifest, code: str, exclude
 
     Pictures of the benchmarks in `exclude` are left out. Raises UserError where one of these was not looked at.
     """
+    from compclip.text.annotate import about  # spaCy brings torch: not for a process that makes other shards
+
     written, asked = {shard.name: shard.sha256 for shard in rewritten.shards}, {"code": code, "about": about()}
     excluded = {name: str(overlap.file(folder.parent, name)) for name in exclude}
     if excluded:
@@ -41,6 +41,7 @@ def _item(folder: Path, shard: shards.Shard, written: Mapping[str, str], asked: 
 @contextlib.contextmanager
 def opened() -> Iterator[Make]:
     """What analyses the captions of a shard, each different one once."""
+    from compclip.text.annotate import columns as analyse
 
     def make(item: Item, path: Path) -> Made:
         excluded = {name: overlap.read(Path(file)) for name, file in item.given["excluded"].items()}
@@ -57,6 +58,8 @@ def opened() -> Iterator[Make]:
 
 def batch(samples: Sequence[Sample], said: Sequence[int], found: Columns) -> pa.RecordBatch:
     """A shard as training reads it: samples, how many captions each has, and what was found in all of them."""
+    from compclip.text.annotate import about
+
     edges = pa.array(itertools.accumulate(said, initial=0), pa.int32())
     listed = pa.ListArray.from_arrays(edges, found.array())
     own = {name: pa.array([getattr(s, name) for s in samples], shards.SCHEMA.field(name).type) for name in OWN}
