@@ -108,7 +108,9 @@ def made(cfg: Data) -> tuple[dict, dict, list[str]]:
         prepare.run(stage, Name("d", "data"), cfg)
     counts = prepare.run("annotate", Name("d", "data"), cfg)
     ids = [
-        id for path in sorted(Path("data/d/shards").glob("*.arrow")) for id in shards.read_batch(path, "")["id"].to_pylist()
+        id
+        for path in sorted(Path("data/d/shards").glob("*.arrow"))
+        for id in shards.read_batch(path, "")["id"].to_pylist()
     ]
     return counts, json.loads(Path("data/overlaps/d.json").read_text()), ids
 
