@@ -104,3 +104,9 @@ def test_a_folder_that_ends_a_line(tmp_path, runs):
     """The project's own place stands in the script too."""
     with pytest.raises(UserError, match=r"cannot stand in a job's script; rename the folder"):
         slurm.parameters(profiles.Profile(), runs, Path("code"), tmp_path / "a\ntouch X")
+
+
+def test_a_name_that_no_file_can_have():
+    """Too long for the file system: it is not there."""
+    with pytest.raises(UserError, match="unknown profile 'xxx"):
+        profiles.load("x" * 600)

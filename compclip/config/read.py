@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -92,7 +93,7 @@ def raw(path: str | Path, overrides: Sequence[str]) -> dict:
 
 def overridden(path: str | Path, overrides: Sequence[str]) -> Any:
     """The same as OmegaConf has it, interpolations as they stand: what another params.yaml is written from."""
-    if not Path(path).exists():
+    if not os.path.exists(path):
         raise UserError(f"{path}: no such file; run from the project's root or give --params FILE")
     merged = yaml_text.read(path, NO_SECTIONS)
     for override in overrides:

@@ -6,6 +6,7 @@ profile can become one.
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
@@ -66,7 +67,7 @@ def load(path: str | Path) -> Profile:
 
 
 def _read(path: str | Path) -> dict:
-    if not Path(path).exists():
+    if not os.path.exists(path):
         raise unknown("profile", str(path), [str(p) for p in sorted(Path(path).parent.glob("*.yaml"))])
     return yaml_text.plain(yaml_text.read(path, "must be a mapping, as `partition: gpu`"), str(path))
 
