@@ -11,6 +11,8 @@ import contextlib
 import functools
 import json
 import sys
+from dataclasses import replace
+from types import SimpleNamespace
 
 import open_clip
 import torch
@@ -19,15 +21,17 @@ from torch import Tensor, nn
 from compclip.base import plugins
 from compclip.config.sections import Lora
 from compclip.model import lora
-from compclip.train import accumulate, distributed
+from compclip.train import accumulate, distributed, extras
 from compclip.train.batch import Batch, Views
+from compclip.train.extras import Extras
 
 B, L, END = 6, 12, 59
 SHAPE = {"embed_dim": 16, "vision_cfg": {"image_size": 32, "patch_size": 16, "width": 32, "layers": 1, "head_width": 16},
          "text_cfg": {"context_length": L, "vocab_size": 60, "width": 16, "heads": 1, "layers": 1}}  # fmt: skip
-CASES = [("finetune", {}, 0), ("negclip", {}, 0), ("clic", {}, 0), ("clic", {}, 1), ("fsc_clip", {}, 0),
-         ("fsc_clip", {"lambda_global": 0.0, "attention": "softmax"}, 0), ("c2lip", {}, 0),
-         ("c2lip", {"concepts": "encoded"}, 0), ("hard_positives", {}, 0),
+# Every method with its defaults, and what some have beside them.
+CASES = [*((name, {}, 0) for name in plugins.names(plugins.METHODS) if plugins.find(plugins.METHODS, name).TRAINS),
+         ("clic", {}, 1), ("fsc_clip", {"lambda_global": 0.0, "attention": "softmax"}, 0),
+         ("c2lip", {"concepts": "encoded"}, 0),
          ("hard_positives", {"negatives_in_contrastive": False, "hard_positives": "swap"}, 0)]  # fmt: skip
 LORA = "lora"  # both towers but for their adapters
 FROZEN = (frozenset(), frozenset({"image"}), frozenset({"text"}), frozenset({LORA}))
@@ -59,6 +63,18 @@ def adapt(clip: nn.Module) -> None:
         factor.data.copy_(torch.randn(factor.shape, generator=g, dtype=torch.float64) / 4)
 
 
+def kept_beside(method, cfg, clip: nn.Module) -> Extras:
+    """What a method keeps beside the model, in float64; its teacher is another model, so that it has something to say."""
+    made = extras.of(method, cfg, SimpleNamespace(clip=clip, model_cfg=SHAPE), 0)
+    if made.heads:
+        made.heads.double()
+    if made.teacher:
+        g = torch.Generator().manual_seed(3)
+        for p in made.teacher.parameters():
+            p.add_(torch.randn(p.shape, generator=g, dtype=torch.float64) / 50)
+    return made
+
+
 def batch(views: Views) -> Batch:
     """A batch as the views ask for it."""
     g = torch.Generator().manual_seed(1)
@@ -74,7 +90,12 @@ def batch(views: Views) -> Batch:
     owner = torch.tensor([0, 2, 3, 3, 3, 4, 5, 5] if views.concepts else [], dtype=torch.long)
     span = torch.tensor([[1, 3]] * 4 + [[2, 5]] * 4)[: len(owner)]
     concepts = _texts(g, len(owner)) if views.concepts == "encoded" else torch.zeros(0, L, dtype=torch.long)
-    return Batch(image, text, _texts(g, B, K), mask, _texts(g, B, P), positive_mask, span, concepts, owner)
+    made = Batch(image, text, _texts(g, B, K), mask, _texts(g, B, P), positive_mask, span, concepts, owner)
+    if not (J := views.negative_images):
+        return made
+    shown = torch.randn(B, J, 3, 32, 32, generator=g, dtype=torch.float64)
+    there = torch.rand(B, J, generator=g) < 0.6
+    return replace(made, negative_image_BJ3HW=shown, negative_image_mask_BJ=there)
 
 
 def _texts(g: torch.Generator, *shape: int, low: int = 3, high: int = 9) -> Tensor:
@@ -90,12 +111,14 @@ def run(case: tuple, rows: tuple[int, int] | None, frozen: frozenset, micro: int
     method = plugins.find("compclip.methods", name)
     cfg = method.Config(**changes)
     views = method.views(cfg, number)
-    clip, whole = model(bias=name == "c2lip"), batch(views)
+    needs = getattr(method, "needs_bias", None)
+    clip, whole = model(bias=bool(needs and needs(cfg))), batch(views)
+    beside = kept_beside(method, cfg, clip)
     adapt(clip) if LORA in frozen else freeze(clip, frozen)
-    step = accumulate.Step(clip, frozen - {LORA}, contextlib.nullcontext, micro)
+    step = accumulate.Step(clip, frozen - {LORA}, contextlib.nullcontext, micro, beside)
     loss = functools.partial(method.loss, cfg=cfg, step=number)
     terms = step.gradients(whole.rows(*rows) if rows else whole, views, loss)
-    return terms, {n: p.grad for n, p in clip.named_parameters()}
+    return terms, {n: p.grad for n, p in [*clip.named_parameters(), *beside.parameters()]}
 
 
 def difference(a: tuple[dict, dict], b: tuple[dict, dict]) -> dict[str, float | list]:

@@ -15,12 +15,15 @@ from PIL import Image
 
 from compclip.base.errors import UserError
 from compclip.data import partners
+from compclip.data.images import ImageError
+from compclip.data.place import Place
 from compclip.data.prepared import Prepared
 from compclip.data.sample import Sample
 from compclip.text import kept
 from compclip.text.annotation import Annotation
 from compclip.train import composite, ranked, views
 from compclip.train.batch import Views
+from compclip.train.crops import RandomResizedCrop
 from tests.prepared_set import all_annotations, prepared
 from tests.test_composite import tagged
 
@@ -179,3 +182,92 @@ def test_windows_mix_some_shards_at_a_time(sizes, epoch):
         at += count
         assert low < len(sizes)
     assert np.array_equal(made, views.windowed(sizes, 0, epoch))
+
+
+# --- what stands beside a sample ----------------------------------------------------------------------------------
+
+
+class Beside:
+    """A data set with negative images: two readable ones and a missing one beside every sample."""
+
+    def __init__(self, data: Prepared, folder: Path) -> None:
+        self.data, self.places = data, [Place(str(folder / name)) for name in ("a.png", "gone.png", "b.png")]
+        for place, colour in zip(self.places[::2], ("red", "blue"), strict=True):
+            Image.new("RGB", (20, 20), colour).save(place.path)
+
+    def __getattr__(self, name: str):
+        return getattr(self.data, name)
+
+    def __len__(self) -> int:
+        return len(self.data)
+
+    def negative_images(self, index: int) -> list[Place]:
+        """The same three."""
+        return self.places
+
+
+def plain(sample: Sample) -> Image.Image:
+    """A picture that tells its sample."""
+    return Image.new("RGB", (sample.width, sample.height), (int(sample.id[1:]), 0, 0))
+
+
+@pytest.mark.parametrize("wanted,there", [(1, [True]), (2, [True, False]), (4, [True, False, True, False])])
+def test_negative_images_come_in_their_order_and_what_lacks_is_counted(crowd, tmp_path, wanted, there):
+    """The first ones stored; a missing file, and one too few, give a masked place each."""
+    rows = views.Rows(views.Maker(Beside(crowd, tmp_path), 0, 8, plain), 10)
+    found, dropped = rows.batch(0, Views(negative_images=wanted))
+    assert [[picture is not None for picture in row.negative_images] for row in found] == [there] * 10
+    assert dropped == ({"negative_image_missing": 10 * there.count(False)} if False in there else {})
+    assert found[0].negative_images[0].getpixel((0, 0)) == (255, 0, 0)
+
+
+def test_a_method_that_asks_for_no_negative_image_looks_at_none(crowd):
+    """Prepared data of others need not have any."""
+    row = views.Maker(crowd, 0, 8, plain).view(3, 0, Views())
+    assert row.negative_images == ()
+
+
+def test_neighbours_are_rows_behind_the_batch(crowd):
+    """Two of each sample's own five, different ones, drawn anew in each epoch; a row is what the sample itself would be."""
+    near = np.array([[(i + k) % 30 for k in range(1, 6)] for i in range(30)])
+    maker = views.Maker(crowd, 0, 8, plain, near=near)
+    rows, wanted = views.Rows(maker, 10), Views(caption="full", neighbours=2)
+    found, dropped = rows.batch(0, wanted)
+    order = [int(i) for i in views.order(30, 0, 0)[:10]]
+    drawn = [maker.neighbours(index, 0, 2) for index in order]
+    assert len(found) == 30 and dropped == {}
+    assert [row.image.getpixel((0, 0))[0] for row in found] == [*order, *chain.from_iterable(drawn)]
+    assert all(len({*own}) == 2 and {*own} <= {*near[index]} for index, own in zip(order, drawn, strict=True))
+    assert drawn != [maker.neighbours(index, 1, 2) for index in order]
+    assert found[10].caption == maker.view(drawn[0][0], 0, wanted).caption
+
+
+def test_neighbours_that_cannot_be_read_are_left_out_and_counted(crowd):
+    def load(sample: Sample) -> Image.Image:
+        if sample.id == "s7":
+            raise ImageError(sample.image, "missing", "no such picture")
+        return plain(sample)
+
+    maker = views.Maker(crowd, 0, 8, load, near=np.full((30, 1), 7))
+    found, dropped = views.Rows(maker, 10).batch(0, Views(neighbours=1))
+    assert len(found) == 10
+    assert dropped["neighbour_missing"] == 10
+
+
+def test_a_crop_changes_pictures_and_no_text(crowd):
+    """Texts are drawn from a stream of their own; the part depends on (seed, epoch, sample)."""
+    crop, wanted = RandomResizedCrop(0.3, 0.6), Views(caption="full")
+    whole, cut = (views.Maker(crowd, 0, 16, textured, crop=c) for c in (None, crop))
+    for index in range(len(crowd)):
+        one, other, again, later = (m.view(index, e, wanted) for m, e in ((whole, 0), (cut, 0), (cut, 0), (cut, 1)))
+        assert one.caption == other.caption
+        assert one.image.size == (crowd.sample(index).width, crowd.sample(index).height)
+        assert other.image.size == (16, 16)
+        assert np.array_equal(np.asarray(other.image), np.asarray(again.image))
+        assert not np.array_equal(np.asarray(other.image), np.asarray(later.image))
+
+
+def textured(sample: Sample) -> Image.Image:
+    """A picture in which every part differs."""
+    values = np.random.default_rng(int(sample.id[1:])).integers(0, 256, (sample.height, sample.width, 3), np.uint8)
+    return Image.fromarray(values)

@@ -223,7 +223,7 @@ def test_log_is_cut_back_to_the_checkpoint(tmp_path, capsys):
 def test_every_field_with_rows_says_so():
     """What gathers, joins and pads features goes by it; the last letters of a name tell the same."""
     kinds, axes = features.kinds(), {"image": "B", "concept": "M"}
-    assert {f.name for f in fields(features.Features)} - set(kinds) == {"scale", "bias"}
+    assert {f.name for f in fields(features.Features)} - set(kinds) == {"scale", "bias", "heads", "teacher", "memory"}
     for name, kind in kinds.items():
         shape = name.rpartition("_")[2]
         assert shape[0] == axes[kind.row]

@@ -71,13 +71,23 @@ class Train:
     lora: Lora | None = None  # null: the towers' own weights are trained
     train_logit_scale: bool = True  # never with lora
     max_logit_scale: float = 100.0
-    precision: str = "float32"  # or bf16
+    precision: str = "float32"  # bf16: autocast; bf16_weights: the weights themselves, and all that is computed of them
     threads: int = 1
     log_every_steps: int = 10
     checkpoint_every_steps: int = 50
     micro_batch: int = 0  # images encoded at a time, the contrast staying the batch's (gradient caching); 0: all
     workers: int = 0  # processes that make batches ahead
     shuffle: str = "full"  # windows: shards in random order, mixed some at a time, for disks that are slow to seek
+    augment: str = "none"  # random_resized_crop: a random part of each picture; none: the evaluation transform
+    augment_scale: list[float] = field(default_factory=lambda: [0.9, 1.0])  # of its area, at ratios of 3/4 to 4/3
+    average_alpha: float = 1.0  # the finished weights are 1 - alpha of the backbone's and alpha of the trained ones
+
+    def __post_init__(self) -> None:
+        scale = self.augment_scale
+        if len(scale) != 2 or not 0 < scale[0] <= scale[1] <= 1:
+            raise UserError(f"augment_scale={scale}: must be two numbers with 0 < low <= high <= 1")
+        if not 0 <= self.average_alpha <= 1:
+            raise UserError(f"average_alpha={self.average_alpha}: must be from 0 to 1")
 
 
 @dataclass(frozen=True)

@@ -46,7 +46,8 @@ RANGES: tuple[tuple[tuple[str, ...], str, Callable[[float], bool]], ...] = (
 SEEDS = 2**32
 CHOICES = {
     "trainable": ("all", "text", "image", "none"),
-    "precision": ("float32", "bf16"),
+    "precision": ("float32", "bf16", "bf16_weights"),
+    "augment": ("none", "random_resized_crop"),
     "shuffle": ("full", "windows"),
 }
 

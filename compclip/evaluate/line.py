@@ -12,34 +12,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import torch
-from torch import Tensor
-
 from compclip.base.errors import UserError
 from compclip.evaluate import score
 from compclip.model import backbone, lora, sharing
+from compclip.model.mixture import interpolate
 
 if TYPE_CHECKING:
     from compclip.evaluate.benchmark import Benchmark
     from compclip.model.backbone import Model
-
-ADDED = {"logit_bias"}  # what a run may have that its backbone lacks
-
-
-def interpolate(pretrained: Mapping[str, Tensor], tuned: Mapping[str, Tensor], alpha: float) -> dict[str, Tensor]:
-    """(1 - alpha) pretrained + alpha tuned: at 0 and 1 exactly the ends, and exactly as it was where nothing moved.
-
-    Integer buffers and an added bias are the tuned model's. Raises UserError for another architecture.
-    """
-    differ = (set(pretrained) ^ set(tuned)) - (ADDED - set(pretrained))
-    differ |= {k for k in set(pretrained) & set(tuned) if pretrained[k].shape != tuned[k].shape}
-    if differ:
-        raise UserError(
-            f"wise_ft: two architectures: {len(differ)} tensors differ, as {min(differ)!r}; give the "
-            "checkpoint that the tuned one was trained from"
-        )
-    moving = [k for k, v in tuned.items() if k in pretrained and v.is_floating_point()]
-    return {**tuned, **{k: torch.lerp(pretrained[k], tuned[k], alpha) for k in moving}}
 
 
 def models(

@@ -21,6 +21,7 @@ def image(clip: nn.Module, image_B3HW: Tensor, tokens: bool = False) -> tuple[Te
     ViT: the final layer norm and the projection on every patch token, the class token left out. timm's attention pool
     (SigLIP): the pool's value map, output projection and residual MLP on every token (C2LIP Eq. 3 and 6).
     """
+    image_B3HW = image_B3HW.to(next(clip.visual.parameters()).dtype)
     if not tokens:
         return clip.encode_image(image_B3HW, normalize=True), None
     if hasattr(clip.visual, "trunk"):

@@ -15,8 +15,9 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor, nn
 
-from compclip.train import distributed, encode
+from compclip.train import distributed, encode, extras
 from compclip.train.batch import Batch, Views
+from compclip.train.extras import Extras
 from compclip.train.features import Features, join, kinds
 
 Loss = Callable[[Features], dict[str, Tensor]]
@@ -29,12 +30,13 @@ def sloped() -> list[tuple[str, str]]:
 
 @dataclass(frozen=True)
 class Step:
-    """What a step computes with: model, frozen towers, precision, and how many images at a time (0: all)."""
+    """What a step computes with: model, frozen towers, precision, how many images at a time (0: all), and extras."""
 
     clip: nn.Module
     frozen: frozenset[str]
     autocast: Callable[[], AbstractContextManager]
     micro_batch: int = 0
+    extras: Extras = extras.NONE
 
     def gradients(self, batch: Batch, views: Views, loss: Loss) -> dict[str, Tensor]:
         """The named terms of the loss over all processes' batches; `.grad` of the parameters has its slope."""
@@ -43,14 +45,29 @@ class Step:
         else:
             with self.autocast():
                 features = encode.features(self.clip, batch.to(self._device), views, self.frozen)
-                terms = loss(distributed.whole(features))
+                terms = self._terms(features, self._taught([batch], views), loss)
             sum(terms.values()).backward()
         distributed.sum_gradients(self.clip)
+        self.extras.average_gradients()
         return {name: term.detach() for name, term in terms.items()}
 
     @property
     def _device(self) -> torch.device:
         return self.clip.logit_scale.device
+
+    def _terms(self, own: Features, taught: Features | None, loss: Loss) -> dict[str, Tensor]:
+        """The loss of the whole batch, from this process's part of it as model and teacher see it."""
+        f = self.extras.shown(distributed.whole(own), taught and distributed.whole(taught))
+        terms = loss(f)
+        self.extras.after_loss(f)
+        return terms
+
+    def _taught(self, parts: list[Batch], views: Views) -> Features | None:
+        """What the teacher makes of a batch, given in parts; None without one."""
+        if not self.extras.teacher:
+            return None
+        with torch.no_grad(), self.autocast():
+            return join([encode.features(self.extras.teacher, p.to(self._device), views) for p in parts])
 
     def _cached(self, batch: Batch, views: Views, loss: Loss) -> dict[str, Tensor]:
         parts = [batch.rows(i, i + self.micro_batch) for i in range(0, len(batch), self.micro_batch)]
@@ -58,7 +75,7 @@ class Step:
             seen = [encode.features(self.clip, p.to(self._device), views) for p in parts]
         leaves = self._leaves(join(seen))
         with self.autocast():
-            terms = loss(distributed.whole(leaves))
+            terms = self._terms(leaves, self._taught(parts, views), loss)
         sum(terms.values()).backward()
         start, concepts = 0, 0
         for part, before in zip(parts, seen, strict=True):

@@ -1,12 +1,12 @@
 """Views and batches: what a method wants made of a sample, and the one structure a training step receives.
 
-B images, K negatives, P extra positives, L text positions, M concepts.
+B images, K negatives, P extra positives, J negative images, L text positions, M concepts.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING
 
 from compclip.base.lazy import torch
@@ -30,6 +30,8 @@ class Views:
     negative exchanges words of its first sentence.
     `concepts`: "" for none, "pooled" for spans in the caption, "encoded" for texts of their own. `tokens`: patches and
     text tokens are needed too.
+    `neighbours`: how many of each sample's nearest pictures join the batch, each a row with texts of its own (NegCLIP).
+    `negative_images`: how many of the pictures that were stored beside the sample are shown as its negatives.
     """
 
     negatives: tuple[Rule, ...] = ()
@@ -40,6 +42,8 @@ class Views:
     partner: str = "random"
     concepts: str = ""
     tokens: bool = False
+    neighbours: int = 0
+    negative_images: int = 0
 
 
 @dataclass(frozen=True)
@@ -51,11 +55,12 @@ class View:
     negatives: tuple[str | None, ...] = ()
     positives: tuple[str | None, ...] = ()
     concepts: tuple[tuple[int, int], ...] = ()
+    negative_images: tuple[np.ndarray | Tensor | None, ...] = ()
 
 
 @dataclass(frozen=True)
 class Batch:
-    """Tensors of one step. Masked texts are empty strings encoded like any other and never looked at.
+    """Tensors of one step. Masked texts are empty strings, masked pictures grey; both are encoded and never looked at.
 
     `concept_span_M2`: first and last position (exclusive) of a concept in its caption's tokens. `concept_ML`: concepts
     as texts of their own. `owner_M`: the image of each concept.
@@ -71,6 +76,8 @@ class Batch:
     concept_ML: Tensor
     owner_M: Tensor
     dropped: dict[str, int] = field(default_factory=dict)
+    negative_image_BJ3HW: Tensor | None = None
+    negative_image_mask_BJ: Tensor | None = None
 
     def to(self, device: torch.device | str) -> Batch:
         """The same batch on a device."""
@@ -82,18 +89,14 @@ class Batch:
     def rows(self, start: int, stop: int) -> Batch:
         """The images `start` to `stop` (exclusive) with all that is theirs."""
         own_M = (self.owner_M >= start) & (self.owner_M < stop)
-        cut = slice(start, stop)
-        return Batch(
-            self.image_B3HW[cut],
-            self.text_BL[cut],
-            self.negative_BKL[cut],
-            self.mask_BK[cut],
-            self.positive_BPL[cut],
-            self.positive_mask_BP[cut],
-            self.concept_span_M2[own_M],
-            self.concept_ML[own_M] if len(self.concept_ML) else self.concept_ML,
-            self.owner_M[own_M] - start,
-        )
+        concepts = {
+            "concept_span_M2": self.concept_span_M2[own_M],
+            "concept_ML": self.concept_ML[own_M] if len(self.concept_ML) else self.concept_ML,
+            "owner_M": self.owner_M[own_M] - start,
+        }
+        images = {f.name: getattr(self, f.name) for f in fields(self) if "_B" in f.name}
+        cut = {name: value if value is None else value[start:stop] for name, value in images.items()}
+        return replace(self, **cut, **concepts, dropped={})
 
     def pin_memory(self) -> Batch:
         """In page-locked memory, from where a GPU takes it without waiting."""

@@ -1,7 +1,8 @@
 """Resumable state: one file a checkpoint, tensors and a JSON header, written whole or not at all.
 
 A file is a safetensors file: `model.*` the trained weights and all buffers, `exp_avg.*` and `exp_avg_sq.*` AdamW's
-moments by parameter name. Frozen weights, as those below a LoRA adapter, are not written.
+moments by parameter name; `beside.*` what a method keeps beside the model (`extras`). Frozen weights, as those below a
+LoRA adapter, are not written.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ from safetensors.torch import save
 from torch import nn
 
 from compclip.base.files import write_atomic
+from compclip.train import extras
+from compclip.train.extras import Extras
 
 KEEP = 2
 _MOMENTS = ("exp_avg", "exp_avg_sq", "step")
@@ -24,11 +27,19 @@ class Damaged(Exception):
     """A file that is no checkpoint of the model at hand."""
 
 
-def write(folder: Path, step: int, clip: nn.Module, optimiser: torch.optim.Optimizer, header: dict) -> Path:
+def write(
+    folder: Path,
+    step: int,
+    clip: nn.Module,
+    optimiser: torch.optim.Optimizer,
+    header: dict,
+    beside: Extras = extras.NONE,
+) -> Path:
     """Save after `step` optimiser steps and drop all but the last two. Raises UserError where it cannot be written."""
     frozen = _frozen(clip)
     tensors = {f"model.{k}": v.contiguous() for k, v in clip.state_dict().items() if k not in frozen}
-    for name, parameter in clip.named_parameters():
+    tensors |= {f"beside.{k}": v.contiguous() for k, v in beside.state().items()}
+    for name, parameter in _named(clip, beside):
         state = optimiser.state.get(parameter, {})
         tensors |= {f"{moment}.{name}": state[moment].contiguous() for moment in _MOMENTS if moment in state}
     path = _path(folder, step)
@@ -38,21 +49,28 @@ def write(folder: Path, step: int, clip: nn.Module, optimiser: torch.optim.Optim
     return path
 
 
-def read(folder: Path, clip: nn.Module, optimiser: torch.optim.Optimizer, step: int = 0) -> dict | None:
+def read(
+    folder: Path, clip: nn.Module, optimiser: torch.optim.Optimizer, step: int = 0, beside: Extras = extras.NONE
+) -> dict | None:
     """Restore the newest complete checkpoint, or that of a step; None where there is none. Gives its header."""
     for path in [_path(folder, step)] if step else reversed(_files(folder)):
         try:
-            header, tensors = _contents(path, clip)
+            header, tensors = _contents(path, clip, beside)
         except (SafetensorError, OSError, Damaged) as error:
             print(f"warning: {path}: unreadable checkpoint ({error}); trying the one before", flush=True)
         else:
-            _restore(tensors, clip, optimiser)
+            _restore(tensors, clip, optimiser, beside)
             return header
     return None
 
 
 def _path(folder: Path, step: int) -> Path:
     return folder / f"step_{step:08d}.safetensors"
+
+
+def _named(clip: nn.Module, beside: Extras) -> list[tuple[str, nn.Parameter]]:
+    """All that may have moments, by name in the file."""
+    return [*clip.named_parameters(), *beside.parameters()]
 
 
 def _frozen(clip: nn.Module) -> set[str]:
@@ -64,14 +82,14 @@ def _files(folder: Path) -> list[Path]:
     return sorted(folder.glob("step_*.safetensors"))
 
 
-def _contents(path: Path, clip: nn.Module) -> tuple[dict, dict[str, torch.Tensor]]:
+def _contents(path: Path, clip: nn.Module, beside: Extras) -> tuple[dict, dict[str, torch.Tensor]]:
     """Header and tensors, looked at before anything of the model is touched."""
     if not path.is_file():
         raise Damaged("not a regular file")  # a pipe would be waited for
     with safe_open(path, "pt") as file:
         tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118 (no mapping)
         header = _header(file.metadata() or {}, path)
-    _check_shapes(tensors, clip)
+    _check_shapes(tensors, clip, beside)
     return header, tensors
 
 
@@ -88,13 +106,14 @@ def _header(metadata: dict[str, str], path: Path) -> dict:
     return header
 
 
-def _check_shapes(tensors: dict[str, torch.Tensor], clip: nn.Module) -> None:
+def _check_shapes(tensors: dict[str, torch.Tensor], clip: nn.Module, beside: Extras) -> None:
     """Raise Damaged where a checkpoint is not of this model: all that is trained, all buffers, whole moments."""
     own, frozen = clip.state_dict(), _frozen(clip)
-    model = {k.removeprefix("model."): v for k, v in tensors.items() if k.startswith("model.")}
+    model, kept, given = _part(tensors, "model"), beside.state(), _part(tensors, "beside")
     wrong = (set(model) - set(own)) | (set(own) - set(model) - frozen)
-    wrong |= {k for k in set(model) & set(own) if (model[k].shape, model[k].dtype) != (own[k].shape, own[k].dtype)}
-    for name, parameter in clip.named_parameters():
+    wrong |= {k for k in set(model) & set(own) if _kind(model[k]) != _kind(own[k])}
+    wrong |= {k for k in set(kept) | set(given) if k not in kept or k not in given or _kind(kept[k]) != _kind(given[k])}
+    for name, parameter in _named(clip, beside):
         moments = [tensors[key] for m in _MOMENTS if (key := f"{m}.{name}") in tensors]
         whole = len(moments) == len(_MOMENTS) and all(m.shape == parameter.shape for m in moments[:-1])
         if moments and not whole:
@@ -103,9 +122,23 @@ def _check_shapes(tensors: dict[str, torch.Tensor], clip: nn.Module) -> None:
         raise Damaged(f"of another model: {len(wrong)} tensors differ, as {min(wrong)!r}")
 
 
-def _restore(tensors: dict[str, torch.Tensor], clip: nn.Module, optimiser: torch.optim.Optimizer) -> None:
-    clip.load_state_dict({k.removeprefix("model."): v for k, v in tensors.items() if k.startswith("model.")}, False)
-    for name, parameter in clip.named_parameters():
+def _part(tensors: dict[str, torch.Tensor], kind: str) -> dict[str, torch.Tensor]:
+    return {k.removeprefix(f"{kind}."): v for k, v in tensors.items() if k.startswith(f"{kind}.")}
+
+
+def _kind(tensor: torch.Tensor) -> tuple:
+    return tensor.shape, tensor.dtype
+
+
+def _restore(
+    tensors: dict[str, torch.Tensor], clip: nn.Module, optimiser: torch.optim.Optimizer, beside: Extras
+) -> None:
+    clip.load_state_dict(_part(tensors, "model"), False)
+    kept = beside.state()
+    with torch.no_grad():
+        for name, value in _part(tensors, "beside").items():
+            kept[name].copy_(value)
+    for name, parameter in _named(clip, beside):
         state = {m: tensors[f"{m}.{name}"] for m in _MOMENTS if f"{m}.{name}" in tensors}
         if state:
             optimiser.state[parameter] = {m: v if m == "step" else v.to(parameter.device) for m, v in state.items()}

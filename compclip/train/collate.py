@@ -1,11 +1,12 @@
 """Views to one Batch of tensors: the only place where texts become tokens.
 
-B images, K negatives, P extra positives, L text positions, M concepts.
+B images, K negatives, P extra positives, J negative images, L text positions, M concepts.
 """
 
 from __future__ import annotations
 
 import torch
+from PIL import Image
 from torch import Tensor
 
 from compclip.model.backbone import Model
@@ -31,7 +32,18 @@ def collate(rows: list[View], views: Views, model: Model, dropped: dict[str, int
         concept_ML,
         owner_M,
         dropped or {},
+        *_negative_images(rows, views, model),
     )
+
+
+def _negative_images(rows: list[View], views: Views, model: Model) -> tuple[Tensor | None, Tensor | None]:
+    """The negative images of each row, grey where one is missing, and which are there; None where no method asks."""
+    if not views.negative_images:
+        return None, None
+    there_BJ = torch.tensor([[picture is not None for picture in row.negative_images] for row in rows])
+    blank = Image.new("RGB", (model.image_size, model.image_size), "grey")
+    shown = [blank if picture is None else picture for row in rows for picture in row.negative_images]
+    return model.pixels(shown).unflatten(0, tuple(there_BJ.shape)), there_BJ
 
 
 def _texts(texts_BK: list[tuple[str | None, ...]], model: Model, length: int) -> tuple[Tensor, Tensor]:

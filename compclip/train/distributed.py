@@ -190,6 +190,21 @@ def sum_gradients(module: nn.Module) -> None:
     if not dist.is_initialized():
         return
     trained = [p for p in module.parameters() if p.requires_grad]
+    _sum_gradients(trained)
+
+
+def mean_gradients(module: nn.Module) -> None:
+    """Gradients averaged over processes: of parameters in a loss of the whole batch that every process computes."""
+    if not dist.is_initialized():
+        return
+    trained = [p for p in module.parameters() if p.requires_grad]
+    _sum_gradients(trained)
+    for p in trained:
+        if p.grad is not None:
+            p.grad /= dist.get_world_size()
+
+
+def _sum_gradients(trained: list[nn.Parameter]) -> None:
     have = torch.tensor([p.grad is not None for p in trained], dtype=torch.uint8, device=trained[0].device)
     dist.all_reduce(have, dist.ReduceOp.MAX)
     used = [p for p, h in zip(trained, have.tolist(), strict=True) if h]

@@ -1,6 +1,7 @@
 """A batch through the model: one image pass, one text pass, Features out.
 
-B images, K negatives, P extra positives, N patches, T text positions, M concepts, L text length, D dim.
+B images, K negatives, P extra positives, J negative images, N patches, T text positions, M concepts, L text length,
+D dim.
 """
 
 from __future__ import annotations
@@ -25,10 +26,10 @@ def features(
     """
     tokens = views.tokens or views.concepts == "pooled"
     if seen and "image" in frozen:
-        image_BD, patch_BND = seen.image_BD, seen.patch_BND
+        image_BD, patch_BND, negative_image_BJD = seen.image_BD, seen.patch_BND, seen.negative_image_BJD
     else:
         with torch.no_grad() if "image" in frozen else nullcontext():
-            image_BD, patch_BND = towers.image(clip, batch.image_B3HW, views.tokens)
+            image_BD, patch_BND, negative_image_BJD = _images(clip, batch, views)
     with torch.no_grad() if "text" in frozen else nullcontext():
         text = _Texts(clip, batch, tokens)
     B, K = batch.mask_BK.shape
@@ -49,7 +50,19 @@ def features(
         token_mask_BT=text.mask("caption"),
         negative_token_BKTD=_rows(text.tokens("negative"), B, K),
         negative_token_mask_BKT=_rows(text.mask("negative"), B, K),
+        negative_image_BJD=negative_image_BJD,
+        negative_image_mask_BJ=batch.negative_image_mask_BJ,
     )
+
+
+def _images(clip: nn.Module, batch: Batch, views: Views) -> tuple[Tensor, Tensor | None, Tensor | None]:
+    """Images, their patches, and negative images, in one forward pass; what is not asked for is None."""
+    if batch.negative_image_BJ3HW is None:
+        return *towers.image(clip, batch.image_B3HW, views.tokens), None
+    B, J = batch.negative_image_BJ3HW.shape[:2]
+    all_A3HW = torch.cat([batch.image_B3HW, batch.negative_image_BJ3HW.flatten(0, 1)])
+    image_AD, patch_AND = towers.image(clip, all_A3HW, views.tokens)
+    return image_AD[:B], patch_AND if patch_AND is None else patch_AND[:B], _rows(image_AD[B:], B, J)
 
 
 class _Texts:

@@ -1,12 +1,12 @@
 """What the losses see of a batch: embeddings and tokens in the joint space.
 
-B images, K negatives, P extra positives, N patches, T tokens, M concepts, D dim.
+B images, K negatives, P extra positives, J negative images, N patches, T tokens, M concepts, D dim.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +14,7 @@ from compclip.base.lazy import functional as F
 from compclip.base.lazy import torch
 
 if TYPE_CHECKING:
-    from torch import Tensor
+    from torch import Tensor, nn
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,10 @@ class Features:
     `mask_BK` and `positive_mask_BP` are True where a rule gave a text. `token_mask_BT` holds a caption's own tokens
     and its end token. `concept_MD` are unit vectors, `owner_M` the image each belongs to. `scale` is
     exp(logit_scale); `bias` is None for softmax models without one. Patches and tokens are None unless the
-    method's views ask for them.
+    method's views ask for them, as negative images.
+
+    The last three are what a method keeps beside the model (`extras`): `heads` that are trained with it, the same batch
+    as a `teacher` sees it, without slopes, and numbers that it remembers from the step before.
     """
 
     image_BD: Tensor = _field("image", "image")
@@ -58,6 +61,11 @@ class Features:
     token_mask_BT: Tensor | None = _field("image", text_axis=1, default=None)
     negative_token_BKTD: Tensor | None = _field("image", "text", 2, default=None)
     negative_token_mask_BKT: Tensor | None = _field("image", text_axis=2, default=None)
+    negative_image_BJD: Tensor | None = _field("image", "image", default=None)
+    negative_image_mask_BJ: Tensor | None = _field("image", default=None)
+    heads: nn.Module | None = None
+    teacher: Features | None = None
+    memory: Mapping[str, Tensor] = field(default_factory=dict)
 
 
 @functools.cache

@@ -15,14 +15,17 @@ import torch
 from compclip.base import links, plugins
 from compclip.base.files import write_atomic, write_json
 from compclip.data.prepared import Prepared
-from compclip.model import backbone, lora
+from compclip.model import backbone, lora, mixture
 from compclip.runs import lives
 from compclip.runs.folder import Inputs
 from compclip.train import distributed, environment, optimiser
+from compclip.train.crops import RandomResizedCrop
+from compclip.train.distributed import Place
 from compclip.train.loop import OnStep, nothing, train
 from compclip.train.views import Maker, Rows
 
 if TYPE_CHECKING:
+    from compclip.config.sections import Run, Train
     from compclip.model.backbone import Model
     from compclip.runs.store import StoredRun
 
@@ -46,21 +49,31 @@ def _train_and_finish(stored: StoredRun, on_step: OnStep) -> None:
     dropped: dict[str, int] = {}
     trains = getattr(method, "TRAINS", True)
     if trains:
-        if needs := getattr(method, "needs_bias", None):
-            model.add_bias(run.method.init_bias) if needs(run.method) else None
-        maker = Maker(Prepared(given.data), run.cell.seed, model.image_size)
-        rows = Rows(maker, run.train.batch_size, here.rank, here.world, run.train.shuffle)
-        dropped = train(run, model, rows, stored.folder.path, on_step)
+        dropped = train(run, model, rows(run, model, given.data, here), stored.folder.path, on_step)
     facts = {"processes": here.world, "dropped": dropped, "seconds": round(time.time() - started, 3)}
     if here.rank == 0:
         trained = {} if trains else {"trained_parameters": 0}
         _finish(stored, model, optimiser.counts(model.clip) | trained | environment.facts(device) | facts)
 
 
+def rows(run: Run, model: Model, data: Path, here: Place = Place()) -> Rows:  # noqa: B008 (frozen)
+    """The samples a process of a run trains on; a softmax model is given the bias that its method's losses need."""
+    method = plugins.find(plugins.METHODS, run.method_name)
+    if needs := getattr(method, "needs_bias", None):
+        model.add_bias(run.method.init_bias) if needs(run.method) else None
+    maker = Maker(Prepared(data), run.cell.seed, model.image_size, crop=_crop(run.train))
+    return Rows(maker, run.train.batch_size, here.rank, here.world, run.train.shuffle)
+
+
+def _crop(cfg: Train) -> RandomResizedCrop | None:
+    return RandomResizedCrop(*cfg.augment_scale) if cfg.augment == "random_resized_crop" else None
+
+
 def _finish(stored: StoredRun, model: Model, facts: dict) -> None:
     """Write the run's files; environment.json comes last and marks them complete."""
     folder, final = stored.folder, stored.folder.final
     lora.finish(model.clip, final.checkpoint / lora.FOLDER)
+    _average(model, Inputs(stored.root, stored.cell).backbone, stored.run.train.average_alpha)
     model.save(final.checkpoint)
     _share(Inputs(stored.root, stored.cell).backbone, final.checkpoint)
     write_atomic(final.config, stored.config_text())
@@ -71,6 +84,14 @@ def _finish(stored: StoredRun, model: Model, facts: dict) -> None:
     write_json(final.environment, {**known, **weights, **facts, **spent})
     for path in folder.checkpoints():
         path.unlink()
+
+
+def _average(model: Model, pretrained: Path, alpha: float) -> None:
+    """Take the weights back towards the backbone's: (1 - alpha) of these and alpha of the trained ones."""
+    if alpha < 1:
+        start = backbone.load(pretrained).clip.state_dict()
+        own = {name: value.cpu() for name, value in model.clip.state_dict().items()}
+        model.clip.load_state_dict(mixture.interpolate(start, own, alpha))
 
 
 def _share(backbone_folder: Path, checkpoint: Path) -> None:

@@ -19,6 +19,7 @@ from compclip.train import (
     accumulate,
     checkpoint,
     distributed,
+    extras,
     loader,
     optimiser,
     throughput,
@@ -26,6 +27,7 @@ from compclip.train import (
 from compclip.train import (
     log as train_log,
 )
+from compclip.train.extras import Extras
 from compclip.train.views import Rows
 
 if TYPE_CHECKING:
@@ -50,15 +52,18 @@ def train(run: Run, model: Model, rows: Rows, work: Path, on_step: OnStep = noth
     method, cfg = plugins.find(plugins.METHODS, run.method_name), run.train
     steps, first = total_steps(cfg, rows.per_epoch), distributed.current().rank == 0
     device = next(model.clip.parameters()).device
+    if cfg.precision == "bf16_weights":
+        model.clip.to(torch.bfloat16)
     frozen = optimiser.freeze(model.clip, cfg, run.cell.seed)
-    adamw = optimiser.adamw(model.clip, cfg)
-    header = _resume(work, model, adamw)
+    beside = extras.of(method, run.method, model, run.cell.seed)
+    adamw = optimiser.adamw(model.clip, cfg, beside.parameters())
+    header = _resume(work, model, adamw, beside)
     log = (
         train_log.Log(work / "metrics.jsonl", header["step"], steps, cfg.batch_size, rows.per_epoch) if first else None
     )
     dropped = dict(header["dropped"]) if first else {}
-    step_of = accumulate.Step(model.clip, frozen, lambda: _autocast(device, cfg.precision), cfg.micro_batch)
-    meter = throughput.Meter(model.clip, frozen, torch.bfloat16 if cfg.precision == "bf16" else torch.float32)
+    step_of = accumulate.Step(model.clip, frozen, lambda: _autocast(device, cfg.precision), cfg.micro_batch, beside)
+    meter = throughput.Meter(model.clip, frozen, torch.float32 if cfg.precision == "float32" else torch.bfloat16)
     views_at = functools.partial(method.views, run.method)
     batches = loader.batches(rows, views_at, model, range(header["step"], steps), cfg.workers)
     model.clip.train()
@@ -72,31 +77,35 @@ def train(run: Run, model: Model, rows: Rows, work: Path, on_step: OnStep = noth
             lr = optimiser.learning_rate(step, steps, cfg)
             adamw.zero_grad(set_to_none=True)
             terms = step_of.gradients(batch, views_at(step), functools.partial(method.loss, cfg=run.method, step=step))
-            norm = _update(model, adamw, terms, lr, cfg, step)
+            norm = _update(model, adamw, terms, lr, cfg, step, beside)
+            beside.after_step(model.clip)
             meter.add(batch, views_at(step))
             stopping = distributed.anywhere(stop.is_set) and step + 1 < steps
             if first and ((step + 1) % cfg.log_every_steps == 0 or step + 1 == steps):
                 log.write(step + 1, terms, lr, model.clip.logit_scale.exp().item(), norm, meter.shares())
             if (step + 1) % cfg.checkpoint_every_steps == 0 or stopping or step + 1 == steps:
-                _save(work, step + 1, model, adamw, dropped)
+                _save(work, step + 1, model, adamw, dropped, beside)
             if stopping:
                 raise SystemExit(f"stopped by a signal after step {step + 1} of {steps}; the same command goes on")
+    model.clip.float()
     return _of_all(dropped)
 
 
-def _resume(work: Path, model: Model, adamw: torch.optim.AdamW) -> dict:
+def _resume(work: Path, model: Model, adamw: torch.optim.AdamW, beside: Extras) -> dict:
     """The newest complete checkpoint, the same one on every process."""
-    header = checkpoint.read(work, model.clip, adamw) if distributed.current().rank == 0 else None
+    header = checkpoint.read(work, model.clip, adamw, beside=beside) if distributed.current().rank == 0 else None
     step = distributed.agreed(header["step"] if header else 0)
     if step and not header:
-        header = checkpoint.read(work, model.clip, adamw, step)
+        header = checkpoint.read(work, model.clip, adamw, step, beside)
     return header or {"step": 0, "dropped": {}}
 
 
-def _save(work: Path, step: int, model: Model, adamw: torch.optim.AdamW, dropped: dict[str, int]) -> None:
+def _save(
+    work: Path, step: int, model: Model, adamw: torch.optim.AdamW, dropped: dict[str, int], beside: Extras
+) -> None:
     total = _of_all(dropped)
     if distributed.current().rank == 0:
-        checkpoint.write(work, step, model.clip, adamw, {"dropped": total})
+        checkpoint.write(work, step, model.clip, adamw, {"dropped": total}, beside)
 
 
 def count(new: dict[str, int], into: dict[str, int]) -> None:
@@ -123,14 +132,17 @@ def _autocast(device: torch.device, precision: str):
     return torch.autocast(device.type, torch.bfloat16, enabled=enabled)
 
 
-def _update(model: Model, adamw: torch.optim.AdamW, terms: dict[str, Tensor], lr: float, cfg, step: int) -> float:
+def _update(
+    model: Model, adamw: torch.optim.AdamW, terms: dict[str, Tensor], lr: float, cfg, step: int, beside: Extras
+) -> float:
     """One optimiser step by the gradients that are there; gives their norm before clipping."""
     loss = sum(terms.values())
     if not torch.isfinite(loss):
         raise UserError(f"train: the loss is {loss.item()} at step {step + 1}; lower train.lr={cfg.lr}")
     for group in adamw.param_groups:
         group["lr"] = lr
-    trained = [p for p in model.clip.parameters() if p.grad is not None]
+    beside_clip = (p for _, p in beside.parameters())
+    trained = [p for p in (*model.clip.parameters(), *beside_clip) if p.grad is not None]
     norm = torch.nn.utils.clip_grad_norm_(trained, cfg.grad_clip_norm or float("inf"))
     adamw.step()
     optimiser.clamp_scale(model.clip, cfg.max_logit_scale)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 import torch
@@ -46,9 +47,9 @@ def counts(clip: nn.Module) -> dict[str, int]:
     return {"trained_parameters": sum(p.numel() for p in clip.parameters() if p.requires_grad), "parameters": sum(own)}
 
 
-def adamw(clip: nn.Module, cfg: Train) -> torch.optim.AdamW:
-    """AdamW; gains, biases and the logit scale are not decayed."""
-    named = [(n, p) for n, p in clip.named_parameters() if p.requires_grad]
+def adamw(clip: nn.Module, cfg: Train, beside: Iterable[tuple[str, nn.Parameter]] = ()) -> torch.optim.AdamW:
+    """AdamW over the model and what is trained `beside` it; gains, biases and the logit scale are not decayed."""
+    named = [(n, p) for n, p in [*clip.named_parameters(), *beside] if p.requires_grad]
     groups = [
         {"params": [p for n, p in named if p.ndim >= 2], "weight_decay": cfg.weight_decay},
         {"params": [p for n, p in named if p.ndim < 2], "weight_decay": 0.0},

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 
 import numpy as np
@@ -22,19 +22,21 @@ from compclip.text import concepts, kept
 from compclip.text.annotation import Annotation
 from compclip.train import composite
 from compclip.train.batch import View, Views
+from compclip.train.crops import RandomResizedCrop
 from compclip.train.ranked import Ranked
 from compclip.train.train_set import Numbered, TrainSet
 
 WINDOW = 16  # shards whose samples are mixed at a time
+CROPS, NEAR = 1, 2  # streams of a sample's randomness beside that of its texts
 
 
 def _picture(sample: Sample) -> Image.Image:
     return images.load(sample.picture)
 
 
-def generator(seed: int, epoch: int, sample_id: str) -> np.random.Generator:
-    """The one source of randomness of a sample in an epoch."""
-    return np.random.default_rng((seed, epoch, zlib.crc32(sample_id.encode())))
+def generator(seed: int, epoch: int, sample_id: str, *stream: int) -> np.random.Generator:
+    """The source of randomness of a sample in an epoch, or a further one that leaves the first as it is."""
+    return np.random.default_rng((seed, epoch, zlib.crc32(sample_id.encode()), *stream))
 
 
 def order(size: int, seed: int, epoch: int) -> np.ndarray:
@@ -55,10 +57,22 @@ def windowed(sizes: Sequence[int], seed: int, epoch: int) -> np.ndarray:
 
 
 class Maker:
-    """Makes views of a training set; `load` opens the picture of a sample."""
+    """Makes views of a training set.
 
-    def __init__(self, data: TrainSet, seed: int, side: int, load: Callable[[Sample], Image.Image] = _picture) -> None:
-        self.data, self.seed, self.side, self.load = data, seed, side, load
+    `load` opens the picture of a sample, of which `crop` takes a random part, unless it becomes part of a composite;
+    `near` has the numbers of each sample's nearest ones, nearest first.
+    """
+
+    def __init__(
+        self,
+        data: TrainSet,
+        seed: int,
+        side: int,
+        load: Callable[[Sample], Image.Image] = _picture,
+        crop: RandomResizedCrop | None = None,
+        near: Sequence[Sequence[int]] | np.ndarray = (),
+    ) -> None:
+        self.data, self.seed, self.side, self.load, self.crop, self.near = data, seed, side, load, crop, near
         self.common = composite.CommonNouns(data, seed)
 
     @cached_property
@@ -77,7 +91,32 @@ class Maker:
         caption = _caption(self.data.annotation(index, which), views)
         spans = tuple((start, end) for start, end, _ in concepts.spans(caption)) if views.concepts else ()
         texts = [_texts(rules, caption, rng, views.lowercase) for rules in (views.negatives, views.positives)]
-        return View(picture, _case(caption.text, views.lowercase), *texts, concepts=spans)
+        cropping = generator(self.seed, epoch, sample.id, CROPS)
+        return View(
+            self._part(picture, cropping),
+            _case(caption.text, views.lowercase),
+            *texts,
+            concepts=spans,
+            negative_images=tuple(self._negative_images(index, views.negative_images, cropping)),
+        )
+
+    def neighbours(self, index: int, epoch: int, count: int) -> list[int]:
+        """`count` different samples of those nearest to one, drawn anew in each epoch; fewer where it has fewer."""
+        rng = generator(self.seed, epoch, self.data.sample(index).id, NEAR)
+        return [int(other) for other in rng.permutation(self.near[index])[:count]]
+
+    def _part(self, picture: Image.Image, rng: np.random.Generator) -> Image.Image:
+        return self.crop(picture, self.side, rng) if self.crop else picture
+
+    def _negative_images(self, index: int, count: int, rng: np.random.Generator) -> Iterator[Image.Image | None]:
+        """The first pictures stored beside a sample; None for one that is missing or cannot be read."""
+        stored = self.data.negative_images(index)[:count] if count else ()
+        for place in stored:
+            try:
+                yield self._part(images.load(place), rng)
+            except ImageError:
+                yield None
+        yield from [None] * (count - len(stored))
 
     def _composite(self, index: int, which: int, picture: Image.Image, views: Views, rng: np.random.Generator) -> View:
         own = self._sentences(index, which)
@@ -157,13 +196,32 @@ class Rows:
         epoch, within = divmod(step, self.per_epoch)
         permuted = self._order(epoch)
         start, dropped = within * self.batch_size + self.first, {}
-        rows = [self._readable(permuted, place, epoch, views, dropped) for place in range(start, start + self.own)]
+        found = [self._readable(permuted, place, epoch, views, dropped) for place in range(start, start + self.own)]
+        rows = [row for _, row in found]
+        for index, _ in found if views.neighbours else ():
+            rows += self._neighbours(index, epoch, views, dropped)
+        _count_lacking(rows, dropped)
         return rows, dropped
 
-    def _readable(self, permuted: np.ndarray, place: int, epoch: int, views: Views, dropped: dict) -> View:
+    def _readable(self, permuted: np.ndarray, place: int, epoch: int, views: Views, dropped: dict) -> tuple[int, View]:
+        """The first sample from a place on whose picture can be read, and its view."""
         for shift in range(len(permuted)):
+            index = int(permuted[(place + shift) % len(permuted)])
             try:
-                return self.maker.view(int(permuted[(place + shift) % len(permuted)]), epoch, views)
+                return index, self.maker.view(index, epoch, views)
             except ImageError as error:
                 dropped[error.reason] = dropped.get(error.reason, 0) + 1
         raise UserError("no picture of the data can be read; check data.<name>.images")
+
+    def _neighbours(self, index: int, epoch: int, views: Views, dropped: dict) -> Iterator[View]:
+        """Rows of a sample's neighbours; one that cannot be read is left out, and counted."""
+        for other in self.maker.neighbours(index, epoch, views.neighbours):
+            try:
+                yield self.maker.view(other, epoch, views)
+            except ImageError as error:
+                dropped[f"neighbour_{error.reason}"] = dropped.get(f"neighbour_{error.reason}", 0) + 1
+
+
+def _count_lacking(rows: Sequence[View], dropped: dict[str, int]) -> None:
+    if lacking := sum(picture is None for row in rows for picture in row.negative_images):
+        dropped["negative_image_missing"] = dropped.get("negative_image_missing", 0) + lacking
