@@ -21,13 +21,14 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
+from compclip.base import plugins
 from compclip.base.errors import UserError, entry
 from compclip.base.files import read_json, write_atomic, write_json
 from compclip.config.sections import Cell
 from compclip.runs import folder
 from compclip.runs.folder import Published
 
-METHODS = ("finetune", "negclip", "clic", "fsc_clip", "c2lip", "hard_positives")
+METHODS = [name for name in plugins.names(plugins.METHODS) if plugins.find(plugins.METHODS, name).TRAINS]
 MODELS = ("ViT-B-32-quickgelu", "ViT-B-16-quickgelu", "ViT-B-16-SigLIP", "ViT-L-14-quickgelu")
 SUBSET = "swap_obj"
 METRIC = f"sugarcrepe/{SUBSET}"

@@ -29,8 +29,8 @@ import numpy as np
 from PIL import Image
 
 from compclip.base import links
-from compclip.base.files import LEFT
-from compclip.data import work
+from compclip.base.files import LEFT, read_json
+from compclip.config import asked as stages
 from perf import data_made
 from perf.checkout import ROOT, environment
 from tests import chat_server
@@ -39,8 +39,9 @@ TARS, ROWS, PARALLEL = 24, 8, 4
 BITS, BLOCK = 4, 16  # a picture is BITS x BITS blocks of BLOCK pixels
 ANSWER_S = 0.03  # of the server: else all is over at once
 NAME = "x"
-STAGES = {work.RECAPTION: (), work.ANNOTATE: ("--annotate",)}
-KEPT = {work.RECAPTION: (), work.ANNOTATE: ("samples", "counts.json")}  # of data/, which the stage does not make
+COSTS = ("answered", "cached", "prompt_tokens", "completion_tokens")  # of this life's questions
+STAGES = {stages.RECAPTION: (), stages.ANNOTATE: ("--annotate",)}
+KEPT = {stages.RECAPTION: (), stages.ANNOTATE: ("samples", "counts.json")}  # of data/, which the stage does not make
 PARAMS = """
 grid: {{methods: [pretrained], backbones: [tiny], data: [x], seeds: [0]}}
 methods: {{pretrained: {{}}}}
@@ -89,8 +90,8 @@ class Asked:
 
     def _made(self, shard: int) -> bool:
         with contextlib.suppress(OSError, ValueError, LookupError):
-            place = self.root / work.FOLDER / work.RECAPTION / NAME
-            items = json.loads((place / work.LIST).read_text())["items"]
+            place = self.root / stages.FOLDER / stages.RECAPTION / NAME
+            items = json.loads((place / stages.LIST).read_text())["items"]
             return (place / f"{items[shard]['key']}.json").is_file()
         return False
 
@@ -122,13 +123,13 @@ class Stage:
                 links.remove(path)
 
     def files(self) -> dict[str, bytes]:
-        """All that lies in data/, with the shards and whatever says what is in them."""
+        """All that lies in data/, with the shards and whatever says what is in them, but for what it cost to ask."""
         found = (self.root / "data").rglob("*")
-        return {str(p.relative_to(self.root)): p.read_bytes() for p in found if p.is_file() and not _left(p)}
+        return {str(p.relative_to(self.root)): _without_costs(p) for p in found if p.is_file() and not _left(p)}
 
     def made(self) -> int:
         """How many shards are made."""
-        return sum(p.name != work.LIST for p in (self.root / work.FOLDER / self.name / NAME).glob("*.json"))
+        return sum(p.name != stages.LIST for p in (self.root / stages.FOLDER / self.name / NAME).glob("*.json"))
 
     def calm(self) -> None:
         """Run it once."""
@@ -154,6 +155,16 @@ class Stage:
             raise RuntimeError(f"{self.name}: {(self.root / 'said.log').read_text()[-2000:]}")
 
 
+def _without_costs(path: Path) -> bytes:
+    """A file's bytes; of counts what does not tell whether an answer is new or was kept from an earlier life."""
+    if not path.name.startswith("counts."):
+        return path.read_bytes()
+    lines = (
+        [json.loads(line) for line in path.read_text().splitlines()] if path.suffix == ".jsonl" else [read_json(path)]
+    )
+    return json.dumps([{k: v for k, v in line.items() if k not in COSTS} for line in lines]).encode()
+
+
 def _left(path: Path) -> bool:
     return bool(LEFT.fullmatch(path.name))
 
@@ -173,7 +184,7 @@ def disturbed(stage: Stage, kills: int, rng: random.Random, asked: Asked) -> dic
         differing += stage.files() != stage.outcome
         twice += asked.times.total() - len(asked.times)
     told = {"kills": len(at), "shards_made_when_killed": at, "rounds": rounds, "rounds_that_differ": differing}
-    if stage.name == work.RECAPTION:
+    if stage.name == stages.RECAPTION:
         told |= {"questions_twice": twice, "under_way_at_most": PARALLEL * len(at)}
         told["questions_about_finished_shards"] = len(asked.finished)
     return told

@@ -22,12 +22,13 @@ import numpy as np
 import torch
 from PIL import Image
 
+from compclip.base import plugins
 from compclip.base.files import read_json, write_atomic, write_json
 from compclip.config.sections import Cell, World
 from compclip.data.scenes import generate
 from compclip.runs.folder import Published
 
-METHODS = ("finetune", "negclip", "clic", "fsc_clip", "c2lip", "hard_positives")
+METHODS = [name for name in plugins.names(plugins.METHODS) if plugins.find(plugins.METHODS, name).TRAINS]
 SIDE = 256
 PARAMS = """
 grid: {{methods: [{methods}], backbones: [model], data: [photos], seeds: [0]}}

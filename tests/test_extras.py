@@ -15,8 +15,8 @@ from torch import nn
 
 from compclip.config.sections import Train
 from compclip.train import accumulate, checkpoint, extras, losses, optimiser
-from compclip.train.batch import Views
-from compclip.train.extras import Extras, Teacher
+from compclip.train.batch import Teacher, Views, Widths
+from compclip.train.extras import Extras
 from tests import distributed_check
 
 D = distributed_check.SHAPE["embed_dim"]
@@ -28,7 +28,7 @@ class Method(SimpleNamespace):
     def __init__(self, decay: float) -> None:
         super().__init__(decay=decay)
 
-    def heads(self, cfg, widths: extras.Widths) -> nn.Module:
+    def heads(self, cfg, widths: Widths) -> nn.Module:
         return nn.Linear(widths.joint, widths.joint)
 
     def teacher(self, cfg) -> Teacher:

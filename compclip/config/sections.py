@@ -80,6 +80,7 @@ class Train:
     shuffle: str = "full"  # windows: shards in random order, mixed some at a time, for disks that are slow to seek
     augment: str = "none"  # random_resized_crop: a random part of each picture; none: the evaluation transform
     augment_scale: list[float] = field(default_factory=lambda: [0.9, 1.0])  # of its area, at ratios of 3/4 to 4/3
+    context_length: int = 0  # positions of a text, of which the backbone has more; 0: all
     average_alpha: float = 1.0  # the finished weights are 1 - alpha of the backbone's and alpha of the trained ones
 
     def __post_init__(self) -> None:

@@ -36,6 +36,7 @@ NOT_NEGATIVE = (
     "limit",
     "min_sentences",
     "micro_batch",
+    "context_length",
     "seed",
 )
 RANGES: tuple[tuple[tuple[str, ...], str, Callable[[float], bool]], ...] = (

@@ -16,6 +16,13 @@ def at_least(cfg: object, low: float, *fields: str) -> None:
             raise UserError(f"{field}={value}: must be >= {low} and finite")
 
 
+def finite(cfg: object, *fields: str) -> None:
+    """Every field must be a finite number."""
+    for field in fields:
+        if not math.isfinite(value := getattr(cfg, field)):
+            raise UserError(f"{field}={value}: must be finite")
+
+
 def fraction(cfg: object, *fields: str) -> None:
     """Every field must be in [0, 1)."""
     for field in fields:

@@ -11,11 +11,9 @@ their highest count), against SigLIP's −10 at scale 10.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from compclip.base.errors import UserError
 from compclip.base.lazy import torch
 from compclip.methods import _check
 from compclip.train import losses
@@ -41,8 +39,7 @@ class Config:
         _check.at_least(self, 0, "lambda_npc", "lambda_xac")
         _check.one_of(self, "concepts", ("pooled", "encoded"))
         _check.one_of(self, "caption", ("full", "first"))
-        if not math.isfinite(self.init_bias):
-            raise UserError(f"init_bias={self.init_bias}: must be finite")
+        _check.finite(self, "init_bias")
 
 
 def needs_bias(cfg: Config) -> bool:

@@ -1,10 +1,15 @@
-"""Plain fine-tuning with the CLIP loss: what the data alone brings (CLIC Table 10, B1; Hard Positives, CLIP-COCO)."""
+"""Plain fine-tuning: what the data alone brings (CLIC Table 10, B1; Hard Positives, CLIP-COCO; C2LIP, Table 2).
+
+B images, D dim. With CLIP's loss or SigLIP's, for which a softmax backbone is given a learnt bias (`init_bias`: as in
+`c2lip`).
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from compclip.base.lazy import torch
 from compclip.methods import _check
 from compclip.train import losses
 from compclip.train.batch import Views
@@ -19,10 +24,19 @@ TRAINS = True
 
 @dataclass(frozen=True)
 class Config:
+    loss: str = "clip"  # "sigmoid": SigLIP's (C2LIP Eq. 4)
+    init_bias: float = -10.0  # of the learnt bias a softmax backbone is given for it
     caption: str = "full"  # the whole caption, or its "first" sentence
 
     def __post_init__(self) -> None:
+        _check.one_of(self, "loss", ("clip", "sigmoid"))
+        _check.finite(self, "init_bias")
         _check.one_of(self, "caption", ("full", "first"))
+
+
+def needs_bias(cfg: Config) -> bool:
+    """Whether the loss is a sigmoid one."""
+    return cfg.loss == "sigmoid"
 
 
 def views(cfg: Config, step: int) -> Views:
@@ -31,5 +45,8 @@ def views(cfg: Config, step: int) -> Views:
 
 
 def loss(f: Features, cfg: Config, step: int) -> dict[str, Tensor]:
-    """The CLIP loss, a scalar."""
+    """The CLIP loss, or SigLIP's, a scalar."""
+    if cfg.loss == "sigmoid":
+        own_B = torch.arange(len(f.image_BD), device=f.image_BD.device)
+        return {"sigmoid": losses.sigmoid(f.image_BD, f.text_BD, own_B, f.scale, f.bias)}
     return {"clip": losses.clip(f.image_BD, f.text_BD, f.scale)}  # CLIC Eq. 1

@@ -13,7 +13,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from compclip.base.lazy import torch
 from compclip.methods import _check
 from compclip.text import positives, replace, swap
 from compclip.train import losses
@@ -69,19 +68,6 @@ def loss(f: Features, cfg: Config, step: int) -> dict[str, Tensor]:
         terms = {"clip": losses.clip(f.image_BD, f.text_BD, f.scale)}
     terms["s_neg"] = cfg.lambda_s_neg * losses.s_neg(f.image_BD, f.text_BD, *negatives, f.scale)
     if cfg.hard_positives != "none":
-        terms["analogy"] = cfg.lambda_analogy * analogy(f)
+        rewrites = (f.positive_BPD, f.positive_mask_BP)
+        terms["analogy"] = cfg.lambda_analogy * losses.analogy(f.image_BD, f.text_BD, *rewrites, f.scale)
     return terms
-
-
-def analogy(f: Features) -> Tensor:
-    """½ [CE(s v·qᵀ) + CE(s t·qᵀ)]: image and caption each find the hard positive of the batch that is theirs."""
-    q_BD = rewritten(f)
-    return (losses.matching(f.image_BD, q_BD, f.scale) + losses.matching(f.text_BD, q_BD, f.scale)) / 2
-
-
-def rewritten(f: Features) -> Tensor:
-    """[B, D] the first valid hard positive of each caption, the caption itself where it has none."""
-    q_BCD = torch.cat([f.positive_BPD, f.text_BD[:, None]], dim=1)
-    valid_BC = torch.cat([f.positive_mask_BP, f.positive_mask_BP.new_ones(len(q_BCD), 1)], dim=1)
-    first_B = valid_BC.int().argmax(dim=1)  # the first of equal maxima
-    return q_BCD[torch.arange(len(q_BCD), device=q_BCD.device), first_B]

@@ -5,6 +5,9 @@ The words to choose from were stored when the caption was annotated; WordNet is 
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable, Sequence
+
 import numpy as np
 
 from compclip.text import edits
@@ -28,7 +31,21 @@ def wordnet(annotation: Annotation, rng: np.random.Generator) -> str | None:
             kinds.setdefault(KINDS[annotation.pos[token]], []).append(token)
     if not kinds:
         return None
-    tokens = list(kinds.values())[rng.integers(len(kinds))]
+    return _replaced(annotation, list(kinds.values())[rng.integers(len(kinds))], rng)
+
+
+@functools.cache
+def of_pos(*pos: str) -> Callable[[Annotation, np.random.Generator], str | None]:
+    """The rule that replaces one word of some parts of speech by one of its stored candidates; None without one."""
+
+    def rule(annotation: Annotation, rng: np.random.Generator) -> str | None:
+        tokens = [t for t, words in enumerate(annotation.candidates) if words and annotation.pos[t] in pos]
+        return _replaced(annotation, tokens, rng) if tokens else None
+
+    return rule
+
+
+def _replaced(annotation: Annotation, tokens: Sequence[int], rng: np.random.Generator) -> str:
     token = tokens[rng.integers(len(tokens))]
     words = annotation.candidates[token]
     return edits.put(annotation.text, annotation.chars((token, token + 1)), words[rng.integers(len(words))])

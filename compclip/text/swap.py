@@ -67,6 +67,14 @@ def single(annotation: Annotation, rng: np.random.Generator) -> str | None:
     return None
 
 
+def nouns(annotation: Annotation, rng: np.random.Generator) -> str | None:
+    """Exchange two different nouns; None where a caption has no two (CE-CLIP's relations, with its first two nouns)."""
+    found = [(t, t + 1) for t in _words(annotation) if annotation.pos[t] == "NOUN"]
+    pair = _two(annotation, found, rng)
+    text = edits.exchange(annotation, *pair) if pair else annotation.text
+    return None if edits.same(text, annotation.text) else text
+
+
 def join(first: str, second: str) -> str:
     """Two sentences one after the other, a full stop and a space between; a question or exclamation keeps its mark."""
     first = first.rstrip()

@@ -30,6 +30,9 @@ class Views:
     negative exchanges words of its first sentence.
     `concepts`: "" for none, "pooled" for spans in the caption, "encoded" for texts of their own. `tokens`: patches and
     text tokens are needed too.
+    `alternatives`: how many other wordings of the caption become positives, drawn of the picture's other captions and
+    of its stored paraphrases. `target`: another caption to be read and not encoded, as tokens of the model's own
+    tokenizer ("own") or of one in a folder.
     `neighbours`: how many of each sample's nearest pictures join the batch, each a row with texts of its own (NegCLIP).
     `negative_images`: how many of the pictures that were stored beside the sample are shown as its negatives.
     """
@@ -42,8 +45,31 @@ class Views:
     partner: str = "random"
     concepts: str = ""
     tokens: bool = False
+    bag: int = 0
+    bag_rule: object = None
+    alternatives: int = 0
+    target: str = ""
     neighbours: int = 0
     negative_images: int = 0
+
+
+@dataclass(frozen=True)
+class Teacher:
+    """A copy of the towers that is not trained: after each step it is `decay` of itself and the rest of the model.
+
+    1 is a frozen teacher: the backbone as it was.
+    """
+
+    decay: float = 1.0
+
+
+@dataclass(frozen=True)
+class Widths:
+    """What heads are built for: the joint space's D, how many positions a text has, and how many words there are."""
+
+    joint: int
+    context: int
+    vocabulary: int
 
 
 @dataclass(frozen=True)
@@ -56,14 +82,15 @@ class View:
     positives: tuple[str | None, ...] = ()
     concepts: tuple[tuple[int, int], ...] = ()
     negative_images: tuple[np.ndarray | Tensor | None, ...] = ()
+    target: str = ""
 
 
 @dataclass(frozen=True)
 class Batch:
     """Tensors of one step. Masked texts are empty strings, masked pictures grey; both are encoded and never looked at.
 
-    `concept_span_M2`: first and last position (exclusive) of a concept in its caption's tokens. `concept_ML`: concepts
-    as texts of their own. `owner_M`: the image of each concept.
+    `target_BL`: tokens of a text to be read, padded with -1. `concept_span_M2`: first and last position (exclusive) of
+    a concept in its caption's tokens. `concept_ML`: concepts as texts of their own. `owner_M`: their images.
     """
 
     image_B3HW: Tensor
@@ -78,6 +105,7 @@ class Batch:
     dropped: dict[str, int] = field(default_factory=dict)
     negative_image_BJ3HW: Tensor | None = None
     negative_image_mask_BJ: Tensor | None = None
+    target_BL: Tensor | None = None
 
     def to(self, device: torch.device | str) -> Batch:
         """The same batch on a device."""

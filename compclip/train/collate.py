@@ -9,6 +9,7 @@ import torch
 from PIL import Image
 from torch import Tensor
 
+from compclip.model import tokenizers, towers
 from compclip.model.backbone import Model
 from compclip.train.batch import Batch, View, Views
 
@@ -33,7 +34,26 @@ def collate(rows: list[View], views: Views, model: Model, dropped: dict[str, int
         owner_M,
         dropped or {},
         *_negative_images(rows, views, model),
+        _targets(rows, views, model),
     )
+
+
+def _targets(rows: list[View], views: Views, model: Model) -> Tensor | None:
+    """The tokens of the texts to be read, padded with -1; None where no method asks."""
+    if not views.target:
+        return None
+    texts = [row.target for row in rows]
+    if views.target != "own":
+        return tokenizers.targets(views.target, texts, model.tokenize([""]).shape[1])
+    ids_BL = model.tokenize(texts)
+    return ids_BL.masked_fill(~_read(ids_BL, model), -1)
+
+
+def _read(ids_BL: Tensor, model: Model) -> Tensor:
+    """[B, L] whether a token is a text's own, or what stands before or ends it."""
+    layout = model.tokenizer.layout
+    start_BL = torch.arange(ids_BL.shape[1]) < layout.starts
+    return towers.own_tokens(ids_BL, ids_BL.shape[1], layout) | start_BL
 
 
 def _negative_images(rows: list[View], views: Views, model: Model) -> tuple[Tensor | None, Tensor | None]:

@@ -52,6 +52,7 @@ def features(
         negative_token_mask_BKT=_rows(text.mask("negative"), B, K),
         negative_image_BJD=negative_image_BJD,
         negative_image_mask_BJ=batch.negative_image_mask_BJ,
+        target_BL=batch.target_BL,
     )
 
 

@@ -23,34 +23,11 @@ import torch
 from torch import Tensor, nn
 
 from compclip.train import distributed
+from compclip.train.batch import Widths
 
 if TYPE_CHECKING:
     from compclip.model.backbone import Model
     from compclip.train.features import Features
-
-
-@dataclass(frozen=True)
-class Teacher:
-    """A copy of the towers that is not trained: after each step it is `decay` of itself and the rest of the model.
-
-    1 is a frozen teacher: the backbone as it was.
-    """
-
-    decay: float = 1.0
-
-    @property
-    def moves(self) -> bool:
-        """Whether it follows the model, and so is part of a checkpoint."""
-        return self.decay < 1
-
-
-@dataclass(frozen=True)
-class Widths:
-    """What heads are built for: the joint space's D, how many positions a text has, and how many words there are."""
-
-    joint: int
-    context: int
-    vocabulary: int
 
 
 @dataclass(frozen=True)
@@ -63,6 +40,11 @@ class Extras:
     memory: dict[str, Tensor] = field(default_factory=dict)
     remember: Callable[[Features], dict[str, Tensor]] | None = None
 
+    @property
+    def moves(self) -> bool:
+        """Whether there is a teacher that follows the model, and so is part of a checkpoint."""
+        return self.teacher is not None and self.decay < 1
+
     def parameters(self) -> list[tuple[str, nn.Parameter]]:
         """What is trained beside the model, by name in a checkpoint."""
         return [(f"heads.{name}", p) for name, p in self.heads.named_parameters()] if self.heads else []
@@ -70,7 +52,7 @@ class Extras:
     def state(self) -> dict[str, Tensor]:
         """All that a resumed run needs, by name; the tensors themselves."""
         found = {f"heads.{name}": value for name, value in self.heads.state_dict().items()} if self.heads else {}
-        if self.teacher and self.decay < 1:
+        if self.moves:
             found |= {f"teacher.{name}": value for name, value in self.teacher.state_dict().items()}
         return found | {f"memory.{name}": value for name, value in self.memory.items()}
 
@@ -92,7 +74,7 @@ class Extras:
 
     def after_step(self, clip: nn.Module) -> None:
         """Let a moving teacher follow the model."""
-        if self.teacher and self.decay < 1:
+        if self.moves:
             with torch.no_grad():
                 for own, new in _pairs(self.teacher, clip):
                     own.lerp_(new, 1 - self.decay) if own.is_floating_point() else own.copy_(new)

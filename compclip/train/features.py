@@ -63,6 +63,7 @@ class Features:
     negative_token_mask_BKT: Tensor | None = _field("image", text_axis=2, default=None)
     negative_image_BJD: Tensor | None = _field("image", "image", default=None)
     negative_image_mask_BJ: Tensor | None = _field("image", default=None)
+    target_BL: Tensor | None = _field("image", default=None)
     heads: nn.Module | None = None
     teacher: Features | None = None
     memory: Mapping[str, Tensor] = field(default_factory=dict)

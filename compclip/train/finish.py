@@ -15,7 +15,7 @@ import torch
 from compclip.base import links, plugins
 from compclip.base.files import write_atomic, write_json
 from compclip.data.prepared import Prepared
-from compclip.model import backbone, lora, mixture
+from compclip.model import backbone, context, lora, mixture
 from compclip.runs import lives
 from compclip.runs.folder import Inputs
 from compclip.train import distributed, environment, optimiser
@@ -45,7 +45,7 @@ def _train_and_finish(stored: StoredRun, on_step: OnStep) -> None:
     torch.set_num_threads(run.train.threads)
     device, here = distributed.device(), distributed.current()
     method = plugins.find(plugins.METHODS, run.method_name)
-    model = backbone.load(given.backbone, device=device)
+    model = _started(given.backbone, run.train, device)
     dropped: dict[str, int] = {}
     trains = getattr(method, "TRAINS", True)
     if trains:
@@ -54,6 +54,12 @@ def _train_and_finish(stored: StoredRun, on_step: OnStep) -> None:
     if here.rank == 0:
         trained = {} if trains else {"trained_parameters": 0}
         _finish(stored, model, optimiser.counts(model.clip) | trained | environment.facts(device) | facts)
+
+
+def _started(pretrained: Path, cfg: Train, device: str = "cpu") -> Model:
+    """The backbone as training starts from it."""
+    model = backbone.load(pretrained, device=device)
+    return context.cut(model, cfg.context_length) if cfg.context_length else model
 
 
 def rows(run: Run, model: Model, data: Path, here: Place = Place()) -> Rows:  # noqa: B008 (frozen)
@@ -73,7 +79,7 @@ def _finish(stored: StoredRun, model: Model, facts: dict) -> None:
     """Write the run's files; environment.json comes last and marks them complete."""
     folder, final = stored.folder, stored.folder.final
     lora.finish(model.clip, final.checkpoint / lora.FOLDER)
-    _average(model, Inputs(stored.root, stored.cell).backbone, stored.run.train.average_alpha)
+    _average(model, Inputs(stored.root, stored.cell).backbone, stored.run.train)
     model.save(final.checkpoint)
     _share(Inputs(stored.root, stored.cell).backbone, final.checkpoint)
     write_atomic(final.config, stored.config_text())
@@ -86,12 +92,12 @@ def _finish(stored: StoredRun, model: Model, facts: dict) -> None:
         path.unlink()
 
 
-def _average(model: Model, pretrained: Path, alpha: float) -> None:
+def _average(model: Model, pretrained: Path, cfg: Train) -> None:
     """Take the weights back towards the backbone's: (1 - alpha) of these and alpha of the trained ones."""
-    if alpha < 1:
-        start = backbone.load(pretrained).clip.state_dict()
+    if cfg.average_alpha < 1:
+        start = _started(pretrained, cfg).clip.state_dict()
         own = {name: value.cpu() for name, value in model.clip.state_dict().items()}
-        model.clip.load_state_dict(mixture.interpolate(start, own, alpha))
+        model.clip.load_state_dict(mixture.interpolate(start, own, cfg.average_alpha))
 
 
 def _share(backbone_folder: Path, checkpoint: Path) -> None:

@@ -35,6 +35,7 @@ def batches(rows: Rows, views: Callable[[int], Views], model: Model, steps: rang
     made = _Steps(rows, views, model)
     if not workers:
         return map(made.__getitem__, steps)
+    rows.ready(steps.start)  # what every worker would make for itself is made before they part
     # fork: a worker reads the samples, and never touches the model's weights
     return iter(DataLoader(
         made, batch_size=None, sampler=steps, num_workers=workers, prefetch_factor=AHEAD,
@@ -43,8 +44,11 @@ def batches(rows: Rows, views: Callable[[int], Views], model: Model, steps: rang
 
 
 def _quiet(_worker: int) -> None:
-    """A worker leaves signals to the process that saves, and has one thread."""
+    """A worker leaves signals to the process that saves, has one thread, and lets what it inherits lie untouched."""
+    import gc
     import signal
+
+    gc.freeze()
 
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2):
         signal.signal(number, signal.SIG_IGN)

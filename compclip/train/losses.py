@@ -53,6 +53,30 @@ def matching(query_BD: Tensor, key_ND: Tensor, scale: Tensor, valid_N: Tensor | 
 
 
 @_in_full_precision
+def matching_of(query_BD: Tensor, key_ND: Tensor, scale: Tensor, valid_B: Tensor, valid_N: Tensor) -> Tensor:
+    """`matching`, mean over the queries where `valid_B` is True alone, whose own keys must be valid.
+
+    0 with a gradient of 0 where none is.
+    """
+    logits_BN = (scale * query_BD @ key_ND.T).masked_fill(~valid_N, -torch.inf)
+    logits_BN = torch.where(valid_B[:, None], logits_BN, torch.zeros_like(logits_BN))
+    own_B = torch.arange(len(query_BD), device=query_BD.device)
+    return masked_mean(F.cross_entropy(logits_BN, own_B, reduction="none"), valid_B)
+
+
+@_in_full_precision
+def similarities(query_BD: Tensor, key_ND: Tensor, scale: Tensor) -> Tensor:
+    """[B, N] logits s q·k of unit vectors."""
+    return scale * query_BD @ key_ND.T
+
+
+@_in_full_precision
+def squared_distance(a_D: Tensor, b_D: Tensor) -> Tensor:
+    """‖a − b‖² over the last dimension, of any others."""
+    return (a_D - b_D).square().sum(dim=-1)
+
+
+@_in_full_precision
 def clip(image_BD: Tensor, text_BD: Tensor, scale: Tensor) -> Tensor:
     """½ [CE(s v·tᵀ, diag) + CE(s t·vᵀ, diag)] (CLIC Eq. 1, FSC-CLIP Eq. 2) of unit vectors; a scalar."""
     return (matching(image_BD, text_BD, scale) + matching(text_BD, image_BD, scale)) / 2
@@ -67,6 +91,41 @@ def negclip(image_BD: Tensor, text_BD: Tensor, negative_BKD: Tensor, mask_BK: Te
     key_ND = torch.cat([text_BD, negative_BKD.flatten(0, 1)])
     valid_N = torch.cat([mask_BK.new_ones(len(text_BD)), mask_BK.flatten()])
     return (matching(image_BD, key_ND, scale, valid_N) + matching(text_BD, image_BD, scale)) / 2
+
+
+@_in_full_precision
+def analogy(image_BD: Tensor, text_BD: Tensor, positive_BPD: Tensor, positive_mask_BP: Tensor, scale: Tensor) -> Tensor:
+    """½ [CE(s v·qᵀ) + CE(s t·qᵀ)] (SVLC): image and caption each find the rewritten caption q that is theirs; a scalar.
+
+    q is the first valid of a caption's rewrites, and the caption itself where it has none.
+    """
+    q_BD = first_valid(positive_BPD, positive_mask_BP, text_BD)
+    return (matching(image_BD, q_BD, scale) + matching(text_BD, q_BD, scale)) / 2
+
+
+def first_valid(given_BPD: Tensor, mask_BP: Tensor, otherwise_BD: Tensor) -> Tensor:
+    """[B, D] the first of each row's vectors whose mask is True, and another vector where there is none."""
+    all_BCD = torch.cat([given_BPD, otherwise_BD[:, None]], dim=1)
+    valid_BC = torch.cat([mask_BP, mask_BP.new_ones(len(all_BCD), 1)], dim=1)
+    first_B = valid_BC.int().argmax(dim=1)  # the first of equal maxima
+    return all_BCD[torch.arange(len(all_BCD), device=all_BCD.device), first_B]
+
+
+@_in_full_precision
+def mil(image_BD: Tensor, bag_BMD: Tensor, scale: Tensor, own_once: bool = False) -> Tensor:
+    """Images and bags of M texts, MIL-NCE (DAC): an image is right with any of its bag's texts; a scalar.
+
+    mean_i [LSE(image i with all texts ∪ all images with bag i) − LSE(image i with bag i)]. The own bag is in both sets,
+    so that the least value is log 2; `own_once` takes one copy of it away.
+    """
+    x_BBM = scale * torch.einsum("id,jmd->ijm", image_BD, bag_BMD)
+    own_BM = torch.diagonal(x_BBM, dim1=0, dim2=1).T
+    columns_BBM = x_BBM.transpose(0, 1)
+    if own_once:
+        eye_BB1 = torch.eye(len(x_BBM), dtype=torch.bool, device=x_BBM.device)[:, :, None]
+        columns_BBM = columns_BBM.masked_fill(eye_BB1, -torch.inf)
+    all_BN = torch.cat([x_BBM.flatten(1), columns_BBM.flatten(1)], dim=1)
+    return (all_BN.logsumexp(dim=1) - own_BM.logsumexp(dim=1)).mean()
 
 
 # Contrast within the candidate texts of one image
@@ -113,6 +172,12 @@ def s_neg(image_BD: Tensor, text_BD: Tensor, negative_BKD: Tensor, mask_BK: Tens
     """
     scores_BC = candidate_scores(image_BD, text_BD, negative_BKD, scale)
     return focal_smoothed(scores_BC, with_original(mask_BK), gamma=0.0, epsilon=0.0)
+
+
+@_in_full_precision
+def masked_mean(values_N: Tensor, mask_N: Tensor) -> Tensor:
+    """The mean of the values whose mask is True; 0 with a gradient of 0 where none is."""
+    return values_N.masked_fill(~mask_N, 0.0).sum() / mask_N.sum().clamp_min(1)
 
 
 # Local similarity of patches and tokens

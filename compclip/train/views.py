@@ -27,7 +27,7 @@ from compclip.train.ranked import Ranked
 from compclip.train.train_set import Numbered, TrainSet
 
 WINDOW = 16  # shards whose samples are mixed at a time
-CROPS, NEAR = 1, 2  # streams of a sample's randomness beside that of its texts
+CROPS, NEAR, READ, WORDED = 1, 2, 3, 4  # streams of a sample's randomness beside that of its texts
 
 
 def _picture(sample: Sample) -> Image.Image:
@@ -91,6 +91,7 @@ class Maker:
         caption = _caption(self.data.annotation(index, which), views)
         spans = tuple((start, end) for start, end, _ in concepts.spans(caption)) if views.concepts else ()
         texts = [_texts(rules, caption, rng, views.lowercase) for rules in (views.negatives, views.positives)]
+        texts[1] += tuple(self._alternatives(index, caption, views, generator(self.seed, epoch, sample.id, WORDED)))
         cropping = generator(self.seed, epoch, sample.id, CROPS)
         return View(
             self._part(picture, cropping),
@@ -98,7 +99,29 @@ class Maker:
             *texts,
             concepts=spans,
             negative_images=tuple(self._negative_images(index, views.negative_images, cropping)),
+            target=self._other_caption(index, views, generator(self.seed, epoch, sample.id, READ)),
         )
+
+    def _said(self, index: int, which: int, views: Views) -> str:
+        """One of a picture's captions as a method has it."""
+        return _case(_caption(self.data.annotation(index, which), views).text, views.lowercase) or ""
+
+    def _other_caption(self, index: int, views: Views, rng: np.random.Generator) -> str:
+        """Any of a picture's captions, to be read."""
+        return self._said(index, int(rng.integers(self.data.captions(index))), views) if views.target else ""
+
+    def _alternatives(
+        self, index: int, caption: Annotation, views: Views, rng: np.random.Generator
+    ) -> list[str | None]:
+        """Other wordings of a caption: the picture's other captions, and the stored paraphrases of this one."""
+        if not views.alternatives:
+            return []
+        said = [self._said(index, i, views) for i in range(self.data.captions(index))]
+        said += [_case(text, views.lowercase) or "" for text in caption.stored.get("paraphrase", ())]
+        own = _case(caption.text, views.lowercase)
+        others = list(dict.fromkeys(text for text in said if text != own))
+        drawn = [others[i] for i in rng.permutation(len(others))[: views.alternatives]]
+        return [*drawn, *[None] * (views.alternatives - len(drawn))]
 
     def neighbours(self, index: int, epoch: int, count: int) -> list[int]:
         """`count` different samples of those nearest to one, drawn anew in each epoch; fewer where it has fewer."""
@@ -190,6 +213,10 @@ class Rows:
         draw, given = (order, len(maker.data)) if shuffle == "full" else (windowed, maker.data.sizes)
         self._order = functools.lru_cache(2)(functools.partial(draw, given, maker.seed))
         self.first, self.own = rank * batch_size // world, batch_size // world
+
+    def ready(self, step: int) -> None:
+        """Make what a step's whole epoch needs."""
+        self._order(step // self.per_epoch)
 
     def batch(self, step: int, views: Views) -> tuple[list[View], dict[str, int]]:
         """The views of optimiser step `step` (counted from 0) and what had to be replaced, by reason."""

@@ -1,23 +1,57 @@
 """A drawn batch of features, as a model would give it; every tensor is a leaf with a gradient.
 
-B images, K negatives, P positives, N patches, T tokens, M concepts, D dim.
+B images, K negatives, P positives, J negative images, N patches, T tokens, M concepts, D dim.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import fields, replace
 
 import pytest
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from compclip.base import plugins
+from compclip.train.batch import Widths
 from compclip.train.features import Features
 
+D = 8
 
-def make(B: int = 4, K: int = 3, P: int = 3, M: int = 5, fill: str = "some", seed: int = 0) -> Features:
-    """Float64 features; masks hold some, all or none of the negatives and positives."""
-    generator, N, T, D = torch.Generator().manual_seed(seed), 5, 6, 8
+
+def drawn(name: str, cfg, step: int = 0, B: int = 4, M: int = 5, fill: str = "some", seed: int = 0) -> Features:
+    """Features with as many negatives, positives and negative images as a method asks for, and what it keeps beside."""
+    method = plugins.find(plugins.METHODS, name)
+    views = method.views(cfg, step)
+    K = len(views.negatives) + views.bag * (views.bag_rule is not None) or int(views.composite > 0)
+    P = len(views.positives) + views.bag + views.alternatives or max(views.composite - 1, 0)
+    asked = {"K": K or 1, "P": P, "J": views.negative_images}
+    f = make(B=B, M=M, fill=fill, seed=seed, **asked)
+    g = torch.Generator().manual_seed(seed)
+    if starts := getattr(method, "memory", None):
+        start = {k: torch.rand(v.shape, generator=g, dtype=torch.float64) for k, v in starts(cfg).items()}
+        f = replace(f, memory=start)
+    if getattr(method, "teacher", None):
+        f = replace(f, teacher=detached(make(B=B, M=M, fill=fill, seed=seed + 100, **asked)))
+    if views.target:
+        lengths = torch.randint(2, 7, (B, 1), generator=g)
+        ids = torch.randint(0, 30, (B, 6), generator=g)
+        f = replace(f, target_BL=ids.masked_fill(torch.arange(6) >= lengths, -1))
+    if heads := getattr(method, "heads", None):
+        f = replace(f, heads=heads(cfg, Widths(joint=D, context=6, vocabulary=30)).double())
+    return f
+
+
+def detached(f: Features) -> Features:
+    """The same without slopes."""
+    tensors = {x.name: getattr(f, x.name) for x in fields(f)}
+    return replace(f, **{n: x.detach() for n, x in tensors.items() if isinstance(x, Tensor)})
+
+
+def make(B: int = 4, K: int = 3, P: int = 3, M: int = 5, fill: str = "some", seed: int = 0, J: int = 0) -> Features:
+    """Float64 features; masks hold some, all or none of the negatives, positives and negative images."""
+    generator, N, T = torch.Generator().manual_seed(seed), 5, 6
 
     def raw(*shape: int) -> Tensor:
         return torch.randn(*shape, generator=generator, dtype=torch.float64).requires_grad_()
@@ -32,7 +66,7 @@ def make(B: int = 4, K: int = 3, P: int = 3, M: int = 5, fill: str = "some", see
     def words(*shape: int) -> Tensor:
         return torch.arange(T) < torch.randint(1, T + 1, (*shape, 1), generator=generator)
 
-    return Features(
+    made = Features(
         image_BD=unit(B, D), text_BD=unit(B, D), negative_BKD=unit(B, K, D), mask_BK=mask(B, K),
         positive_BPD=unit(B, P, D), positive_mask_BP=mask(B, P), concept_MD=unit(M, D),
         owner_M=torch.randint(B, (M,), generator=generator),
@@ -40,6 +74,7 @@ def make(B: int = 4, K: int = 3, P: int = 3, M: int = 5, fill: str = "some", see
         bias=torch.tensor(-2.0, dtype=torch.float64).requires_grad_(), patch_BND=raw(B, N, D), token_BTD=raw(B, T, D),
         token_mask_BT=words(B), negative_token_BKTD=raw(B, K, T, D), negative_token_mask_BKT=words(B, K),
     )  # fmt: skip
+    return replace(made, negative_image_BJD=unit(B, J, D), negative_image_mask_BJ=mask(B, J)) if J else made
 
 
 @pytest.fixture

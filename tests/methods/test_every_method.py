@@ -10,6 +10,7 @@ import torch
 from compclip.base import plugins
 from compclip.train.batch import Views
 from compclip.train.features import Features
+from tests.methods.conftest import drawn
 
 NAMES = plugins.names("compclip.methods")
 
@@ -46,11 +47,13 @@ def test_views_are_a_function_of_config_and_step(name, step):
 
 @pytest.mark.parametrize("step", [0, 1])
 @pytest.mark.parametrize("name", NAMES)
-def test_terms_are_finite_scalars_with_finite_gradients_whatever_the_masks(features, name, step):
+def test_terms_are_finite_scalars_with_finite_gradients_whatever_the_masks(name, step):
     if name not in trained():
         return
-    for batch in (features(), features(fill="all"), features(fill="none", M=0), features(B=1, K=1, M=1)):
-        terms = method(name).loss(batch, method(name).Config(), step)
+    cfg = method(name).Config()
+    for how in ({}, {"fill": "all"}, {"fill": "none", "M": 0}, {"B": 1, "M": 1}):
+        batch = drawn(name, cfg, step, **how)
+        terms = method(name).loss(batch, cfg, step)
         assert terms and all(term.shape == () and torch.isfinite(term) for term in terms.values())
         sum(terms.values()).backward()
         for leaf in tensors(batch):
@@ -61,4 +64,17 @@ def test_terms_are_finite_scalars_with_finite_gradients_whatever_the_masks(featu
 def tensors(batch: Features) -> list[torch.Tensor]:
     """The leaves of a batch that can have a gradient."""
     found = [getattr(batch, field.name) for field in fields(batch)]
-    return [x for x in found if x is not None and x.requires_grad]
+    return [x for x in found if isinstance(x, torch.Tensor) and x.requires_grad]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_what_a_method_remembers_is_what_it_starts_from_and_finite(name):
+    """The same names and shapes, whatever a batch lacks."""
+    if not (remember := getattr(method(name), "remember", None)):
+        return
+    cfg = method(name).Config()
+    start = method(name).memory(cfg)
+    for fill in ("some", "all", "none"):
+        found = remember(drawn(name, cfg, fill=fill), cfg)
+        assert {k: v.shape for k, v in found.items()} == {k: v.shape for k, v in start.items()}
+        assert all(torch.isfinite(v).all() and not v.requires_grad for v in map(torch.Tensor.detach, found.values()))

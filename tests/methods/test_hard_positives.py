@@ -11,9 +11,14 @@ from compclip.base.errors import UserError
 from compclip.methods import hard_positives
 from compclip.text import positives, swap
 from compclip.text import replace as replacing
+from compclip.train import losses
 from tests import reference
 
 Config = hard_positives.Config
+
+
+def analogy(f) -> torch.Tensor:
+    return losses.analogy(f.image_BD, f.text_BD, f.positive_BPD, f.positive_mask_BP, f.scale)
 
 
 def with_mask(f, rows: list[list[bool]]):
@@ -43,14 +48,14 @@ def test_the_contrast_without_negatives_is_clip(features):
 def test_the_first_valid_rewrite_is_taken_and_the_caption_where_there_is_none(features):
     f = with_mask(features(P=2), MASK)
     expected = [f.positive_BPD[0, 0], f.positive_BPD[1, 1], f.positive_BPD[2, 0], f.text_BD[3]]
-    assert torch.equal(hard_positives.rewritten(f), torch.stack(expected))
+    assert torch.equal(losses.first_valid(f.positive_BPD, f.positive_mask_BP, f.text_BD), torch.stack(expected))
 
 
 def test_analogy_is_not_symmetric_in_caption_and_rewrite(features):
     """Queries are images and captions, keys are rewrites: exchanging the roles gives another number."""
     f = features(K=2, P=1, fill="all")
     turned = replace(f, image_BD=f.positive_BPD[:, 0], text_BD=f.text_BD, positive_BPD=f.image_BD[:, None])
-    assert hard_positives.analogy(f) != hard_positives.analogy(turned)
+    assert analogy(f) != analogy(turned)
 
 
 def test_hard_negatives_only_has_no_analogy_term(features):

@@ -11,13 +11,15 @@ from compclip.base import plugins
 from compclip.config import grid, read
 from tests import reference
 from tests.conftest import ROOT
-from tests.methods.conftest import make
+from tests.methods import field_terms
+from tests.methods.conftest import drawn
 
 MORE = [  # parameters that a paper or its code names and that no grid varies
     ("clic", {"uni_norm": "l2"}), ("clic", {"lambda_cont": 0.0}), ("negclip", {"swap": "negclip"}),
     ("fsc_clip", {"gamma": 0.5, "epsilon": 0.2, "attention": "softmax"}), ("c2lip", {"lambda_npc": 0.0}),
     ("hard_positives", {"negatives_in_contrastive": False, "hard_positives": "none"}),
     ("hard_positives", {"negatives_in_contrastive": False, "source": "rules"}),
+    ("finetune", {"loss": "sigmoid"}), *field_terms.MORE,
 ]  # fmt: skip
 
 
@@ -38,6 +40,12 @@ def variants() -> dict[str, tuple[str, object]]:
 
 
 VARIANTS = variants()
+
+
+def finetune_terms(f, cfg, step):
+    if cfg.loss == "clip":
+        return clip_terms(f, cfg, step)
+    return {"sigmoid": reference.sigmoid(f.image_BD, f.text_BD, torch.arange(len(f.image_BD)), f.scale, f.bias)}
 
 
 def clip_terms(f, cfg, step):
@@ -108,8 +116,8 @@ def hard_positives_terms(f, cfg, step):
     return terms
 
 
-TERMS = {
-    "finetune": clip_terms,
+TERMS = field_terms.TERMS | {
+    "finetune": finetune_terms,
     "negclip": negclip_terms,
     "clic": clic_terms,
     "fsc_clip": fsc_clip_terms,
@@ -118,17 +126,10 @@ TERMS = {
 }
 
 
-def drawn(base: str, cfg, seed: int):
-    """Features with as many negatives and positives as the variant's views ask for, some of them missing."""
-    views = plugins.find("compclip.methods", base).views(cfg, 0)
-    negatives = len(views.negatives) or int(views.composite > 0)
-    return make(B=3, K=negatives or 1, P=len(views.positives) or max(views.composite - 1, 0), M=4, seed=seed)
-
-
 def slopes(f, terms) -> dict[str, torch.Tensor]:
     """Of the sum of terms, with respect to every feature."""
     leaves = {field.name: getattr(f, field.name) for field in fields(f)}
-    leaves = {name: x for name, x in leaves.items() if x is not None and x.requires_grad}
+    leaves = {name: x for name, x in leaves.items() if isinstance(x, torch.Tensor) and x.requires_grad}
     found = torch.autograd.grad(sum(terms.values()), list(leaves.values()), allow_unused=True)
     return {n: torch.zeros_like(x) if g is None else g for (n, x), g in zip(leaves.items(), found, strict=True)}
 
@@ -139,7 +140,7 @@ STEPS = [(name, step) for name, (base, _) in VARIANTS.items() for step in ((0, 1
 @pytest.mark.parametrize("name,step", STEPS)
 def test_every_term_of_every_variant_is_its_equation(name, step):
     base, cfg = VARIANTS[name]
-    f = drawn(base, cfg, seed=step)
+    f = drawn(base, cfg, step=0, B=3, M=4, seed=step)
     made = plugins.find("compclip.methods", base).loss(f, cfg, step)
     expected = TERMS[base](f, cfg, step)
     assert set(made) == set(expected) and f.image_BD.dtype == torch.float64

@@ -1,0 +1,104 @@
+"""CE-CLIP: contrasting intra-modal and ranking cross-modal hard negatives (Zhang et al., CVPR 2024, arXiv:2306.08832).
+
+B images, K kinds of negatives (relation, adjective, noun, verb), D dim. Similarities are logits, s v·t. The authors'
+releases differ in the intra-modal term, of which two have another text in the target's place: here the image is told
+from all negatives of the batch by the caption (`imc: batch`), or from the caption's own (`own`). Departures: masked
+negatives leave every softmax (released: they stay); a kind without a valid negative in a batch keeps its threshold
+(released: NaN); thresholds go on over the epochs (released: from 0 in each).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from compclip.base.lazy import torch
+from compclip.methods import _check
+from compclip.text import masked, replace, swap
+from compclip.train import losses
+from compclip.train.batch import Views
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from compclip.train.features import Features
+
+TRAINS = True
+KINDS = ("ADJ", "NOUN", "VERB")
+RULES = {
+    "masked": (swap.nouns, *(masked.of_pos(pos) for pos in KINDS)),  # a masked language model's words
+    "wordnet": (swap.nouns, *(replace.of_pos(pos) for pos in KINDS)),
+}
+
+
+@dataclass(frozen=True)
+class Config:
+    lambda_rank: float = 0.4  # cross-modal rank (CMR)
+    lambda_intra: float = 0.2  # intra-modal contrast (IMC)
+    threshold: str = "mean"  # of the step before; "fixed": `largest`
+    largest: float = 10.0  # threshold
+    imc: str = "batch"  # whose negatives the intra-modal term has; "own"
+    words: str = "masked"  # of data.<name>.masked; "wordnet": stored candidates
+    caption: str = "full"  # the whole caption, or its "first" sentence
+
+    def __post_init__(self) -> None:
+        _check.at_least(self, 0, "lambda_rank", "lambda_intra", "largest")
+        _check.one_of(self, "threshold", ("mean", "fixed"))
+        _check.one_of(self, "imc", ("batch", "own"))
+        _check.one_of(self, "words", RULES)
+        _check.one_of(self, "caption", ("full", "first"))
+
+
+def views(cfg: Config, step: int) -> Views:
+    """A negative of each kind."""
+    return Views(negatives=RULES[cfg.words], caption=cfg.caption)
+
+
+def memory(cfg: Config) -> dict[str, Tensor]:
+    """The thresholds of the first step, one a kind."""
+    return {"threshold_K": torch.full((len(RULES[cfg.words]),), 0.0 if cfg.threshold == "mean" else cfg.largest)}
+
+
+def remember(f: Features, cfg: Config) -> dict[str, Tensor]:
+    """The thresholds of the next step: by how much the captions led the negatives of a kind, within [0, largest]."""
+    before_K = f.memory["threshold_K"]
+    if cfg.threshold == "fixed":
+        return {"threshold_K": before_K}
+    scores_BC, count_K = scores(f), f.mask_BK.sum(dim=0)
+    negative_K = scores_BC[:, 1:].masked_fill(~f.mask_BK, 0.0).sum(dim=0) / count_K.clamp_min(1)
+    lead_K = (scores_BC[:, 0].mean() - negative_K).clamp(0.0, cfg.largest)
+    return {"threshold_K": torch.where(count_K > 0, lead_K, before_K.to(lead_K.dtype))}
+
+
+def loss(f: Features, cfg: Config, step: int) -> dict[str, Tensor]:
+    """Contrast with the batch's negatives, rank and intra-modal term, scalars, weights applied; without those of 0."""
+    terms = {"negclip": losses.negclip(f.image_BD, f.text_BD, f.negative_BKD, f.mask_BK, f.scale)}
+    if cfg.lambda_rank:
+        terms["rank"] = cfg.lambda_rank * rank(f)
+    if cfg.lambda_intra:
+        terms["intra"] = cfg.lambda_intra * intra(f, cfg)
+    return terms
+
+
+def scores(f: Features) -> Tensor:
+    """[B, 1 + K] logits of an image with its caption and its negatives."""
+    return losses.candidate_scores(f.image_BD, f.text_BD, f.negative_BKD, f.scale)
+
+
+def rank(f: Features) -> Tensor:
+    """Each caption leads each of its negatives by the kind's threshold, mean over all B K places."""
+    scores_BC = scores(f)
+    short_BK = (f.memory["threshold_K"] + scores_BC[:, 1:] - scores_BC[:, :1]).clamp_min(0.0)
+    return short_BK.masked_fill(~f.mask_BK, 0.0).mean()
+
+
+def intra(f: Features, cfg: Config) -> Tensor:
+    """A caption is nearer to its image than to negative captions: one softmax over both."""
+    own_B1 = scores(f)[:, :1]
+    if cfg.imc == "own":
+        text_BN, mask_BN = losses.candidate_scores(f.text_BD, f.text_BD, f.negative_BKD, f.scale)[:, 1:], f.mask_BK
+    else:
+        text_BN = losses.similarities(f.text_BD, f.negative_BKD.flatten(0, 1), f.scale)
+        mask_BN = f.mask_BK.flatten().expand(len(text_BN), -1)
+    logits_BC = torch.cat([own_B1, text_BN.masked_fill(~mask_BN, -torch.inf)], dim=1)
+    return -logits_BC.log_softmax(dim=1)[:, 0].mean()

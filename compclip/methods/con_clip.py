@@ -1,0 +1,57 @@
+"""CoN-CLIP: learning the power of "no" (Singh et al., WACV 2025, arXiv:2403.20312).
+
+B images v with captions t, negated captions n, distractor images v' for which the negated caption is true, D dim.
+Without distractors this is NegCLIP with negations. Released: the image tower is frozen, the order of the data never
+changes, and a third of each term is taken whatever a batch lacks. Departures: what a sample lacks leaves its softmax,
+and its row the mean; the order is drawn anew in each epoch.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from compclip.base.lazy import torch
+from compclip.methods import _check
+from compclip.text import negate, stored
+from compclip.train import losses
+from compclip.train.batch import Views
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from compclip.train.features import Features
+
+TRAINS = True
+RULES = {"stored": stored.first_negative, "rule": negate.rule}
+
+
+@dataclass(frozen=True)
+class Config:
+    distractors: bool = True  # pictures of data.<name>.negative_images
+    negations: str = "stored"  # of data.<name>.texts.negative (CC-Neg); "rule": ours
+    caption: str = "full"  # the whole caption, or its "first" sentence
+
+    def __post_init__(self) -> None:
+        _check.one_of(self, "negations", RULES)
+        _check.one_of(self, "caption", ("full", "first"))
+
+
+def views(cfg: Config, step: int) -> Views:
+    """The negated caption, and the distractor where it is on."""
+    return Views(negatives=(RULES[cfg.negations],), negative_images=int(cfg.distractors), caption=cfg.caption)
+
+
+def loss(f: Features, cfg: Config, step: int) -> dict[str, Tensor]:
+    """The three terms, a third of each, scalars; without distractors NegCLIP's."""
+    if not cfg.distractors:
+        return {"negclip": losses.negclip(f.image_BD, f.text_BD, f.negative_BKD, f.mask_BK, f.scale)}
+    text_BD, negation_BD, negated_B = f.text_BD, f.negative_BKD[:, 0], f.mask_BK[:, 0]
+    distractor_BD, there_B = f.negative_image_BJD[:, 0], f.negative_image_mask_BJ[:, 0]
+    every_B = torch.ones_like(negated_B)
+    to_text = losses.matching(f.image_BD, torch.cat([text_BD, negation_BD]), f.scale, torch.cat([every_B, negated_B]))
+    to_image = losses.matching(text_BD, torch.cat([f.image_BD, distractor_BD]), f.scale, torch.cat([every_B, there_B]))
+    to_negation = losses.matching_of(
+        distractor_BD, torch.cat([negation_BD, text_BD]), f.scale, there_B & negated_B, torch.cat([negated_B, every_B])
+    )
+    return {"to_text": to_text / 3, "to_image": to_image / 3, "to_negation": to_negation / 3}

@@ -1,0 +1,49 @@
+"""CREPE-Swap, -Replace, -Negate: NegCLIP's loss with CREPE's three kinds of wrong captions, one a model.
+
+B images, K negatives, D dim. Their authors (SugarCrepe, Hsieh et al., NeurIPS 2023, Table 5; scored by Hard Positives,
+Table 4) publish weights and the negatives of COCO, no program: the rules here are ours, after CREPE (Ma et al., CVPR
+2023) and its benchmark. `all` has one negative of each kind.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from compclip.methods import _check
+from compclip.text import negate, replace, swap
+from compclip.train import losses
+from compclip.train.batch import Views
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from compclip.train.features import Features
+
+TRAINS = True
+RULES = {
+    "swap": (swap.single,),
+    "replace": (replace.wordnet,),
+    "negate": (negate.rule,),
+    "all": (swap.single, replace.wordnet, negate.rule),
+}
+
+
+@dataclass(frozen=True)
+class Config:
+    kind: str = "swap"  # of negatives: swap, replace, negate, or one of each in "all"
+    caption: str = "full"  # the whole caption, or its "first" sentence
+
+    def __post_init__(self) -> None:
+        _check.one_of(self, "kind", RULES)
+        _check.one_of(self, "caption", ("full", "first"))
+
+
+def views(cfg: Config, step: int) -> Views:
+    """The negatives of the kind."""
+    return Views(negatives=RULES[cfg.kind], caption=cfg.caption)
+
+
+def loss(f: Features, cfg: Config, step: int) -> dict[str, Tensor]:
+    """CLIP with the batch's negatives among the texts, a scalar."""
+    return {"negclip": losses.negclip(f.image_BD, f.text_BD, f.negative_BKD, f.mask_BK, f.scale)}

@@ -1,0 +1,67 @@
+"""DAC: dense and aligned captions (Doveh et al., NeurIPS 2023, arXiv:2305.19595); DAC-LLM and DAC-SAM by their data.
+
+B images, K = 1 + M negatives, of which the first is the caption's and the others the bag's, M texts of a bag, D dim.
+A bag holds M of what is said of a picture, by a language model (LLM) or of its segments (SAM): data.<name>.texts.dense.
+Departures: a text of a bag without a negative has none (released: one vector for all of them); under several processes
+all terms are those of one (released: the contrast loses its negatives, and bag negatives meet other images).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from compclip.base.lazy import torch
+from compclip.methods import _check
+from compclip.text import wordlists
+from compclip.train import losses
+from compclip.train.batch import Views
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from compclip.train.features import Features
+
+TRAINS = True
+
+
+@dataclass(frozen=True)
+class Config:
+    lambda_s_neg: float = 1.0
+    lambda_mil: float = 1.0
+    lambda_bag: float = 1.0  # of the bag's negatives
+    bag: int = 10  # texts drawn of a picture's, with replacement
+    own: str = "twice"  # how often a bag stands in its own denominator: in both directions, as released, or "once"
+    caption: str = "full"  # the whole caption, or its "first" sentence
+
+    def __post_init__(self) -> None:
+        _check.at_least(self, 0, "lambda_s_neg", "lambda_mil", "lambda_bag")
+        _check.at_least(self, 1, "bag")
+        _check.one_of(self, "own", ("twice", "once"))
+        _check.one_of(self, "caption", ("full", "first"))
+
+
+def views(cfg: Config, step: int) -> Views:
+    """A negative of the caption, a bag, and a negative of each of its texts."""
+    return Views(negatives=(wordlists.rule,), bag=cfg.bag, bag_rule=wordlists.of_text, caption=cfg.caption)
+
+
+def loss(f: Features, cfg: Config, step: int) -> dict[str, Tensor]:
+    """Contrast, negative, MIL and bag negatives, scalars, weights applied; a term of weight 0 is left out."""
+    negatives = (f.negative_BKD[:, :1], f.mask_BK[:, :1])
+    terms = {"negclip": losses.negclip(f.image_BD, f.text_BD, *negatives, f.scale)}
+    if cfg.lambda_s_neg:
+        terms["s_neg"] = cfg.lambda_s_neg * losses.s_neg(f.image_BD, f.text_BD, *negatives, f.scale)
+    if cfg.lambda_mil:
+        terms["mil"] = cfg.lambda_mil * losses.mil(f.image_BD, f.positive_BPD, f.scale, cfg.own == "once")
+    if cfg.lambda_bag:
+        terms["bag"] = cfg.lambda_bag * bag_negatives(f)
+    return terms
+
+
+def bag_negatives(f: Features) -> Tensor:
+    """−log of an image's share in its bag against its bag's negatives: LSE(own ∪ negatives) − LSE(own)."""
+    own_BM = losses.candidate_scores(f.image_BD, f.text_BD, f.positive_BPD, f.scale)[:, 1:]
+    wrong_BM = losses.candidate_scores(f.image_BD, f.text_BD, f.negative_BKD[:, 1:], f.scale)[:, 1:]
+    wrong_BM = wrong_BM.masked_fill(~f.mask_BK[:, 1:], -torch.inf)
+    return (torch.cat([own_BM, wrong_BM], dim=1).logsumexp(1) - own_BM.logsumexp(1)).mean()

@@ -1,0 +1,95 @@
+"""DeGLA: decoupled global-local alignment (Hu et al., ACM MM 2025, arXiv:2504.16801), Sec. 3.
+
+B images, K negatives, D dim; `f.teacher` has the same batch through the moving average of the model. Departures: the
+base loss has all negatives of the batch, as in the released code (Eq. 4: an image's own); a caption without a valid
+negative is left out of the grounded terms; the teacher is part of a checkpoint (released: a resumed run begins a new
+one). `text_negatives: released` is what the released code computes in Eq. 9, by a mask whose order is not that of the
+negatives: each caption against those of other captions.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from compclip.base.lazy import torch
+from compclip.methods import _check
+from compclip.text import replace, shuffle, stored, swap
+from compclip.train import losses
+from compclip.train.batch import Teacher, Views
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from compclip.train.features import Features
+
+TRAINS = True
+RULES = {
+    "stored": tuple(stored.nth(k) for k in range(4)),  # what the authors' language model wrote, joined
+    "rules": (
+        shuffle.bigram,
+        swap.nouns,
+        replace.of_pos("ADJ"),
+        replace.of_pos("NOUN"),
+    ),  # the same four kinds, by rule
+}
+
+
+@dataclass(frozen=True)
+class Config:
+    lambda_image: float = 0.1  # lambda 1, Eq. 10
+    lambda_text: float = 0.1  # lambda 2
+    lambda_distill: float = 0.005  # lambda 3, of a sum over a batch of 256
+    decay: float = 0.9996  # of the teacher, Eq. 6
+    text_scale: float = 10.0  # in Eq. 9; a constant in the released code
+    text_negatives: str = "own"  # "released": those that the released code takes in Eq. 9
+    negatives: str = "stored"  # of data.<name>.texts.negative; "rules": ours of the same kinds
+    caption: str = "full"  # the whole caption, or its "first" sentence
+
+    def __post_init__(self) -> None:
+        _check.at_least(self, 0, "lambda_image", "lambda_text", "lambda_distill", "text_scale")
+        _check.fraction(self, "decay")
+        _check.one_of(self, "text_negatives", ("own", "released"))
+        _check.one_of(self, "negatives", RULES)
+        _check.one_of(self, "caption", ("full", "first"))
+
+
+def views(cfg: Config, step: int) -> Views:
+    """Four negatives a caption (Sec. 3.2)."""
+    return Views(negatives=RULES[cfg.negatives], caption=cfg.caption)
+
+
+def teacher(cfg: Config) -> Teacher:
+    """The moving average of the model (Eq. 6)."""
+    return Teacher(cfg.decay)
+
+
+def loss(f: Features, cfg: Config, step: int) -> dict[str, Tensor]:
+    """The four terms of Eq. 10, scalars, weights applied; a term of weight 0 is left out."""
+    negatives = (f.negative_BKD, f.mask_BK)
+    terms = {"negclip": losses.negclip(f.image_BD, f.text_BD, *negatives, f.scale)}  # Eq. 4-5
+    if cfg.lambda_image:
+        terms["image"] = cfg.lambda_image * losses.s_neg(f.image_BD, f.text_BD, *negatives, f.scale)  # Eq. 8
+    if cfg.lambda_text:
+        terms["text"] = cfg.lambda_text * text_grounded(f, cfg)  # Eq. 9
+    if cfg.lambda_distill:
+        terms["distill"] = cfg.lambda_distill * distill(f)  # Eq. 7
+    return terms
+
+
+def text_grounded(f: Features, cfg: Config) -> Tensor:
+    """Eq. 9: a caption tells what the teacher makes of itself from its negatives, at a fixed scale."""
+    negative_BKD, mask_BK = f.negative_BKD, f.mask_BK
+    if cfg.text_negatives == "released":
+        B, K = mask_BK.shape
+        place_BK = torch.arange(B, device=mask_BK.device)[:, None] + B * torch.arange(K, device=mask_BK.device)
+        negative_BKD, mask_BK = negative_BKD.flatten(0, 1)[place_BK], mask_BK.flatten()[place_BK]
+    scale = f.scale.new_tensor(cfg.text_scale)
+    return losses.s_neg(f.text_BD, f.teacher.text_BD, negative_BKD, mask_BK, scale)
+
+
+def distill(f: Features) -> Tensor:
+    """Eq. 7: squared distances to the teacher, summed over the batch's images and texts."""
+    images, texts = (losses.squared_distance(getattr(f, n), getattr(f.teacher, n)) for n in ("image_BD", "text_BD"))
+    negative_BK = losses.squared_distance(f.negative_BKD, f.teacher.negative_BKD)
+    return images.sum() + texts.sum() + negative_BK.masked_fill(~f.mask_BK, 0.0).sum()

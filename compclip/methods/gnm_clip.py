@@ -1,0 +1,49 @@
+"""GNM-CLIP: generative negative mining (Sahin et al., WACV 2024, arXiv:2311.03964).
+
+B images with captions, J variations of each, edited at one object, with captions of their own, D dim. Plain CLIP over
+all of them: what is new is that variations of one picture share a batch. Departures: every picture brings its
+variations, where the authors fill a batch with four plain pairs for each variation; they decay weights by Adam's
+coupled rule.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from compclip.base.lazy import torch
+from compclip.methods import _check
+from compclip.text import stored
+from compclip.train import losses
+from compclip.train.batch import Views
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from compclip.train.features import Features
+
+TRAINS = True
+
+
+@dataclass(frozen=True)
+class Config:
+    variations: int = 2  # of a picture that share a batch with it
+    caption: str = "full"  # the whole caption, or its "first" sentence
+
+    def __post_init__(self) -> None:
+        _check.at_least(self, 1, "variations")
+        _check.one_of(self, "caption", ("full", "first"))
+
+
+def views(cfg: Config, step: int) -> Views:
+    """The first variations stored beside a picture (data.<name>.negative_images), with their captions."""
+    captions = tuple(stored.nth(j) for j in range(cfg.variations))
+    return Views(negatives=captions, negative_images=cfg.variations, caption=cfg.caption)
+
+
+def loss(f: Features, cfg: Config, step: int) -> dict[str, Tensor]:
+    """CLIP over pictures and variations, a scalar; a variation that lacks picture or caption is left out."""
+    whole_BJ = f.negative_image_mask_BJ & f.mask_BK
+    image_ND = torch.cat([f.image_BD, f.negative_image_BJD[whole_BJ]])
+    text_ND = torch.cat([f.text_BD, f.negative_BKD[whole_BJ]])
+    return {"clip": losses.clip(image_ND, text_ND, f.scale)}

@@ -1,0 +1,82 @@
+"""READ-CLIP: reconstruction and alignment of text descriptions (Kwon et al., NeurIPS 2025, arXiv:2510.16540), Sec. 3.
+
+B images, K negatives, L tokens of a target, D dim. A decoder reads another caption of the picture out of the caption's
+embedding, and a caption and another that says the same find each other. `decoder` names a frozen T5, as published;
+without one a small decoder learns along. Departures: the embedding is the text tower's, a unit vector, as the paper has
+it (released: its state before the projection); missing negatives leave the softmax (released: the empty text); no
+dropout in the frozen decoder.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from compclip.methods import _check
+from compclip.text import swap
+from compclip.train import losses
+from compclip.train.batch import Views, Widths
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+    from compclip.train.features import Features
+
+TRAINS = True
+
+
+@dataclass(frozen=True)
+class Config:
+    lambda_reconstruct: float = 0.1  # alpha
+    lambda_align: float = 0.5  # beta
+    align: str = "released"  # which caption asks which: the rewritten one for the originals; "paper": the other way
+    decoder: str = ""  # folder of a T5 with its tokenizer; none: a small decoder that learns along
+    negatives: int = 3  # of each caption, each drawn by itself
+    caption: str = "full"  # the whole caption, or its "first" sentence
+
+    def __post_init__(self) -> None:
+        _check.at_least(self, 0, "lambda_reconstruct", "lambda_align")
+        _check.at_least(self, 1, "negatives")
+        _check.one_of(self, "align", ("released", "paper"))
+        _check.one_of(self, "caption", ("full", "first"))
+
+
+def views(cfg: Config, step: int) -> Views:
+    """Negatives, another caption of the picture to find, and one to read."""
+    reads = (cfg.decoder or "own") if cfg.lambda_reconstruct else ""
+    negatives = (swap.negclip,) * cfg.negatives
+    return Views(negatives=negatives, alternatives=int(cfg.lambda_align > 0), target=reads, caption=cfg.caption)
+
+
+def heads(cfg: Config, widths: Widths) -> nn.Module:
+    """The decoder, with the map that it reads embeddings by."""
+    from compclip.train import decoders  # a class of torch's: importing it imports torch
+
+    return decoders.of(cfg.decoder, widths)
+
+
+def loss(f: Features, cfg: Config, step: int) -> dict[str, Tensor]:
+    """Contrast with the batch's negatives, reconstruction and alignment, scalars, weights applied.
+
+    A term of weight 0 is left out.
+    """
+    terms = {"negclip": losses.negclip(f.image_BD, f.text_BD, f.negative_BKD, f.mask_BK, f.scale)}
+    if cfg.lambda_reconstruct:
+        terms["reconstruct"] = cfg.lambda_reconstruct * reconstruct(f)
+    if cfg.lambda_align:
+        terms["align"] = cfg.lambda_align * align(f, cfg)
+    return terms
+
+
+def reconstruct(f: Features) -> Tensor:
+    """−log p of another caption's tokens, given the embedding of this one, mean over all tokens."""
+    from compclip.train import decoders
+
+    return -decoders.log_likelihood(f.heads, f.text_BD, f.target_BL)
+
+
+def align(f: Features, cfg: Config) -> Tensor:
+    """A caption's other wording finds it among those of the batch, or it finds the wording; pairs that are whole."""
+    other_BD, there_B = f.positive_BPD[:, 0], f.positive_mask_BP[:, 0]
+    query_BD, key_BD = (other_BD, f.text_BD) if cfg.align == "released" else (f.text_BD, other_BD)
+    return losses.matching_of(query_BD, key_BD, f.scale, there_B, there_B)

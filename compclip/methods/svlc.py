@@ -1,0 +1,71 @@
+"""SVLC, TSVLC after its code: structured concepts taught by texts alone (Doveh et al., CVPR 2023, arXiv:2211.11733).
+
+B images, K negatives, D dim. `lists` (R) exchanges a word for another of its list, of five; `masked` (L) for a masked
+language model's; `both` (R+L) tosses a coin. +Pos adds the analogy term on a rewritten caption. Released on several
+processes the negatives are lost on their way to the contrast, which is plain CLIP then, and the other terms weigh as
+many times as there are processes (four): `negatives_in_contrastive: false` with weights of 4. Departures: one whole
+word is exchanged by its place (released: every occurrence, also within other words), of a list that has a word of the
+caption.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from compclip.methods import _check
+from compclip.text import masked, stored, wordlists
+from compclip.train import losses
+from compclip.train.batch import Views
+
+if TYPE_CHECKING:
+    import numpy as np
+    from torch import Tensor
+
+    from compclip.text.annotation import Annotation
+    from compclip.train.features import Features
+
+TRAINS = True
+
+
+def either(annotation: Annotation, rng: np.random.Generator) -> str | None:
+    """R or L by a fair coin; None where that one has nothing, whatever the other has."""
+    return (wordlists.rule if rng.random() < 0.5 else masked.any_word)(annotation, rng)
+
+
+RULES = {"lists": (wordlists.rule,), "masked": (masked.any_word,), "both": (either,), "none": ()}
+
+
+@dataclass(frozen=True)
+class Config:
+    lambda_s_neg: float = 1.0
+    lambda_analogy: float = 0.0  # 1 in +Pos
+    negatives: str = "lists"  # R; "both" R+L, "masked" L alone, "none" for +Pos alone
+    negatives_in_contrastive: bool = True  # as one process computes it
+    caption: str = "full"  # the whole caption, or its "first" sentence
+
+    def __post_init__(self) -> None:
+        _check.at_least(self, 0, "lambda_s_neg", "lambda_analogy")
+        _check.one_of(self, "negatives", RULES)
+        _check.one_of(self, "caption", ("full", "first"))
+
+
+def views(cfg: Config, step: int) -> Views:
+    """One negative a caption, and the rewritten caption of data.<name>.texts.paraphrase where the analogy is on."""
+    positives = (stored.paraphrase,) if cfg.lambda_analogy else ()
+    return Views(negatives=RULES[cfg.negatives], positives=positives, caption=cfg.caption)
+
+
+def loss(f: Features, cfg: Config, step: int) -> dict[str, Tensor]:
+    """Contrast, negative and analogy term, scalars, weights applied; a term of weight 0 is left out."""
+    negatives = (f.negative_BKD, f.mask_BK)
+    if cfg.negatives_in_contrastive:
+        terms = {"negclip": losses.negclip(f.image_BD, f.text_BD, *negatives, f.scale)}
+    else:
+        terms = {"clip": losses.clip(f.image_BD, f.text_BD, f.scale)}
+    if cfg.lambda_s_neg:
+        terms["s_neg"] = cfg.lambda_s_neg * losses.s_neg(f.image_BD, f.text_BD, *negatives, f.scale)
+    if cfg.lambda_analogy:
+        rewrites = (f.positive_BPD, f.positive_mask_BP)
+        terms["analogy"] = cfg.lambda_analogy * losses.analogy(f.image_BD, f.text_BD, *rewrites, f.scale)
+    return terms

@@ -1,0 +1,85 @@
+"""Heads that read a text back out of its embedding (READ-CLIP): a small decoder of our own, or a frozen T5's.
+
+B texts, L positions of a target (padded with -1), V words, W width, D dim.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from compclip.base.errors import UserError, one_line
+from compclip.train.batch import Widths
+
+PADDING = -1
+
+
+def of(source: str, widths: Widths) -> nn.Module:
+    """A decoder by the folder of a T5, or the small one where none is named."""
+    return T5(source, widths.joint) if source else Small(widths)
+
+
+def log_likelihood(head: nn.Module, text_BD: Tensor, target_BL: Tensor) -> Tensor:
+    """The mean log p(y_l | y_<l, embedding) over all tokens of all targets; a scalar, 0 where there is none."""
+    logits_BLV, wanted_BL = head(text_BD, target_BL)
+    there_BL = wanted_BL != PADDING
+    logits_NV, wanted_N = logits_BLV[there_BL], wanted_BL[there_BL]
+    return -F.cross_entropy(logits_NV, wanted_N, reduction="sum") / max(len(wanted_N), 1)
+
+
+class Small(nn.Module):
+    """One layer that looks at the embedding as at a prompt of one position; words are told by their own vectors.
+
+    It learns with the towers: what it can read out of an embedding is what they put there.
+    """
+
+    def __init__(self, widths: Widths, width: int = 64, heads: int = 2) -> None:
+        super().__init__()
+        self.project = nn.Linear(widths.joint, width, bias=False)
+        self.word = nn.Embedding(widths.vocabulary, width)
+        self.place = nn.Embedding(widths.context, width)
+        self.layer = nn.TransformerDecoderLayer(width, heads, 4 * width, dropout=0.0, batch_first=True, norm_first=True)
+        self.norm = nn.LayerNorm(width)
+        nn.init.normal_(self.word.weight, std=width**-0.5)
+
+    def forward(self, text_BD: Tensor, target_BL: Tensor) -> tuple[Tensor, Tensor]:
+        """[B, L - 1, V] logits of each next token, and these tokens; targets begin with a start token."""
+        before_BL, next_BL = target_BL[:, :-1].clamp_min(0), target_BL[:, 1:]
+        L = before_BL.shape[1]
+        x_BLW = self.word(before_BL) + self.place.weight[:L]
+        causal_LL = torch.ones(L, L, dtype=torch.bool, device=x_BLW.device).triu(1)
+        prompt_B1W = self.project(text_BD.to(x_BLW.dtype))[:, None]
+        x_BLW = self.norm(self.layer(x_BLW, prompt_B1W, tgt_mask=causal_LL))
+        return x_BLW @ self.word.weight.T, next_BL
+
+
+class T5(nn.Module):
+    """A frozen T5's decoder, for which a trained linear map makes an encoder output of one position (as published)."""
+
+    def __init__(self, source: str, width: int) -> None:
+        super().__init__()
+        self.decoder = _t5(source).eval().requires_grad_(False)
+        self.project = nn.Linear(width, self.decoder.config.d_model, bias=False)
+
+    def forward(self, text_BD: Tensor, target_BL: Tensor) -> tuple[Tensor, Tensor]:
+        """[B, L, V] logits of each token of the targets, and these tokens."""
+        seen_B1W = self.project(text_BD.to(self.project.weight.dtype))[:, None]
+        wanted_BL = target_BL.masked_fill(target_BL == PADDING, -100)
+        return self.decoder(encoder_outputs=(seen_B1W,), labels=wanted_BL).logits, target_BL
+
+    def train(self, mode: bool = True) -> T5:
+        """The decoder stays as it is evaluated: without dropout."""
+        super().train(mode)
+        self.decoder.eval()
+        return self
+
+
+def _t5(source: str) -> nn.Module:
+    from transformers import T5ForConditionalGeneration
+
+    try:
+        return T5ForConditionalGeneration.from_pretrained(source, use_safetensors=True)
+    except (OSError, ValueError, RuntimeError) as error:
+        why = one_line(str(error))[:160]
+        raise UserError(f"decoder={source}: no T5 of transformers ({why}); give a folder with its files") from error
