@@ -199,6 +199,7 @@ class World:
     records: int = 300  # records of each benchmark subset
     per_class: int = 20  # pictures of each class in zero-shot classification
     processes: int = 2
+    beside: bool = False  # edited pictures, negations, paraphrases and single sentences of each picture for fine-tuning
     pretrain: Pretrain = field(default_factory=Pretrain)
 
     def __post_init__(self) -> None:

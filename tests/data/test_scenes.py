@@ -139,9 +139,9 @@ def test_alt_text_rarely_binds_a_colour_to_a_symbol():
 def test_same_bytes_again_and_in_parallel(tmp_path):
     """The world is byte-identical made twice, by one process or by two."""
     for name, processes in (("a", 1), ("b", 2)):
-        generate.generate(replace(SMALL, processes=processes), tmp_path / name / "world")
+        generate.generate(replace(SMALL, processes=processes, beside=True), tmp_path / name / "world")
     assert fingerprint(tmp_path / "a" / "world") == fingerprint(tmp_path / "b" / "world")
-    generate.generate(replace(SMALL, seed=1), tmp_path / "c" / "world")
+    generate.generate(replace(SMALL, seed=1, beside=True), tmp_path / "c" / "world")
     assert fingerprint(tmp_path / "c" / "world") != fingerprint(tmp_path / "a" / "world")
 
 

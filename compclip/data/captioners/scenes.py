@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import functools
-import zlib
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
-
-import numpy as np
 
 from compclip.base.errors import UserError
 from compclip.config.sections import Data
@@ -47,6 +44,5 @@ def _caption(layouts: Mapping[str, Any], samples: list[Sample], shard: str) -> t
         if name not in layouts:
             counts["no_layout"] += 1
             continue
-        rng = np.random.default_rng((1, zlib.crc32(name.encode())))
-        made.append(replace(sample, captions=(grammar.dense(rng, layouts[name]),)))
+        made.append(replace(sample, captions=(grammar.joined(grammar.captioned(name, layouts[name])),)))
     return made, counts

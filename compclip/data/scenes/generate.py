@@ -6,25 +6,20 @@ format. A record depends on (seed, split, index) alone, so that the files are th
 
 from __future__ import annotations
 
-import io
 import json
 import shutil
-from collections.abc import Callable, Iterable
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 
 import numpy as np
-from PIL import Image
 
 from compclip.base import json_text
 from compclip.base.errors import UserError
 from compclip.base.files import read_text, write_atomic, write_json
 from compclip.config.sections import World
-from compclip.data.scenes import grammar, layout, questions
+from compclip.data.scenes import beside, grammar, layout, making, questions
 from compclip.data.scenes.layout import Scene, Thing
-from compclip.data.scenes.render import render
 from compclip.data.scenes.words import COLOURS, SYMBOLS
 
 LAYOUTS = "layouts.jsonl"
@@ -48,6 +43,8 @@ def generate(world: World, out: Path) -> dict[str, int]:
         part.__name__.strip("_"): part(world, fresh)
         for part in (_train, _sugarcrepe, _winoground, _hard_positives, _retrieval, _zeroshot)
     }
+    if world.beside:
+        counts["beside"] = beside.write(world, fresh, read_layouts(fresh / LAYOUTS))
     write_json(fresh / "counts.json", counts)
     shutil.rmtree(out, ignore_errors=True)
     fresh.rename(out)
@@ -63,31 +60,11 @@ def _check(out: Path) -> None:
         raise UserError(f"--out {out}: the folder holds other files than a world's; give a new one")
 
 
-def _rng(world: World, split: int, *index: int) -> np.random.Generator:
-    return np.random.default_rng((world.seed, split, *index))
-
-
-def _parallel(world: World, make: Callable, jobs: Iterable) -> list:
-    """`make` over jobs in order, in chunks over processes."""
-    jobs = list(jobs)
-    if world.processes == 1:
-        return [make(job) for job in jobs]
-    with ProcessPoolExecutor(world.processes) as pool:
-        return list(pool.map(make, jobs, chunksize=64))
-
-
-def _picture(path: Path, scene: Scene) -> None:
-    buffer = io.BytesIO()
-    Image.fromarray(render(scene)).save(buffer, "PNG")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(buffer.getvalue())
-
-
 # --- fine-tuning ----------------------------------------------------------------------------------------------
 
 
 def _train(world: World, out: Path) -> int:
-    rows = _parallel(world, partial(_train_row, world, out), range(world.train))
+    rows = making.parallel(world, partial(_train_row, world, out), range(world.train))
     images = [
         {
             "filename": r["id"] + ".png",
@@ -105,10 +82,10 @@ def _train(world: World, out: Path) -> int:
 
 
 def _train_row(world: World, out: Path, index: int) -> dict:
-    rng = _rng(world, TRAIN, index)
+    rng = making.rng(world, TRAIN, index)
     scene = layout.sample(rng, int(rng.choice((2, 3, 4), p=(0.5, 0.3, 0.2))), test=False)
     name = f"{index:06d}"
-    _picture(out / "train" / f"{name}.png", scene)
+    making.picture(out / "train" / f"{name}.png", scene)
     return {"id": name, "alt_text": grammar.alt_text(rng, scene), "scene": scene}
 
 
@@ -138,7 +115,7 @@ def _told(rng: np.random.Generator, unseen: bool) -> tuple[Scene, grammar.Statem
 
 def _sugarcrepe(world: World, out: Path) -> int:
     jobs = [(k, i) for k in range(len(questions.KINDS)) for i in range(world.records)]
-    rows = _parallel(world, partial(_sugarcrepe_row, world, out), jobs)
+    rows = making.parallel(world, partial(_sugarcrepe_row, world, out), jobs)
     groups: dict[str, dict] = {}
     for k, kind in enumerate(questions.KINDS):
         mine = [row for job, row in zip(jobs, rows, strict=True) if job[0] == k]
@@ -156,11 +133,11 @@ def _sugarcrepe(world: World, out: Path) -> int:
 
 def _sugarcrepe_row(world: World, out: Path, job: tuple[int, int]) -> dict:
     kind = list(questions.KINDS)[job[0]]
-    rng = _rng(world, SUGARCREPE, *job)
+    rng = making.rng(world, SUGARCREPE, *job)
     scene, statement = _told(rng, unseen=job[1] % 2 == 1)
     item = questions.item(rng, kind, scene, statement)
     filename = f"{kind}_{job[1]:05d}.png"
-    _picture(out / "test" / filename, scene)
+    making.picture(out / "test" / filename, scene)
     return {
         "filename": filename,
         "caption": item.caption,
@@ -170,13 +147,13 @@ def _sugarcrepe_row(world: World, out: Path, job: tuple[int, int]) -> dict:
 
 
 def _winoground(world: World, out: Path) -> int:
-    rows = _parallel(world, partial(_winoground_row, world, out), range(world.records))
+    rows = making.parallel(world, partial(_winoground_row, world, out), range(world.records))
     write_atomic(out / "winoground" / "examples.jsonl", "\n".join(json.dumps(r) for r in rows) + "\n")
     return 2 * len(rows)
 
 
 def _winoground_row(world: World, out: Path, index: int) -> dict:
-    rng = _rng(world, WINOGROUND, index)
+    rng = making.rng(world, WINOGROUND, index)
     kind, change = (("swap_att", layout.swap_colours), ("swap_obj", layout.swap_places))[index % 2]
     while True:
         scene, statement = _told(rng, unseen=False)
@@ -186,7 +163,7 @@ def _winoground_row(world: World, out: Path, index: int) -> dict:
     item = questions.item(rng, kind, scene, statement)
     names = [f"ex_{index}_img_{i}" for i in (0, 1)]
     for name, shown in zip(names, (scene, other), strict=True):
-        _picture(out / "winoground" / "images" / f"{name}.png", shown)
+        making.picture(out / "winoground" / "images" / f"{name}.png", shown)
     return {
         "id": index,
         "image_0": names[0],
@@ -202,7 +179,7 @@ def _winoground_row(world: World, out: Path, index: int) -> dict:
 
 def _hard_positives(world: World, out: Path) -> int:
     jobs = [(k, i) for k in range(len(questions.HARD_POSITIVES)) for i in range(world.records)]
-    rows = _parallel(world, partial(_hard_positive_row, world, out), jobs)
+    rows = making.parallel(world, partial(_hard_positive_row, world, out), jobs)
     for k, kind in enumerate(questions.HARD_POSITIVES):
         mine = [row for job, row in zip(jobs, rows, strict=True) if job[0] == k]
         folder = out / "hard_positives"
@@ -213,11 +190,11 @@ def _hard_positives(world: World, out: Path) -> int:
 
 def _hard_positive_row(world: World, out: Path, job: tuple[int, int]) -> tuple[dict, dict]:
     kind = questions.HARD_POSITIVES[job[0]]
-    rng = _rng(world, HARD_POSITIVES, *job)
+    rng = making.rng(world, HARD_POSITIVES, *job)
     scene, statement = _told(rng, unseen=False)
     item = questions.hard_positive(rng, kind, scene, statement)
     name = f"{kind}_hp_{job[1]:05d}"
-    _picture(out / "test" / f"{name}.png", scene)
+    making.picture(out / "test" / f"{name}.png", scene)
     record = {
         "image_id": name,
         "true_caption": item.caption,
@@ -228,16 +205,16 @@ def _hard_positive_row(world: World, out: Path, job: tuple[int, int]) -> tuple[d
 
 
 def _retrieval(world: World, out: Path) -> int:
-    images = _parallel(world, partial(_retrieval_row, world, out), range(world.retrieval))
+    images = making.parallel(world, partial(_retrieval_row, world, out), range(world.retrieval))
     write_json(out / "retrieval" / "dataset.json", {"dataset": "scenes", "images": images})
     return len(images)
 
 
 def _retrieval_row(world: World, out: Path, index: int) -> dict:
-    rng = _rng(world, RETRIEVAL, index)
+    rng = making.rng(world, RETRIEVAL, index)
     scene = layout.sample(rng, int(rng.integers(2, 5)), test=True)
     filename = f"retrieval_{index:05d}.png"
-    _picture(out / "test" / filename, scene)
+    making.picture(out / "test" / filename, scene)
     sentences = [{"raw": grammar.dense(rng, scene)} for _ in range(CAPTIONS)]
     return {"filename": filename, "filepath": "", "imgid": index, "split": "test", "sentences": sentences}
 
@@ -254,14 +231,14 @@ def _classes(world: World, out: Path, name: str, split: int, names: dict) -> int
     write_atomic(folder / "classnames.txt", "\n".join(names) + "\n")
     write_atomic(folder / "zeroshot_classification_templates.txt", "\n".join(CLASS_TEMPLATES[name]) + "\n")
     jobs = [(c, i) for c in range(len(names)) for i in range(world.per_class)]
-    return len(_parallel(world, partial(_class_row, world, folder, name, split, list(names)), jobs))
+    return len(making.parallel(world, partial(_class_row, world, folder, name, split, list(names)), jobs))
 
 
 def _class_row(world: World, folder: Path, kind: str, split: int, names: list[str], job: tuple[int, int]) -> None:
-    rng, wanted = _rng(world, split, *job), names[job[0]]
+    rng, wanted = making.rng(world, split, *job), names[job[0]]
     while True:
         scene = layout.sample(rng, 1, test=True)
         thing = scene.things[0]
         if wanted == (thing.symbol if kind == "symbols" else thing.colour):
             break
-    _picture(folder / wanted / f"{job[1]:05d}.png", scene)
+    making.picture(folder / wanted / f"{job[1]:05d}.png", scene)

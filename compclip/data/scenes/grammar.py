@@ -6,6 +6,8 @@ a bag of words. Dense captions bind every attribute and relation and use synonym
 
 from __future__ import annotations
 
+import zlib
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -162,17 +164,44 @@ def sentence(rng: np.random.Generator, s: Statement) -> str:
     return text[0].upper() + text[1:]
 
 
+Told = tuple[str, Statement | None]  # a sentence, and the statement that it makes if it is of two things
+
+
 def dense(rng: np.random.Generator, scene: Scene) -> str:
     """Two to five sentences, each true of the picture: one that relates two things, one for every other thing, and
     details."""
+    return joined(described(rng, scene))
+
+
+def joined(told: Iterable[Told]) -> str:
+    """The sentences as one text."""
+    return " ".join(text for text, _ in told)
+
+
+def captioned(name: str, scene: Scene) -> list[Told]:
+    """The dense caption of a training picture, sentence by sentence: a function of its name and layout alone."""
+    return described(np.random.default_rng((1, zlib.crc32(name.encode()))), scene)
+
+
+def described(rng: np.random.Generator, scene: Scene) -> list[Told]:
+    """The sentences of a dense caption; the first is a statement of two things."""
     told = statements(scene)
     first = choose(rng, told)
     rest = [t for t in scene.things if t not in (first.a, first.b)]
-    more = [sentence(rng, choose(rng, [s for s in told if s.a == thing])) for thing in rest]
-    details = [choose(rng, _DETAILS)(rng, scene, thing) for thing in (first.a, first.b)]
+    more = [_told(rng, choose(rng, [s for s in told if s.a == thing])) for thing in rest]
+    details = [detail(rng, scene, thing) for thing in (first.a, first.b)]
     details = [details[i] for i in rng.permutation(2)][: int(rng.integers(1, 3))]
     count = [_count(rng, scene)] if rng.random() < 0.4 and len(scene.things) < 4 else []
-    return " ".join([sentence(rng, first), *more, *details, *count])
+    return [_told(rng, first), *more, *((text, None) for text in (*details, *count))]
+
+
+def _told(rng: np.random.Generator, statement: Statement) -> Told:
+    return sentence(rng, statement), statement
+
+
+def detail(rng: np.random.Generator, scene: Scene, thing: Thing) -> str:
+    """One sentence about one thing: its size, its texture, its corner or what it is near to."""
+    return choose(rng, _DETAILS)(rng, scene, thing)
 
 
 def _detail_size(rng: np.random.Generator, scene: Scene, thing: Thing) -> str:

@@ -78,9 +78,13 @@ def sample(rng: np.random.Generator, count: int, test: bool) -> Scene:
     """A scene of `count` things with different symbols and colours, on the test or the training side."""
     while True:
         scene = _draw(rng, count)
-        seen_pairs = test or not any(t.pair in _HELD_OUT for t in scene.things)
-        if is_test(scene) == test and seen_pairs:
+        if is_test(scene) if test else may_train(scene):
             return scene
+
+
+def may_train(scene: Scene) -> bool:
+    """Whether training may show the scene: its layout is of the training side and no pair is kept for test."""
+    return not is_test(scene) and not any(t.pair in _HELD_OUT for t in scene.things)
 
 
 _HELD_OUT = held_out()

@@ -1,0 +1,93 @@
+"""Which sentences of the training grammar are false of a scene: read from the words, knowing nothing of the grammar's
+own functions."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from compclip.data.scenes.layout import Scene, Thing, relation
+from compclip.data.scenes.words import COLOURS, NEAR, NUMBERS, RELATIONS, SIZES, SYMBOLS, TEXTURES
+
+CORNERS = ("top left", "top right", "bottom left", "bottom right")
+SAID = {word: name for names in (COLOURS, SYMBOLS) for name, (_, words) in names.items() for word in words}
+SAID |= {word: name for names in (SIZES, TEXTURES, RELATIONS) for name, words in names.items() for word in words}
+SAID |= {"precedes": "left", "is followed by": "left", "follows": "right", "is preceded by": "right"}
+
+
+def _any(words) -> str:
+    return "(?:" + "|".join(sorted(words, key=len, reverse=True)) + ")"
+
+
+def _names(names) -> str:
+    return _any(word for _, words in names.values() for word in words)
+
+
+def _words(names) -> str:
+    return _any(word for words in names.values() for word in words)
+
+
+PHRASE = rf"(?:{_words(SIZES)} )?(?:{_names(COLOURS)} )?{_names(SYMBOLS)}"
+THING = rf"(?:an?|the) ({PHRASE})"
+PLACE = rf"({_words(RELATIONS)})"
+
+
+def meant(phrase: str, scene: Scene) -> Thing | None:
+    """The scene's thing of which every word of the phrase is true; symbols differ, so that there is one at most."""
+    said = {SAID[word] for word in phrase.split()}
+    return next((t for t in scene.things if said <= {t.symbol, t.colour, t.size}), None)
+
+
+def _stands(scene: Scene, a: str, name: str, b: str) -> bool:
+    one, other = meant(a, scene), meant(b, scene)
+    return one is not None and other is not None and relation(one, other) == SAID[name]
+
+
+def _with(scene: Scene, b: str, a: str, name: str) -> bool:
+    return _stands(scene, a, name, b)
+
+
+def _size_and_colour(scene: Scene, noun: str, *words: str) -> bool:
+    return meant(" ".join((*words, noun)), scene) is not None
+
+
+def _texture(scene: Scene, phrase: str, word: str) -> bool:
+    thing = meant(phrase, scene)
+    return thing is not None and thing.texture == SAID[word]
+
+
+def _corner(scene: Scene, phrase: str, corner: str) -> bool:
+    thing = meant(phrase, scene)
+    return thing is not None and CORNERS[thing.cell] == corner
+
+
+def _near(scene: Scene, a: str, b: str) -> bool:
+    one, other = meant(a, scene), meant(b, scene)
+    return one is not None and other is not None and relation(one, other) is not None
+
+
+def _count(scene: Scene, number: str) -> bool:
+    return NUMBERS.index(number) == len(scene.things)
+
+
+FORMS: dict[str, Callable[..., bool]] = {
+    rf"{THING} (?:is |stands )?{PLACE} {THING}": _stands,
+    rf"{THING} (precedes|follows|is followed by|is preceded by) {THING}": _stands,
+    rf"{THING} with {THING} {PLACE} it": _with,
+    rf"{THING} is ({_words(SIZES)}) and ({_names(COLOURS)})": _size_and_colour,
+    rf"{THING} looks ({_words(TEXTURES)})": _texture,
+    rf"{THING} is in the ({_any(CORNERS)}) corner": _corner,
+    rf"{THING} is {_any(NEAR)} {THING}": _near,
+    rf"there are {'(' + '|'.join(NUMBERS) + ')'} symbols on a light background": _count,
+}
+
+
+def false_sentences(text: str, scene: Scene) -> list[str]:
+    """The sentences that are not true of the scene; one that no form reads fails the test."""
+    return [sentence for sentence in text.rstrip(".").split(". ") if not _true(sentence.lower(), scene)]
+
+
+def _true(sentence: str, scene: Scene) -> bool:
+    read = [(check, m) for form, check in FORMS.items() if (m := re.fullmatch(form, sentence))]
+    assert len(read) == 1, sentence
+    return read[0][0](scene, *read[0][1].groups())
