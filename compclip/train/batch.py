@@ -45,8 +45,6 @@ class Views:
     partner: str = "random"
     concepts: str = ""
     tokens: bool = False
-    bag: int = 0
-    bag_rule: object = None
     alternatives: int = 0
     target: str = ""
     neighbours: int = 0
