@@ -1,0 +1,215 @@
+"""Released texts beside captions: the authors' files as they lie, what belongs to which caption, and what is counted."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from PIL import Image
+
+from compclip.base.errors import UserError
+from compclip.base.names import Name
+from compclip.config import grid
+from compclip.config.sections import Data
+from compclip.config.texts import Texts
+from compclip.data import beside, lists, literals, prepare, shards
+from compclip.data.prepared import Prepared
+from compclip.data.sample import Sample
+from compclip.text import stored
+
+# NegCLIP's train_neg_clip.tsv: an index, and lists as Python shows them.
+NEGCLIP = (
+    "\ttitle\tfilepath\tneg_caption\n"
+    "0\tA dog sees a cat.\tcoco/a.jpg\t['A cat sees a dog.', \"A man's dog \\\\ sees.\"]\n"
+    "1\tA red bus.\tcoco/b.jpg\t[]\n"
+    "2\tA cup.\tcoco/b.jpg\t__import__('os').abort()\n"
+)
+
+
+def texts(file, **more) -> Texts:
+    return grid.texts_config(Data(texts={"negative": {"file": str(file), **more}}))["negative"]
+
+
+def read(cfg: Texts) -> tuple[dict, dict]:
+    counts: Counter = Counter()
+    return dict(lists.rows(cfg, counts)), {name: n for name, n in counts.items() if n}
+
+
+def put(path: Path, content: str | bytes) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    return path
+
+
+# --- files as their authors write them ------------------------------------------------------------------------------
+
+
+def test_negclip(tmp_path):
+    """By the caption's own text; a column that is no list is damaged, and nothing of it is run."""
+    file = put(tmp_path / "t.tsv", NEGCLIP)
+    assert read(texts(file, on="caption", column="neg_caption", lists=True)) == (
+        {"A dog sees a cat.": ("A cat sees a dog.", "A man's dog \\ sees.")},
+        {"captions_rows": 3, "captions_damaged": 1, "captions_empty": 1},
+    )
+    assert list(read(texts(file, on="image", column="neg_caption", lists=True))[0]) == ["a.jpg"]
+
+
+def test_dac_and_svlc_have_a_file_for_each_picture(tmp_path):
+    """DAC's sentences as a list, or below `caption`; SVLC's paraphrase, and what stands for none."""
+    put(tmp_path / "llm" / "a.jpg.json", '["A dog.", "Grass  is\\ngreen."]')
+    put(tmp_path / "sam" / "a.jpg.json", '{"caption": ["a dog", "a ball"]}')
+    put(tmp_path / "pos" / "a.jpg.json", '{"positive": "Dogs play.", "caption": "A dog."}')
+    put(tmp_path / "pos" / "b.jpg.json", '{"positive": "invalid", "caption": "A cat."}')
+    assert read(texts(tmp_path / "llm", on="image"))[0] == {"a.jpg": ("A dog.", "Grass is green.")}
+    assert read(texts(tmp_path / "sam", on="image", column="caption"))[0] == {"a.jpg": ("a dog", "a ball")}
+    assert read(texts(tmp_path / "pos", on="image", column="positive", skip=["invalid"])) == (
+        {"a.jpg": ("Dogs play.",)},
+        {"captions_rows": 2, "captions_empty": 1},
+    )
+
+
+def test_what_is_no_such_file_is_counted(tmp_path):
+    put(tmp_path / "a.json", '{"other": "x"}')
+    put(tmp_path / "b.json", "[1, 2]")
+    put(tmp_path / "c.json", b"\xff")
+    put(tmp_path / "d.json", "{")
+    put(tmp_path / "e.json", "[" * 100_000)
+    put(tmp_path / "f.json", "7")
+    os.mkfifo(tmp_path / "g.json")
+    found, counts = read(texts(tmp_path, on="key", column="caption"))
+    assert not found
+    assert counts == {"captions_rows": 7, "captions_damaged": 5, "captions_not_utf8": 1, "captions_empty": 1}
+    with pytest.raises(UserError, match="which column holds the texts. set texts.column to one of 'other'"):
+        read(texts(tmp_path, on="key"))
+    with pytest.raises(UserError, match=".txt and .json from a folder alone"):
+        read(texts(tmp_path / "a.json", on="key"))
+
+
+def test_a_folder_of_both_is_read_as_it_was(tmp_path):
+    """img2dataset writes key.txt and key.json beside a picture: what it says of the picture is no caption."""
+    put(tmp_path / "a.txt", "a dog")
+    put(tmp_path / "a.json", '{"caption": "a cat"}')
+    assert read(texts(tmp_path, on="key"))[0] == {"a": ("a dog",)}
+
+
+@given(st.lists(st.text(st.characters(exclude_categories=["Cs"]), max_size=8), max_size=5))
+def test_lists_are_read_as_either_language_writes_them(written):
+    assert literals.texts(repr(written)) == literals.texts(json.dumps(written)) == written
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        "a",
+        "'a'",
+        "[1]",
+        "[b'a']",
+        "{'a'}",
+        "['a'",
+        "[" * 5000,
+        "[" + "-" * 9000 + "1]",
+        "['a' * 9]",
+        "[f'{1}']",
+        "[9**9]",
+    ]
+    + ["['" + "a" * literals.LONGEST + "']", "[x for x in 'a']", "[" + "9" * 5000 + "]", "\0", "['a', ['b']]"],
+)
+def test_what_is_no_list_of_texts(written):
+    with pytest.raises(ValueError):
+        literals.texts(written)
+
+
+def test_halves_of_pairs_and_warnings(recwarn):
+    """A backslash of a regular expression is Python's to warn of, and not ours."""
+    assert literals.all_texts(["", "['\\d', '\\ud800']", " [] "]) == ["\\d", "\ufffd"]
+    assert not list(recwarn)
+
+
+# --- joined to captions ---------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def project(tmp_path, monkeypatch) -> Data:
+    """Three pictures of which two have a caption in common, and lists of two kinds."""
+    monkeypatch.chdir(tmp_path)
+    said = {"a.png": ["A dog sees a cat.", "A dog runs."], "b.png": ["A dog runs."], "c.png": ["A cup stands here."]}
+    images = [{"id": n, "file_name": name} for n, name in enumerate(said)]
+    annotations = [{"image_id": n, "caption": c} for n, own in enumerate(said.values()) for c in own]
+    put(Path("coco.json"), json.dumps({"images": images, "annotations": annotations}))
+    for number, name in enumerate(said):
+        Image.new("RGB", (8, 8), (number, 0, 0)).save(name)
+    rows = [
+        ("A dog runs.", ["A cat runs.", "a dog runs.", "No dog runs."]),
+        ("This picture shows a cup stands here.", ["A cup falls."]),
+        ("Another.", ["x"]),
+    ]
+    put(Path("n.jsonl"), "".join(json.dumps({"caption": c, "n": own}) + "\n" for c, own in rows) + "7\n")
+    put(Path("dense/a.png.json"), '["A dog.", "A cat."]')
+    put(Path("dense/b.png.json"), '["A hound."]')
+    named = {
+        "negative": {"file": "n.jsonl", "on": "caption", "column": "n"},
+        "dense": {"file": "dense", "on": "image"},
+    }
+    return Data("coco", "coco.json", ".", captioner="none", texts=named)
+
+
+def prepare_all(cfg: Data) -> dict:
+    """The last stage's counts."""
+    return [prepare.run(stage, Name("d", "data"), cfg) for stage in ("recaption", "rewrite", "annotate")][-1]
+
+
+def test_the_stages(project):
+    """Equal captions of two pictures have the negatives of the caption, and each the dense texts of its picture."""
+    counts = prepare_all(project)
+    assert {name: n for name, n in counts.items() if "negative" in name or "dense" in name} == {
+        "captions_with_negative": 3, "captions_without_negative": 1, "captions_with_dense": 3,
+        "captions_without_dense": 1, "negative_rows": 4, "negative_damaged": 1,
+        "negative_matched": 2, "negative_unmatched": 1, "dense_rows": 2, "dense_matched": 2,
+    }  # fmt: skip
+    data = Prepared(Path("data/d"))
+    found = {
+        (i, data.annotation(i, j).text): data.annotation(i, j).stored for i in range(3) for j in range(data.captions(i))
+    }
+    runs = ("A cat runs.", "a dog runs.", "No dog runs.")
+    assert found == {
+        (0, "A dog sees a cat."): {"dense": ("A dog.", "A cat.")},
+        (0, "A dog runs."): {"dense": ("A dog.", "A cat."), "negative": runs},
+        (1, "A dog runs."): {"dense": ("A hound.",), "negative": runs},
+        (2, "A cup stands here."): {"negative": ("A cup falls.",)},
+    }
+    drawn = {stored.negative(data.annotation(1, 0), np.random.default_rng(seed)) for seed in range(40)}
+    assert drawn == {"A cat runs.", "No dog runs."}
+
+
+def test_a_shard_is_made_anew_when_a_list_is_another(project):
+    """And not otherwise; a data set without texts keeps its keys and its columns."""
+    prepare_all(project)
+    bare = replace(project, texts={})
+
+    def keys(cfg: Data) -> list[str]:
+        return [item.key for item in prepare.asked("annotate", Name("d", "data"), cfg).items]
+
+    before = keys(project)
+    assert before == keys(project) != keys(bare)
+    put(Path("dense/b.png.json"), '["A hound is here."]')
+    assert keys(project) != before
+    prepare_all(bare)
+    (shard,) = Path("data/d/shards").glob("*.arrow")
+    batch = shards.read_batch(shard, "annotate")
+    assert not [field.name for field in batch["captions"].type.value_type if field.name.startswith("stored")]
+    assert not [key for key in batch.schema.metadata if b"rows" in key]
+
+
+def test_a_picture_in_a_tar_has_no_name(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    file = put(tmp_path / "x.csv", "filename,c\na.jpg,text\n")
+    named = {"negative": texts(file, on="image", column="c")}
+    with beside.opened(named) as found, pytest.raises(UserError, match="pictures in a tar have keys"):
+        beside.of(found, [Sample("00000/a", "00000.tar", ("old",), length=9)])
