@@ -33,7 +33,9 @@ def _shard(folder: Path, name: str, samples: Sequence[Sample], annotations: Sequ
     for annotation in flat:
         made.add(_whole(annotation))
     path, said = folder / shards.SHARDS / f"{name}.arrow", [len(own) for own in annotations]
-    shards.write_batch(path, annotate.batch(samples, said, made))
+    kinds = sorted({kind for annotation in flat for kind in annotation.stored})
+    texts = {kind: [annotation.stored.get(kind, ()) for annotation in flat] for kind in kinds}
+    shards.write_batch(path, annotate.batch(samples, said, made, texts))
     return shards.described(path, name, len(samples), len(flat))
 
 

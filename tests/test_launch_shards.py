@@ -235,7 +235,7 @@ def test_dvc_is_asked_first(project, there, monkeypatch):
     ("words", "message"),
     [
         (["--stage", "recaption", "--data", "e"], "--data: unknown data 'e'"),
-        (["--stage", "rewrite", "--data", "d"], "--data d: has neither rewriter nor rewrites"),
+        (["--stage", "rewrite", "--data", "d"], "--data d: has no rewriter, rewrites or masked"),
         (["--stage", "recaption", "--shards-per-task", "0"], "--shards-per-task 0: must be >= 1"),
         (["--data", "d"], "are of shards; give --stage too"),
         (["cancel", "--data", "../d"], "are of shards; give --stage too"),

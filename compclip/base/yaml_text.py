@@ -83,11 +83,12 @@ def plain(config: Any, where: str) -> Any:
 
 
 def _with_on(values: Any) -> Any:
-    """The key `on` of data.<name>.captions: YAML 1.1, which OmegaConf reads, takes it for true; DVC reads 1.2."""
+    """The key `on` of lists in data.<name>: YAML 1.1, which OmegaConf reads, takes it for true; DVC reads 1.2."""
     for section in _below(_below(values).get("data")).values():
-        captions = _below(_below(section).get("captions"))
-        for key in [key for key in captions if key is True]:
-            captions.setdefault("on", captions.pop(key))
+        for part in _below(section).values():
+            for one in (_below(part), *map(_below, _below(part).values())):
+                for key in [key for key in one if key is True]:
+                    one.setdefault("on", one.pop(key))
     return values
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 from omegaconf import MISSING
 
@@ -23,16 +25,21 @@ NUMBER = re.compile(r"[1-9][0-9]*-?")
 class Captions:
     """A list of captions and how it is joined to pictures; `experiments/grids/README.md` has those we know of."""
 
-    file: str = MISSING  # csv, tsv, jsonl, parquet, or a folder of one of them, or of <key>.txt
+    JOINS: ClassVar[Mapping[str, tuple[str, ...]]] = KEYS
+    SECTION: ClassVar[str] = "captions"
+
+    file: str = MISSING  # csv, tsv, jsonl, parquet, or a folder of one of them, of <key>.txt or of <key>.json
     on: str = MISSING  # url, key (img2dataset's, the picture's name without its ending), image (the picture's name)
     column: list[str] = field(default_factory=list)  # one, or several whose texts are all captions of the picture
     key_column: str = ""  # default: the first of KEYS[on] that the list has
     header: bool = True  # csv and tsv; without one columns are called 1, 2, …, and `2-` is the second and all behind it
     sentences: bool = False  # whether the columns hold sentences of one caption
+    lists: bool = False  # whether each text is a list of texts, as JSON or Python writes it
+    skip: list[str] = field(default_factory=list)  # texts that stand for none, as "invalid"
 
     def __post_init__(self) -> None:
-        if self.on not in (*KEYS, MISSING):
-            raise unknown("on", self.on, KEYS, "on")
+        if self.on not in (*self.JOINS, MISSING):
+            raise unknown("on", self.on, self.JOINS, "on")
         if self.header:
             return
         for name in (*self.column, *filter(None, [self.key_column])):

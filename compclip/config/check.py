@@ -12,10 +12,12 @@ from compclip.config.grid import (
     captioner_config,
     captions_config,
     cells,
+    masked_config,
     method_config,
     rewriter_config,
     rewrites_config,
     sets,
+    texts_config,
 )
 from compclip.config.sections import Params
 from compclip.config.structured import SEEDS, mapping
@@ -41,6 +43,8 @@ def alone(params: Params) -> None:
         captions_config(data, f"data.{name}.captions")
         rewriter_config(data, f"data.{name}.rewriter")
         rewrites_config(data, f"data.{name}.rewrites")
+        texts_config(data, f"data.{name}.texts")
+        masked_config(data, f"data.{name}.masked")
         for benchmark in _distinct(data.exclude, f"data.{name}.exclude"):
             if benchmark not in params.benchmarks:
                 raise unknown("benchmark", benchmark, params.benchmarks, f"data.{name}.exclude")

@@ -14,6 +14,7 @@ from compclip.config.captions import Captions, Released
 from compclip.config.sections import Cell, Data, Params, Run, Train
 from compclip.config.servers import Rewriter
 from compclip.config.structured import mapping, structured
+from compclip.config.texts import TEXT_KINDS, Masked, Texts
 
 PER_DATA = "per_data"  # methods.<name>.per_data.<data>: what holds on this data set alone
 
@@ -99,14 +100,33 @@ def rewriter_config(data: Data, where: str = "rewriter") -> Any:
 
 def captions_config(data: Data, where: str = "captions") -> Captions | None:
     """The released list that a data set takes its captions from; None where it names none."""
-    if not data.captions:
-        return None
-    raw = dict(data.captions)
+    return _list(Captions, dict(data.captions), where) if data.captions else None
+
+
+def _list(kind: Any, raw: dict, where: str) -> Any:
+    """A list of texts as one may write it: a single column, and columns by number."""
     columns = raw.get("column") or []
     raw["column"] = [str(c) if isinstance(c, int) else c for c in (columns if isinstance(columns, list) else [columns])]
     if isinstance(raw.get("key_column"), int):
         raw["key_column"] = str(raw["key_column"])
-    return structured(Captions, raw, where)
+    return structured(kind, raw, where)
+
+
+def texts_config(data: Data, where: str = "texts") -> dict[str, Texts]:
+    """The released lists whose texts stand beside a data set's captions, by kind. Raises UserError for other kinds."""
+    for kind in data.texts:
+        if kind not in TEXT_KINDS:
+            raise unknown("kind of texts", kind, TEXT_KINDS, where)
+    return {
+        kind: _list(Texts, mapping(data.texts[kind], f"{where}.{kind}"), f"{where}.{kind}")
+        for kind in TEXT_KINDS
+        if kind in data.texts
+    }
+
+
+def masked_config(data: Data, where: str = "masked") -> Masked | None:
+    """The masked language model of a data set; None where it names none."""
+    return structured(Masked, dict(data.masked), where) if data.masked else None
 
 
 def rewrites_config(data: Data, where: str = "rewrites") -> Released | None:

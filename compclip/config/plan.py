@@ -79,11 +79,11 @@ def _of_data(params: Params) -> Iterator[tuple[str, str, dict[str, Any]]]:
     for name, data in params.data.items():
         section = asdict(data)
         writer = section.pop("rewriter") or section["rewrites"]
-        excluded = section.pop("exclude")
+        masked = section.pop("masked")
         section.pop("rewrites")
-        asked = {"rewritten": bool(writer), "exclude": excluded}
+        asked = {"rewritten": bool(writer or masked), "exclude": section.pop("exclude"), "texts": section.pop("texts")}
         yield "recaption", name, {"params": section, "code": data_code("recaption", data)}
-        yield "rewrite", name, {"params": writer, "code": data_code("rewrite", data)}
+        yield "rewrite", name, {"params": writer, "masked": masked, "code": data_code("rewrite", data)}
         yield "annotate", name, {"params": asked, "code": data_code("annotate", data)}
 
 

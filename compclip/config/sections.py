@@ -118,6 +118,8 @@ class Data:
     captions: dict[str, Any] = field(default_factory=dict)  # a released list in place of the source's; none where empty
     rewriter: dict[str, Any] = field(default_factory=dict)  # endpoint that writes hard positives; none where empty
     rewrites: dict[str, Any] = field(default_factory=dict)  # files of released ones, in place of a rewriter
+    texts: dict[str, Any] = field(default_factory=dict)  # released lists by kind, beside the captions
+    masked: dict[str, Any] = field(default_factory=dict)  # a masked language model, for words in others' places
     exclude: list[str] = field(default_factory=list)  # benchmarks whose pictures are left out
     limit: int = 0  # 0: all
     min_sentences: int = 0  # of 4 to 34 words in all captions of a picture, which is left out below (CLIC B.1)

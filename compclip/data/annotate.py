@@ -4,24 +4,35 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
 
-from compclip.data import overlap, rewrite, shards
+from compclip.config.texts import Texts
+from compclip.data import beside, overlap, rewrite, shards
 from compclip.data.item import Item, Made, Make
 from compclip.data.sample import Sample
 from compclip.data.shards import Manifest
-from compclip.text.columns import Columns
+from compclip.text.annotation import Annotation
+from compclip.text.columns import Columns, stored
 
 OWN = ("id", "image", "split", "width", "height", "offset", "length")  # of a sample, in a shard that training reads
 
 
-def items(folder: Path, found: Manifest, rewritten: Manifest, code: str, exclude: Sequence[str] = ()) -> list[Item]:
+def items(
+    folder: Path,
+    found: Manifest,
+    rewritten: Manifest,
+    code: str,
+    exclude: Sequence[str] = (),
+    texts: Mapping[str, Texts] | None = None,
+) -> list[Item]:
     """A shard for each of the samples in data/<name>/; `rewritten` has those whose captions a model rewrote.
 
-    Pictures of the benchmarks in `exclude` are left out. Raises UserError where one of these was not looked at.
+    Pictures of the benchmarks in `exclude` are left out; `texts` are lists that stand beside the captions. Raises
+    UserError where a benchmark was not looked at.
     """
     from compclip.text.annotate import about  # spaCy brings torch: not for a process that makes other shards
 
@@ -29,39 +40,68 @@ def items(folder: Path, found: Manifest, rewritten: Manifest, code: str, exclude
     excluded = {name: str(overlap.file(folder.parent, name)) for name in exclude}
     if excluded:
         asked["excluded"] = {name: overlap.fingerprint(Path(path)) for name, path in excluded.items()}
+    if texts:
+        asked["texts"] = beside.asked(texts)
     return [_item(folder, shard, written, asked, excluded) for shard in found.shards]
 
 
 def _item(folder: Path, shard: shards.Shard, written: Mapping[str, str], asked: dict, excluded: dict) -> Item:
-    texts = str(folder / rewrite.FOLDER / f"{shard.name}.arrow") if shard.name in written else ""
-    given = {"samples": str(folder / shards.SAMPLES / f"{shard.name}.arrow"), "rewrites": texts, "excluded": excluded}
+    told = str(folder / rewrite.FOLDER / f"{shard.name}.arrow") if shard.name in written else ""
+    given = {"samples": str(folder / shards.SAMPLES / f"{shard.name}.arrow"), "rewrites": told, "excluded": excluded}
     return Item.of(shard.name, given, asked | {"samples": shard.sha256, "rewrites": written.get(shard.name, "")})
 
 
 @contextlib.contextmanager
-def opened() -> Iterator[Make]:
-    """What analyses the captions of a shard, each different one once."""
+def opened(texts: Mapping[str, Texts] | None = None) -> Iterator[Make]:
+    """What analyses the captions of a shard, each different one once, and joins the `texts` that belong to them."""
     from compclip.text.annotate import columns as analyse
 
-    def make(item: Item, path: Path) -> Made:
-        excluded = {name: overlap.read(Path(file)) for name, file in item.given["excluded"].items()}
-        samples, counts = overlap.without(shards.load(Path(item.given["samples"])), excluded)
-        written = rewrite.load(Path(item.given["rewrites"])) if item.given["rewrites"] else {}
-        captions = [c for sample in samples for c in sample.captions]
-        pairs = {caption: (texts.swap, texts.replace) for caption, texts in written.items()}
-        said = [len(sample.captions) for sample in samples]
-        shards.write_batch(path, batch(samples, said, analyse(captions, counts, pairs)))
-        return Made(len(samples), len(captions), dict(counts))
+    with beside.opened(texts or {}) as lists:
 
-    yield make
+        def make(item: Item, path: Path) -> Made:
+            excluded = {name: overlap.read(Path(file)) for name, file in item.given["excluded"].items()}
+            samples, counts = overlap.without(shards.load(Path(item.given["samples"])), excluded)
+            written = rewrite.load(Path(item.given["rewrites"])) if item.given["rewrites"] else {}
+            captions = [c for sample in samples for c in sample.captions]
+            said = [len(sample.captions) for sample in samples]
+            found = analyse(captions, counts, _completing(written))
+            more = beside.of(lists, samples)
+            counts.update(more.counts)
+            shards.write_batch(path, batch(samples, said, found, more.texts, more.about))
+            return Made(len(samples), len(captions), dict(counts))
+
+        yield make
 
 
-def batch(samples: Sequence[Sample], said: Sequence[int], found: Columns) -> pa.RecordBatch:
-    """A shard as training reads it: samples, how many captions each has, and what was found in all of them."""
+def _completing(written: Mapping[str, rewrite.Rewrites]) -> Callable[[Annotation], Annotation]:
+    """What puts into a caption's annotation the texts and words that models wrote for it."""
+
+    def complete(annotation: Annotation) -> Annotation:
+        texts = written.get(annotation.text)
+        if texts is None:
+            return annotation
+        words = dict(texts.masked)
+        masked = tuple(words.get(start, ()) for start in annotation.starts) if words else ()
+        return replace(annotation, written_swap=texts.swap, written_replace=texts.replace, masked=masked)
+
+    return complete
+
+
+def batch(
+    samples: Sequence[Sample],
+    said: Sequence[int],
+    found: Columns,
+    texts: Mapping[str, Sequence[Sequence[str]]] | None = None,
+    more_about: Mapping[str, str] | None = None,
+) -> pa.RecordBatch:
+    """A shard as training reads it: samples, how many captions each has, and what was found in all of them.
+
+    `texts` are those that stand beside each caption, by kind.
+    """
     from compclip.text.annotate import about
 
     edges = pa.array(itertools.accumulate(said, initial=0), pa.int32())
-    listed = pa.ListArray.from_arrays(edges, found.array())
+    listed = pa.ListArray.from_arrays(edges, stored(found.array(), texts or {}))
     own = {name: pa.array([getattr(s, name) for s in samples], shards.SCHEMA.field(name).type) for name in OWN}
     made = pa.RecordBatch.from_pydict(own | {"captions": listed})
-    return made.replace_schema_metadata({f"made by {name}": value for name, value in about().items()})
+    return made.replace_schema_metadata({f"made by {k}": v for k, v in about().items()} | dict(more_about or {}))

@@ -14,6 +14,7 @@ import numpy as np
 
 from compclip.base.errors import UserError
 from compclip.config.captions import Captions
+from compclip.config.texts import BY_CAPTION
 from compclip.data import index, lists
 from compclip.data.sample import Sample
 from compclip.data.shards import read_about
@@ -49,16 +50,17 @@ def of(cfg: Captions | None) -> Iterator[Joined | None]:
 def counted(cfg: Captions | None, shards: Iterable[Path]) -> Counter:
     """What became of the rows of a data set's list, of all its shards; nothing where it names none."""
     with of(cfg) as found:
-        return found.told(map(_rows, shards)) if found else Counter()
+        return found.told(rows(shard, "recaption") for shard in shards) if found else Counter()
 
 
-def packed(rows: np.ndarray) -> dict[str, str]:
+def packed(rows: np.ndarray, name: str = ROWS) -> dict[str, str]:
     """Numbers of rows as a shard's metadata keeps them: a row that two shards ask for is one."""
-    return {ROWS: base64.b85encode(zlib.compress(np.diff(rows, prepend=0).astype("<u8").tobytes())).decode()}
+    return {name: base64.b85encode(zlib.compress(np.diff(rows, prepend=0).astype("<u8").tobytes())).decode()}
 
 
-def _rows(shard: Path) -> np.ndarray:
-    kept = read_about(shard, "recaption").get(ROWS, "")
+def rows(shard: Path, stage: str, name: str = ROWS) -> np.ndarray:
+    """The numbers that a shard of a stage keeps. Raises UserError where there is no such shard."""
+    kept = read_about(shard, stage).get(name, "")
     return np.cumsum(np.frombuffer(zlib.decompress(base64.b85decode(kept)), "<u8")) if kept else np.zeros(0, np.int64)
 
 
@@ -84,6 +86,18 @@ class Joined:
         kept = [replace(sample, captions=texts) for sample, texts in pairs if texts]
         return kept, Counter(samples_matched=len(kept), samples_unmatched=len(pairs) - len(kept)), found.rows
 
+    def beside(self, samples: Sequence[Sample]) -> tuple[list[tuple[str, ...]], np.ndarray]:
+        """The list's texts for every caption of some samples, one after the other, and which rows of it these are.
+
+        Raises UserError as `take`.
+        """
+        said = [sample for sample in samples for _ in sample.captions]
+        if self._on == BY_CAPTION:
+            found = self._index.of([caption for sample in samples for caption in sample.captions])
+        else:
+            found = self._index.of(self._stripped(_key(sample, self._on) for sample in said))
+        return found.texts, found.rows
+
     def told(self, rows: Iterable[np.ndarray]) -> Counter:
         """The list's own counts, of `rows` that shards took: `captions_matched`, and `captions_unmatched` by nobody."""
         taken = np.zeros(self._index.rows, bool)
@@ -102,7 +116,7 @@ def _key(sample: Sample, on: str) -> str:
     if on == "key":
         return PurePosixPath(sample.id).name
     if sample.length:
-        raise UserError(f"captions.on=image: {sample.image}: pictures in a tar have keys; join by key or url")
+        raise UserError(f"on=image: {sample.image}: pictures in a tar have keys; join by key or url")
     return sample.image
 
 

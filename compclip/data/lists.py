@@ -1,4 +1,4 @@
-"""Rows of a list of captions, whatever its format: csv, tsv, jsonl, parquet, a folder of one of them, or of .txt.
+"""Rows of a list of captions, whatever its format: csv, tsv, jsonl, parquet, a folder of one of them, of .txt or .json.
 
 A list is read row by row, so that its size does not matter. A row that cannot be used is counted and left out; what is
 wrong with the whole list is an error.
@@ -18,7 +18,10 @@ import pyarrow.parquet as pq
 from compclip.base import json_text, surrogates
 from compclip.base.errors import UserError, one_line, unknown
 from compclip.base.files import read_bytes, regular
-from compclip.config.captions import FROM, KEYS, Captions
+from compclip.config.captions import FROM, Captions
+from compclip.config.texts import BY_CAPTION
+from compclip.data import literals
+from compclip.text import sentences
 
 Row = tuple[str, Sequence[str]]  # what it is joined by, and its texts, as the list has them
 LONGEST = 1 << 24  # characters of a line; what is longer is several
@@ -34,7 +37,12 @@ def rows(cfg: Captions, counts: Counter) -> Iterator[tuple[str, tuple[str, ...]]
     """
     for path in files(cfg.file):
         for key, texts in READERS[path.suffix](path, cfg, counts):
-            key, captions = join_key(key, cfg.on), _captions(texts, cfg.sentences)
+            key = join_key(_as_prepared(key) if cfg.on == BY_CAPTION else key, cfg.on)
+            try:
+                captions = _captions(literals.all_texts(texts) if cfg.lists else texts, cfg)
+            except ValueError:
+                counts["captions_damaged"] += 1
+                continue
             if key and captions:
                 yield key, captions
             else:
@@ -47,24 +55,31 @@ def join_key(text: str, on: str) -> str:
     return text.rpartition("/")[2] if on == "image" else text
 
 
+def _as_prepared(caption: str) -> str:
+    """A caption as `recaption` leaves it, by which a list finds it."""
+    return sentences.clean(one_line(caption))
+
+
 def files(name: str) -> list[Path]:
     """The files of a list. Raises UserError where there is none, or none that we read."""
     path = Path(name)
     if path.is_dir():
         found = [files for suffix in READERS if (files := sorted(path.glob(f"*{suffix}")))]
-        if len(found) != 1:
-            raise UserError(f"{name}: a folder of captions holds files of one of {KINDS}; this has none, or several")
-        return found[0]
+        if len(found) == 1 or [paths[0].suffix for paths in found] == [".txt", ".json"]:  # as img2dataset's folders
+            return found[0]
+        raise UserError(f"{name}: a folder of captions holds files of one of {KINDS}; this has none, or several")
     if not path.exists():
-        raise UserError(f"{name}: no such list of captions; fetch it, or correct `captions.file`")
-    if path.suffix not in READERS or path.suffix == ".txt":
-        raise UserError(f"{name}: captions are read from a file or a folder of {KINDS}, .txt from a folder alone")
+        raise UserError(f"{name}: no such list of captions or texts; fetch it, or correct `file`")
+    if path.suffix not in READERS or path.suffix in NAMED:
+        raise UserError(
+            f"{name}: captions are read from a file or a folder of {KINDS}, {' and '.join(NAMED)} from a folder alone"
+        )
     return [Path(regular(path))]
 
 
-def _captions(texts: Sequence[str], sentences: bool) -> tuple[str, ...]:
-    kept = tuple(dict.fromkeys(text for text in map(one_line, texts) if text))
-    if not sentences or not kept:
+def _captions(texts: Sequence[str], cfg: Captions) -> tuple[str, ...]:
+    kept = tuple(dict.fromkeys(text for text in map(one_line, texts) if text and text not in cfg.skip))
+    if not cfg.sentences or not kept:
         return kept
     return (" ".join(text if text.endswith((".", "!", "?")) else f"{text}." for text in kept),)
 
@@ -128,15 +143,21 @@ def _place(names: Sequence[str], column: str) -> slice:
 def chosen(names: Iterable[str], cfg: Captions, path: Path) -> tuple[str, list[str]]:
     """The columns of key and captions. Raises UserError for one that the list does not have."""
     names = list(names)
-    key = cfg.key_column or next((name for name in KEYS[cfg.on] if name in names), "")
+    key = cfg.key_column or next((name for name in cfg.JOINS[cfg.on] if name in names), "")
     if not key:
-        raise UserError(f"{path}: which column holds the {cfg.on}? set captions.key_column to one of {_told(names)}")
-    if not cfg.column:
-        raise UserError(f"{path}: which column holds the captions? set captions.column to one of {_told(names)}")
+        asked = f"{cfg.SECTION}.key_column"
+        raise UserError(f"{path}: which column holds the {cfg.on}? set {asked} to one of {_told(names)}")
+    _check_named(names, cfg, path)
     for where, name in (("key_column", key), *(("column", name) for name in cfg.column)):
         if name not in names and (cfg.header or not FROM.fullmatch(name)):
-            raise unknown("column", name, names, f"{path}: captions.{where}")
+            raise unknown("column", name, names, f"{path}: {cfg.SECTION}.{where}")
     return key, cfg.column
+
+
+def _check_named(names: Sequence[str], cfg: Captions, path: Path) -> None:
+    if not cfg.column:
+        held = cfg.SECTION
+        raise UserError(f"{path}: which column holds the {held}? set {held}.column to one of {_told(names)}")
 
 
 def _told(names: Sequence[str]) -> str:
@@ -246,11 +267,36 @@ def _text_file(path: Path, cfg: Captions, counts: Counter) -> Iterator[Row]:
         counts["captions_damaged"] += 1
 
 
+def _json_file(path: Path, cfg: Captions, counts: Counter) -> Iterator[Row]:
+    """The texts of a file that is named after its key: a list of them, or an object with some by name."""
+    counts["captions_rows"] += 1
+    try:
+        found = json_text.value(read_bytes(path).decode("utf-8"), str(path))
+    except UnicodeDecodeError:
+        counts["captions_not_utf8"] += 1
+        return
+    except UserError:  # no JSON, a folder, a pipe or a link to nowhere
+        found = None
+    if isinstance(found, dict):
+        _check_named(list(found), cfg, path)
+        found = [text for name in cfg.column for text in _several(found.get(name))]
+    if isinstance(found, list):
+        yield from _texts(path.stem, found, counts)
+    else:
+        counts["captions_damaged"] += 1
+
+
+def _several(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [value]
+
+
 READERS: dict[str, Callable[[Path, Captions, Counter], Iterator[Row]]] = {
     ".csv": _separated,
     ".tsv": _separated,
     ".jsonl": _json_lines,
     ".parquet": _parquet,
     ".txt": _text_file,
+    ".json": _json_file,
 }
+NAMED = (".txt", ".json")  # a file for each key, called by it
 KINDS = ", ".join(READERS)

@@ -71,17 +71,18 @@ def _file(one: os.DirEntry[str]) -> Iterator[File]:
 
 def planned(plan: Path) -> dict[str, list[str]]:
     """Of each data set of a plan, where its files are, each once. Raises UserError where the plan is damaged."""
-    return {path.stem: _roots(path, plan / "rewrite" / path.name) for path in sorted(plan.glob("recaption/*.json"))}
+    return {path.stem: _roots(plan, path.name) for path in sorted(plan.glob("recaption/*.json"))}
 
 
-def _roots(recaption: Path, rewrite: Path) -> list[str]:
-    read, released = read_mapping(recaption), read_mapping(rewrite)
-    with undamaged(recaption):
+def _roots(plan: Path, name: str) -> list[str]:
+    read, released, beside = (read_mapping(plan / stage / name) for stage in ("recaption", "rewrite", "annotate"))
+    with undamaged(plan / "recaption" / name):
         asked, written = read["params"], released["params"]
         named = [asked["path"], asked["images"], asked["captions"].get("file")]
         named += [
             written[name] for name in ("captions", "swap", "replace") if "captions" in written and name in written
         ]
+        named += [released["masked"].get("model"), *(one["file"] for one in beside["params"]["texts"].values())]
         return list(dict.fromkeys(os.path.normpath(str(path)) for path in named if path))
 
 

@@ -25,7 +25,7 @@ from compclip.base.names import Name
 from compclip.config import grid, plan, read
 from compclip.config.asked import ANNOTATE, FOLDER, RECAPTION, REWRITE
 from compclip.config.sections import Data
-from compclip.data import annotate, joined, overlap, partners, recaption, rewrite, shards
+from compclip.data import annotate, beside, joined, overlap, partners, recaption, rewrite, shards
 from compclip.data.shards import MANIFEST, SAMPLES, SHARDS, Manifest
 from compclip.data.work import BLOCKS, Work
 
@@ -44,18 +44,20 @@ def asked(stage: str, name: Name, cfg: Data, root: Path = Path()) -> Work:
         items, counts = recaption.items(cfg, options, plan.data_code(RECAPTION, cfg), place / BLOCKS)
     elif stage == REWRITE:
         found = shards.read_manifest(folder / SAMPLES / MANIFEST, RECAPTION)
-        items = rewrite.items(folder, found, grid.writer_config(cfg), plan.data_code(REWRITE, cfg))
+        code = plan.data_code(REWRITE, cfg)
+        items = rewrite.items(folder, found, grid.writer_config(cfg), code, grid.masked_config(cfg))
     else:
         found = shards.read_manifest(folder / SAMPLES / MANIFEST, RECAPTION)
         written = _rewritten(folder, cfg)
-        items = annotate.items(folder, found, written, plan.data_code(ANNOTATE, cfg), cfg.exclude)
+        code, texts = plan.data_code(ANNOTATE, cfg), grid.texts_config(cfg)
+        items = annotate.items(folder, found, written, code, cfg.exclude, texts)
     made = Work(stage, cfg, place, tuple(items), counts)
     made.save()
     return made
 
 
 def _rewritten(folder: Path, cfg: Data) -> Manifest:
-    written = cfg.rewriter or cfg.rewrites
+    written = cfg.rewriter or cfg.rewrites or cfg.masked
     return shards.read_manifest(folder / rewrite.FOLDER / MANIFEST, REWRITE) if written else Manifest(())
 
 
@@ -74,6 +76,7 @@ def collect(made: Work, folder: Path) -> dict:
     if not manifest.samples:
         raise UserError(f"{folder}: no sample is left after exclude={made.section.exclude}; exclude fewer benchmarks")
     overlap.take(folder, [Path(item.given["samples"]) for item in made.items], made.section.exclude)
+    counts.update(beside.counted(grid.texts_config(made.section), map(made.shard, made.items)))
     partners.write(folder / partners.FILE, [folder / SHARDS / f"{shard.name}.arrow" for shard in manifest.shards])
     told = _written(folder / MANIFEST, manifest, folder / "annotation_counts.json", dict(counts))
     write_json(folder.parent / FINGERPRINTS / f"{folder.name}.json", {"prepared": manifest.fingerprint})

@@ -50,7 +50,7 @@ def items(cfg: Data, options: Any, code: str, spool: Path) -> tuple[list[Item], 
     source, counts = plugins.find(plugins.SOURCES, cfg.source), Counter[str]()
     found = _own_parts(source, cfg) if hasattr(source, "parts") else _blocks(source, cfg, spool, counts)
     asked = asdict(cfg) | {"code": code, "reads": _stamps(_captioners_files(cfg, options))}
-    for name in ("rewriter", "rewrites", "exclude"):
+    for name in ("rewriter", "rewrites", "texts", "masked", "exclude"):
         asked.pop(name)
     if isinstance(options, Server):
         asked["options"] = options.deciding

@@ -1,7 +1,8 @@
-"""Hard positives written by a language model (Hard Positives, supplementary D): the rewriting half of the data.
+"""What language models write for captions: the rewriting half of the data.
 
-A shard of data/<name>/rewrites/ has a row for each different caption of its samples ("" where there is no rewrite); the
-annotate stage puts both texts beside the caption. A data set without `rewriter` and `rewrites` has no shards.
+Hard positives (Hard Positives, supplementary D), and the words that a masked model puts in the places of a caption's. A
+shard of data/<name>/rewrites/ has a row for each different caption of its samples ("" where there is no rewrite); the
+annotate stage puts all that beside the caption. A data set without `rewriter`, `rewrites` and `masked` has no shards.
 """
 
 from __future__ import annotations
@@ -19,13 +20,17 @@ from compclip.base.errors import UserError, one_line
 from compclip.config.captions import Released
 from compclip.config.sections import Data
 from compclip.config.servers import KINDS, Rewriter
-from compclip.data import answers, chat, look, released, serving, shards
+from compclip.config.texts import Masked
+from compclip.data import answers, chat, fill_mask, look, released, serving, shards
 from compclip.data.item import Item, Made, Make
 from compclip.data.shards import Manifest
 from compclip.text import edits
+from compclip.text.annotation import SEPARATOR
 
 FOLDER = "rewrites"  # of a data set
 SCHEMA = pa.schema([("caption", pa.string()), *((kind, pa.string()) for kind in KINDS)])
+MASKED = "masked"  # a further column, where a masked model was asked: places, and words joined
+WORDS = pa.field(MASKED, pa.list_(pa.struct([("start", pa.int32()), ("words", pa.string())])))
 
 # Supplementary D.1, as printed
 PROMPTS = {
@@ -48,34 +53,49 @@ _AND = re.compile(r"\band\b", re.IGNORECASE)
 
 @dataclass(frozen=True)
 class Rewrites:
-    """What the model made of a caption; "" where it made nothing of use."""
+    """What was made of a caption; "" where that is nothing of use. `masked`: a token's first character, its words."""
 
     swap: str = ""
     replace: str = ""
+    masked: fill_mask.Words = ()
 
 
-def items(folder: Path, found: Manifest, cfg: Rewriter | Released | None, code: str) -> list[Item]:
-    """A shard for each of the samples in data/<name>/; none without `cfg`."""
+def items(
+    folder: Path, found: Manifest, cfg: Rewriter | Released | None, code: str, masked: Masked | None = None
+) -> list[Item]:
+    """A shard for each of the samples in data/<name>/; none without `cfg` and `masked`."""
     place = folder / shards.SAMPLES
     asked = {"code": code, "rewriter": cfg.deciding if isinstance(cfg, Rewriter) else cfg and asdict(cfg)}
     if isinstance(cfg, Released):
         asked["reads"] = [file for name in released.files(cfg) for file in look.files(name)]
+    if masked:
+        asked[MASKED] = [vars(masked), fill_mask.fingerprint(masked)]
     return [
         Item.of(shard.name, {"samples": str(place / f"{shard.name}.arrow")}, asked | {"samples": shard.sha256})
-        for shard in (found.shards if cfg else ())
+        for shard in (found.shards if cfg or masked else ())
     ]
 
 
 @contextlib.contextmanager
-def opened(cfg: Rewriter | Released, data: Data) -> Iterator[Make]:
+def opened(cfg: Rewriter | Released | None, data: Data, masked: Masked | None = None) -> Iterator[Make]:
     """What has every caption of a shard rewritten, or finds what was released of it; counts by kind.
 
-    A model's answers are kept in a file of the shard's own.
+    A model's answers are kept in a file of the shard's own. `masked` is a model that is asked for words besides.
     """
+    with _writer(cfg, data) as (kinds, write):
+        yield _maker(kinds, write, fill_mask.opened(masked) if masked else None)
+
+
+@contextlib.contextmanager
+def _writer(cfg: Rewriter | Released | None, data: Data) -> Iterator[tuple[tuple[str, ...], Write]]:
+    """The kinds of hard positives that are written, and what writes them."""
+    if cfg is None:
+        yield (), lambda kind, captions, shard: ({}, Counter())
+        return
     if isinstance(cfg, Released):
         kinds = tuple(kind for kind in KINDS if getattr(cfg, kind))
         with released.opened(cfg) as given:
-            yield _maker(kinds, lambda kind, captions, shard: _released(kind, captions, given))
+            yield kinds, lambda kind, captions, shard: _released(kind, captions, given)
         return
     place, asked = answers.of_data(cfg.cache, data), cfg
     with serving.running(cfg, place / serving.log_name()) as (ready, watch):
@@ -86,13 +106,13 @@ def opened(cfg: Rewriter | Released, data: Data) -> Iterator[Make]:
             replies = chat.ask(questions, ready, answers.of_shard(place, shard), watch)
             return _written(kind, texts, replies, len(captions) - len(texts))
 
-        yield _maker(KINDS if cfg.kinds == "both" else (cfg.kinds,), write)
+        yield KINDS if cfg.kinds == "both" else (cfg.kinds,), write
 
 
 Write = Callable[[str, list[str], str], tuple[dict[str, str], Counter]]  # a kind, captions and their shard
 
 
-def _maker(kinds: Iterable[str], write: Write) -> Make:
+def _maker(kinds: Iterable[str], write: Write, fill: fill_mask.Fill | None) -> Make:
     def make(item: Item, path: Path) -> Made:
         samples = shards.load(Path(item.given["samples"]))
         captions = list(dict.fromkeys(c for sample in samples for c in sample.captions))
@@ -103,10 +123,19 @@ def _maker(kinds: Iterable[str], write: Write) -> Make:
             counts.update({f"{kind}/{name}": n for name, n in kind_counts.items()})
         columns = [captions, *([written[kind].get(c, "") for c in captions] for kind in KINDS)]
         batch = pa.RecordBatch.from_arrays([pa.array(c, pa.string()) for c in columns], schema=SCHEMA)
+        if fill:
+            words, filled = fill(captions)
+            batch = batch.append_column(WORDS, _packed(words))
+            counts.update({f"{MASKED}/{name}": n for name, n in filled.items()})
         shards.write_batch(path, batch, compressed=True)
         return Made(len(samples), len(captions), dict(counts))
 
     return make
+
+
+def _packed(words: Iterable[fill_mask.Words]) -> pa.Array:
+    rows = [[{"start": start, "words": SEPARATOR.join(found)} for start, found in own] for own in words]
+    return pa.array(rows, WORDS.type)
 
 
 def _released(kind: str, captions: list[str], given: released.Given) -> tuple[dict[str, str], Counter]:
@@ -127,7 +156,7 @@ def told(captions: int, counts: Mapping[str, float]) -> dict:
     for name, number in sorted(counts.items()):
         kind, _, what = name.partition("/")
         kinds.setdefault(kind, {})[what] = number
-    return {"captions": captions} | {kind: kinds[kind] for kind in KINDS if kind in kinds}
+    return {"captions": captions} | {kind: kinds[kind] for kind in (*KINDS, MASKED) if kind in kinds}
 
 
 def load(path: Path) -> dict[str, Rewrites]:
@@ -135,10 +164,15 @@ def load(path: Path) -> dict[str, Rewrites]:
     batch = shards.read_batch(path, "rewrite")
     try:
         batch.validate(full=True)
-        rows = batch.select(SCHEMA.names).cast(SCHEMA).to_pylist()
-        return {row["caption"]: Rewrites(row["swap"], row["replace"]) for row in rows}
-    except (pa.ArrowException, KeyError) as error:
+        schema = SCHEMA.append(WORDS) if MASKED in batch.schema.names else SCHEMA
+        rows = batch.select(schema.names).cast(schema).to_pylist()
+        return {row["caption"]: Rewrites(row["swap"], row["replace"], _words(row.get(MASKED))) for row in rows}
+    except (pa.ArrowException, KeyError, TypeError, AttributeError) as error:
         raise UserError(f"{path}: no readable rewrites; run `dvc repro rewrite` again") from error
+
+
+def _words(kept: list[dict] | None) -> fill_mask.Words:
+    return tuple((one["start"], tuple(filter(None, one["words"].split(SEPARATOR)))) for one in kept or ())
 
 
 def _asked(kind: str, captions: list[str], cfg: Rewriter) -> tuple[list[str], int]:

@@ -32,7 +32,7 @@ from compclip.base import links
 from compclip.base.errors import UserError, entry, unknown
 from compclip.base.files import read_mapping, write_atomic, write_json
 from compclip.config.asked import ANNOTATE, LIST, RECAPTION, REWRITE, STAGES
-from compclip.config.grid import captioner_config, captions_config, writer_config
+from compclip.config.grid import captioner_config, captions_config, masked_config, texts_config, writer_config
 from compclip.config.sections import Data
 from compclip.config.structured import structured
 from compclip.data import annotate, recaption, rewrite, shards
@@ -121,8 +121,8 @@ class Work:
         if self.stage == RECAPTION:
             return recaption.opened(self.section, captioner_config(self.section), captions_config(self.section))
         if self.stage == REWRITE:
-            return rewrite.opened(writer_config(self.section), self.section)
-        return annotate.opened()
+            return rewrite.opened(writer_config(self.section), self.section, masked_config(self.section))
+        return annotate.opened(texts_config(self.section))
 
     def side_by_side(self) -> bool:
         """Whether processes of one machine may share its shards."""

@@ -116,13 +116,13 @@ def chosen(stage: str, wanted: Sequence[str], params: Params) -> list[Name]:
         if name not in params.data:
             raise unknown("data", name, params.data, "--data")
         if stage == REWRITE and not _rewritten(params.data[name]):
-            raise UserError(f"--data {name}: has neither rewriter nor rewrites; nothing is rewritten")
+            raise UserError(f"--data {name}: has no rewriter, rewrites or masked; nothing is rewritten")
     found = dict.fromkeys(wanted or params.grid.data)
     return [Name(name, "data") for name in found if stage != REWRITE or _rewritten(params.data[name])]
 
 
 def _rewritten(cfg: Data) -> bool:
-    return bool(cfg.rewriter or cfg.rewrites)
+    return bool(cfg.rewriter or cfg.rewrites or cfg.masked)
 
 
 def before(stage: str, names: Iterable[str], params: Params) -> list[str]:
@@ -145,6 +145,8 @@ def costly(work: Work) -> bool:
     """Whether what makes the shards loads a model or starts a server: it is opened once a task, and may need GPUs."""
     if work.stage == ANNOTATE:
         return False
+    if work.stage == REWRITE and work.section.masked:
+        return True
     asked = cells.captioner_config(work.section) if work.stage == RECAPTION else cells.writer_config(work.section)
     if isinstance(asked, Server):
         return bool(asked.server)

@@ -15,7 +15,7 @@ import itertools
 import multiprocessing
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
 
@@ -42,12 +42,16 @@ _VERBS = re.compile("V?R*A*V+")  # over one letter a token
 _LETTER = {"VERB": "V", "ADV": "R", "AUX": "A"}
 
 
-def columns(texts: Iterable[str], counts: Counter, written: Mapping[str, tuple[str, str]] | None = None) -> Columns:
+def _as_found(annotation: Annotation) -> Annotation:
+    return annotation
+
+
+def columns(texts: Iterable[str], counts: Counter, complete: Callable[[Annotation], Annotation] = _as_found) -> Columns:
     """The annotations of a shard's captions, in order, made in this process.
 
-    Equal captions are analysed once; what is found depends on the caption alone. `written` has the hard positives that
-    a language model made of captions: of the swapped and of the replaced words. `counts` gets "captions"; "different",
-    of which some are "long" or "empty" as `annotate` says; and "without_noun". Raises UserError as `annotate`.
+    Equal captions are analysed once; what is found depends on the caption alone. `complete` adds what language models
+    wrote for a caption. `counts` gets "captions"; "different", of which some are "long" or "empty" as `annotate` says;
+    and "without_noun". Raises UserError as `annotate`.
     """
     _ready(replacements=True)
     _forget()
@@ -55,8 +59,7 @@ def columns(texts: Iterable[str], counts: Counter, written: Mapping[str, tuple[s
     number = {text: i for i, text in enumerate(dict.fromkeys(order))}
     made, nounless = Columns(), bytearray()
     for annotation in _annotations(number, replacements=True):
-        swap, replacement = (written or {}).get(annotation.text, ("", ""))
-        made.add(replace(annotation, written_swap=swap, written_replace=replacement))
+        made.add(complete(annotation))
         nounless.append(not {"NOUN", "PROPN"} & set(annotation.pos))
         counts.update(long=len(annotation.text) > PIECE, empty=not annotation.sentences)
     made.repeat([number[text] for text in order])

@@ -6,14 +6,15 @@ T tokens. Offsets count characters of `text`; token spans and sentence spans are
 from __future__ import annotations
 
 from bisect import bisect_left
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 Span = tuple[int, int]
 NUMBERS = ("starts", "ends", "heads")
 WORDS = ("pos", "tag", "lemma", "dep")
 SPANS = ("sentences", "chunks", "verbs")
 TEXTS = ("text", "written_swap", "written_replace")
-SEPARATOR = "\t"  # between the candidates of a token; no WordNet word holds one
+SEPARATOR = "\t"  # between the words of a token; no word holds one
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +25,8 @@ class Annotation:
     each token's head, its own for a root. `sentences`: character spans. `chunks`, `verbs`: token spans of noun chunks
     and of verb phrases (VERB? ADV* AUX* VERB+). `candidates`: for each token the words that may replace it.
     `written_swap`, `written_replace`: hard positives of the whole caption by a language model, "" where there is none.
+    `masked`: for each token the words that a masked language model puts there, likeliest first; () without a model.
+    `stored`: released texts beside the caption or its picture, by kind; kinds without texts are left out.
     """
 
     text: str
@@ -40,6 +43,8 @@ class Annotation:
     candidates: tuple[tuple[str, ...], ...] = ()
     written_swap: str = ""
     written_replace: str = ""
+    masked: tuple[tuple[str, ...], ...] = ()
+    stored: Mapping[str, tuple[str, ...]] = field(default_factory=dict, hash=False)
 
     def __len__(self) -> int:
         return len(self.starts)
@@ -57,7 +62,10 @@ class Annotation:
         return bisect_left(self.starts, span[0]), bisect_left(self.starts, span[1])
 
     def sentence(self, index: int) -> Annotation:
-        """Sentence `index` as an annotation of its own: its text alone, all offsets counted from its beginning."""
+        """Sentence `index` as an annotation of its own: its text alone, all offsets counted from its beginning.
+
+        What was written for the whole caption is not the sentence's; stored texts are, since they tell of its picture.
+        """
         begin, end = self.sentences[index]
         if begin == 0 and end == len(self.text):
             return self
@@ -76,6 +84,8 @@ class Annotation:
             _within(self.chunks, low, high),
             _within(self.verbs, low, high),
             self.candidates[part],
+            masked=self.masked[part],
+            stored=self.stored,
         )
 
 

@@ -6,8 +6,10 @@
     sentences         a list of begin, end, begin, end …: characters; chunks, verbs: tokens
     lemma             a list of structs token, word: only where the lemma is not the lower-case word
     candidates        a list of structs token, words: only where there are any; words are joined by tabs
+    masked            the same of a masked language model's words; only in a shard that has some
     nouns             a list of words: those of the first sentence, by which composites find partners
     written_swap, written_replace
+    stored_<kind>     a list of texts; only of the kinds that the data set has lists of
 
 Words are codes of dictionaries, and numbers are as narrow as the shard allows. `rows.Rows` makes annotations of them.
 """
@@ -15,7 +17,7 @@ Words are codes of dictionaries, and numbers are as narrow as the shard allows. 
 from __future__ import annotations
 
 from array import array
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -25,6 +27,7 @@ from compclip.text import kept
 from compclip.text.annotation import SEPARATOR, SPANS, TEXTS, Annotation
 
 LABELS = ("pos", "tag", "dep")
+MASKED, STORED = "masked", "stored_"
 WIDTHS = (np.uint8, np.uint16, np.uint32)
 
 
@@ -37,7 +40,8 @@ class Columns:
         self.labels = {name: _Codes() for name in LABELS}
         self.spans = {name: _Lists("edge") for name in SPANS}
         self.lemma, self.candidates, self.nouns = _Lists("token", "word"), _Lists("token", "words"), _Lists("word")
-        self.words, self.replacements, self.said = _Codes(), _Codes(), _Codes()
+        self.masked = _Lists("token", "words")
+        self.words, self.replacements, self.said, self.predicted = _Codes(), _Codes(), _Codes(), _Codes()
         self.order: array | None = None
 
     def __len__(self) -> int:
@@ -62,7 +66,9 @@ class Columns:
         made["tokens"] = self.tokens.array(**{name: codes.array() for name, codes in self.labels.items()})
         made |= {name: lists.array() for name, lists in self.spans.items()}
         made["lemma"] = self.lemma.array(word=self.words.array())
-        made["candidates"] = self.candidates.array(words=pa.array(map(_joined, self.replacements), pa.string()))
+        made["candidates"] = self.candidates.array(words=self.replacements.joined())
+        if self.predicted:
+            made[MASKED] = self.masked.array(words=self.predicted.joined())
         made["nouns"] = self.nouns.array(word=self.said.array())
         if self.order is None or self.order == array("i", range(len(self.tokens))):
             return made
@@ -83,8 +89,12 @@ class Columns:
     def _words(self, a: Annotation) -> None:
         odd = [token for token, word in enumerate(a.lemma) if word != usual(a.word(token))]
         self.lemma.add(odd, self.words.all(a.lemma[token] for token in odd))
-        replaced = [token for token, words in enumerate(a.candidates) if words]
-        self.candidates.add(replaced, self.replacements.all(a.candidates[token] for token in replaced))
+        for lists, codes, own in (
+            (self.candidates, self.replacements, a.candidates),
+            (self.masked, self.predicted, a.masked),
+        ):
+            replaced = [token for token, words in enumerate(own) if words]
+            lists.add(replaced, codes.all(own[token] for token in replaced))
         self.nouns.add(self.said.all(kept.first_nouns(a)))
 
 
@@ -101,6 +111,10 @@ class _Codes(dict[Hashable, int]):
 
     def array(self) -> pa.Array:
         return pa.array(self, pa.string())
+
+    def joined(self) -> pa.Array:
+        """Of values that are words, the words joined."""
+        return pa.array(map(_joined, self), pa.string())
 
 
 class _Lists:
@@ -126,6 +140,17 @@ class _Lists:
         made = [_coded(narrow(numbers), dictionaries.get(name)) for name, numbers in self.fields.items()]
         values = made[0] if len(made) == 1 else pa.StructArray.from_arrays(made, names=list(self.fields))
         return pa.ListArray.from_arrays(pa.array(np.asarray(self.ends)), values)
+
+
+def stored(captions: pa.StructArray, texts: Mapping[str, Iterable[Sequence[str]]]) -> pa.StructArray:
+    """The columns of captions with the texts that stand beside each of them, by kind; a different text stands once."""
+    named = {field.name: captions.field(place) for place, field in enumerate(captions.type)}
+    for kind, lists in texts.items():
+        rows, said = _Lists("text"), _Codes()
+        for own in lists:
+            rows.add(said.all(own))
+        named[f"{STORED}{kind}"] = rows.array(text=said.array())
+    return pa.StructArray.from_arrays(list(named.values()), names=list(named)) if texts else captions
 
 
 def narrow(numbers: Sequence[int]) -> np.ndarray:

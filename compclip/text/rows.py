@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from compclip.base.errors import UserError
 from compclip.text.annotation import SEPARATOR, SPANS, TEXTS, Annotation, Span
-from compclip.text.columns import LABELS
+from compclip.text.columns import LABELS, MASKED, STORED
 
 SHARED = 1 << 14  # lists of candidates that are kept decoded, over all shards
 _DAMAGED = (LookupError, ValueError, TypeError, AttributeError, pa.ArrowException)
@@ -40,11 +40,12 @@ class Rows:
             self.labels = [self.tokens.vocabulary(name) for name in LABELS]
             self.spans = [Lists(batch[name]) for name in SPANS]
             self.lemma = Lists(batch["lemma"], "token", "word")
-            self.candidates = Lists(batch["candidates"], "token", "words")
-            self.said = Lists(batch["nouns"])
+            self.candidates = OfTokens(batch["candidates"])
+            self.masked = OfTokens(batch[MASKED]) if MASKED in batch.schema.names else None
+            self.said = Words(batch["nouns"])
             self.words = Strings(self.lemma.dictionaries["word"])
-            self.replacements = Strings(self.candidates.dictionaries["words"])
-            self.heard = Strings(self.said.dictionaries[""])
+            kept = [name for name in batch.schema.names if name.startswith(STORED)]
+            self.stored = {name.removeprefix(STORED): Words(batch[name]) for name in kept}
         except _DAMAGED as error:
             raise self._damaged(error) from error
 
@@ -62,8 +63,7 @@ class Rows:
     def nouns(self, index: int) -> list[str]:
         """The nouns of a caption's first sentence. Raises UserError as for a row."""
         try:
-            (codes,) = self.said[index]
-            return [word.decode() for word in self.heard.all(codes)]
+            return self.said[index]
         except _DAMAGED as error:
             raise self._damaged(error) from error
 
@@ -78,11 +78,14 @@ class Rows:
         _within((min(starts, default=0), max(ends, default=0)), len(text))
         _within(heads, len(heads) - 1)
         pos, tag, dep = [tuple(map(words.__getitem__, own)) for words, own in zip(self.labels, codes, strict=True)]
-        lemma, candidates = self._lemma(index, text, starts, ends), self._candidates(index, len(ends))
+        lemma, candidates = self._lemma(index, text, starts, ends), self.candidates.of(index, len(ends))
+        masked = self.masked.of(index, len(ends)) if self.masked else ()
+        stored = {kind: tuple(texts) for kind, lists in self.stored.items() if (texts := lists[index])}
         sizes = (len(text), len(ends), len(ends))
         spans = [_pairs(lists[index][0].tolist(), size) for lists, size in zip(self.spans, sizes, strict=True)]
         words = (pos, tag, lemma, dep)
-        return Annotation(text, starts, ends, *words, heads, *spans, candidates, written_swap, written_replace)
+        more = (candidates, written_swap, written_replace, masked, stored)
+        return Annotation(text, starts, ends, *words, heads, *spans, *more)
 
     def _lemma(self, index: int, text: str, starts: tuple[int, ...], ends: tuple[int, ...]) -> tuple[str, ...]:
         if text.isascii():
@@ -94,13 +97,6 @@ class Rows:
         for token, word in zip(tokens.tolist(), self.words.all(codes), strict=True):
             words[token] = word.decode()
         return tuple(words)
-
-    def _candidates(self, index: int, count: int) -> tuple[tuple[str, ...], ...]:
-        tokens, codes = self.candidates[index]
-        found: list[tuple[str, ...]] = [()] * count
-        for token, joined in zip(tokens.tolist(), self.replacements.all(codes), strict=True):
-            found[token] = _split(joined)
-        return tuple(found)
 
 
 def _within(places: Sequence[int], last: int) -> None:
@@ -174,3 +170,31 @@ class Lists:
 
 def _view(buffer: pa.Buffer | None, kind: type) -> np.ndarray:
     return np.frombuffer(buffer, kind) if buffer is not None and buffer.size else np.zeros(0, kind)
+
+
+class Words:
+    """A column of lists of texts."""
+
+    def __init__(self, column: pa.ListArray) -> None:
+        self.lists = Lists(column)
+        self.texts = Strings(self.lists.dictionaries[""])
+
+    def __getitem__(self, index: int) -> list[str]:
+        (codes,) = self.lists[index]
+        return [text.decode() for text in self.texts.all(codes)]
+
+
+class OfTokens:
+    """A column of words that may stand in the places of some tokens."""
+
+    def __init__(self, column: pa.ListArray) -> None:
+        self.lists = Lists(column, "token", "words")
+        self.words = Strings(self.lists.dictionaries["words"])
+
+    def of(self, index: int, count: int) -> tuple[tuple[str, ...], ...]:
+        """One row's, for each of so many tokens."""
+        tokens, codes = self.lists[index]
+        found: list[tuple[str, ...]] = [()] * count
+        for token, joined in zip(tokens.tolist(), self.words.all(codes), strict=True):
+            found[token] = _split(joined)
+        return tuple(found)

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from compclip.text.annotation import Annotation
 
 Rule = Callable[["Annotation", "np.random.Generator"], "str | None"]
+TextRule = Callable[["str", "np.random.Generator"], "str | None"]
 
 
 @dataclass(frozen=True)
@@ -35,6 +36,8 @@ class Views:
     tokenizer ("own") or of one in a folder.
     `neighbours`: how many of each sample's nearest pictures join the batch, each a row with texts of its own (NegCLIP).
     `negative_images`: how many of the pictures that were stored beside the sample are shown as its negatives.
+    `bag`: how many texts are drawn, with replacement, of the caption and the dense texts stored beside it (DAC); they
+    stand behind the other positives. `bag_rule` makes a negative of each, behind the other negatives.
     """
 
     negatives: tuple[Rule, ...] = ()
@@ -49,6 +52,8 @@ class Views:
     target: str = ""
     neighbours: int = 0
     negative_images: int = 0
+    bag: int = 0
+    bag_rule: TextRule | None = None
 
 
 @dataclass(frozen=True)

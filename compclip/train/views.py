@@ -92,11 +92,12 @@ class Maker:
         spans = tuple((start, end) for start, end, _ in concepts.spans(caption)) if views.concepts else ()
         texts = [_texts(rules, caption, rng, views.lowercase) for rules in (views.negatives, views.positives)]
         texts[1] += tuple(self._alternatives(index, caption, views, generator(self.seed, epoch, sample.id, WORDED)))
+        bag = _bag(caption, views, rng) if views.bag else ((), ())
         cropping = generator(self.seed, epoch, sample.id, CROPS)
         return View(
             self._part(picture, cropping),
             _case(caption.text, views.lowercase),
-            *texts,
+            *(own + more for own, more in zip(texts, bag, strict=True)),
             concepts=spans,
             negative_images=tuple(self._negative_images(index, views.negative_images, cropping)),
             target=self._other_caption(index, views, generator(self.seed, epoch, sample.id, READ)),
@@ -190,6 +191,15 @@ def _case(text: str | None, lowercase: bool) -> str | None:
 
 def _texts(rules: Sequence, caption: Annotation, rng: np.random.Generator, lowercase: bool) -> tuple[str | None, ...]:
     return tuple(_case(rule(caption, rng), lowercase) for rule in rules)
+
+
+def _bag(caption: Annotation, views: Views, rng: np.random.Generator) -> tuple[tuple[str | None, ...], ...]:
+    """Negatives and positives of a bag: texts drawn with replacement, and what the rule makes of each."""
+    held = (*caption.stored.get("dense", ()), caption.text)
+    drawn = [held[place] for place in rng.integers(len(held), size=views.bag)]
+    changed = [views.bag_rule(text, rng) for text in drawn] if views.bag_rule else []
+    negatives, positives = (tuple(_case(t, views.lowercase) for t in texts) for texts in (changed, drawn))
+    return negatives, positives
 
 
 class Rows:

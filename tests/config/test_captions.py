@@ -1,4 +1,4 @@
-"""data.<name>.captions, .rewrites and .exclude, as params.yaml says them."""
+"""data.<name>.captions, .rewrites, .texts, .masked and .exclude, as params.yaml says them."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import pytest
 from compclip.base.errors import UserError
 from compclip.config import grid, plan, read
 from compclip.config.captions import Captions, Released
+from compclip.config.texts import Masked, Texts
 from compclip.data import look
 
 PARAMS = """
@@ -24,6 +25,8 @@ data:
     captioner: none
     captions: {file: x.csv, on: url, column: caption}
     rewrites: {captions: c.json, swap: s.jsonl}
+    texts: {dense: {file: dense, on: image}, negative: {file: n.tsv, on: caption, column: neg_caption, lists: true}}
+    masked: {model: m}
     exclude: [sugarcrepe]
 """
 
@@ -41,6 +44,10 @@ def test_as_one_writes_them(params):
     data = read.load(params).data["d"]
     assert grid.captions_config(data) == Captions("x.csv", "url", ["caption"])
     assert grid.rewrites_config(data) == Released("c.json", "s.jsonl")
+    assert grid.texts_config(data) == {
+        "negative": Texts("n.tsv", "caption", ["neg_caption"], lists=True), "dense": Texts("dense", "image")
+    }  # fmt: skip
+    assert grid.masked_config(data) == Masked("m")
     assert data.exclude == ["sugarcrepe"]
 
 
@@ -59,6 +66,16 @@ def test_an_override(params, override):
     ("data.d.captions.column={a: b}", "data.d.captions.column"),
     ("data.d.rewrites.swap=''", "data.d.rewrites.swap: names no file"),
     ("data.d.rewriter={url: 'http://x', model: m}", "data.d.rewrites: stands beside a rewriter"),
+    ("data.d.captions.on=caption", "data.d.captions.on: unknown on 'caption'"),
+    ("data.d.texts={negatives: {file: x.csv, on: url}}", "unknown kind of texts 'negatives'; did you mean 'negative'"),
+    ("data.d.texts.negative.on=captions", "data.d.texts.negative.on: unknown on 'captions'; did you mean 'caption'"),
+    ("data.d.texts.dense.file=''", "data.d.texts.dense.file: must be given"),
+    ("data.d.texts={dense: x.csv}", "data.d.texts.dense='x.csv': must be a mapping"),
+    ("data.d.masked.model=''", "data.d.masked.model: must be given"),
+    ("data.d.masked.modle=m", "data.d.masked: unknown key 'modle'; did you mean 'model'"),
+    ("data.d.masked.top=0", "data.d.masked.top=0: must be from 1 to 100"),
+    ("data.d.masked.pos=[NOUN,ADP,NOUN]", "must name parts of speech, each once"),
+    ("data.d.masked.pos=[NOUNS]", "data.d.masked.pos: unknown part of speech 'NOUNS'; did you mean 'NOUN'"),
     ("data.d.exclude=[sugarcrpe]", "data.d.exclude: unknown benchmark 'sugarcrpe'; did you mean 'sugarcrepe'"),
     ("data.d.exclude=[sugarcrepe,sugarcrepe]", "data.d.exclude: 'sugarcrepe' stands twice"),
 ])  # fmt: skip
@@ -83,6 +100,8 @@ def test_which_stages_a_key_concerns(params):
     for override, stages in (
         ("data.d.captions.column=c", ["recaption/d"]),
         ("data.d.rewrites.swap=t.jsonl", ["rewrite/d"]),
+        ("data.d.masked.top=3", ["rewrite/d"]),
+        ("data.d.texts.dense.on=key", ["annotate/d"]),
         ("data.d.exclude=[]", ["annotate/d"]),
     ):
         after = planned(override)
@@ -93,7 +112,9 @@ def test_a_list_that_changes_is_seen(params, tmp_path):
     """DVC names no file of a list: `look` does."""
     plan.write(read.load(params), Path("plan"))
     seen = []
-    for name in ("x.csv", "x.csv", "s.jsonl", "c.json"):
+    for folder in ("dense", "m"):
+        (tmp_path / folder).mkdir()
+    for name in ("x.csv", "x.csv", "s.jsonl", "c.json", "n.tsv", "dense/a.json", "m/config.json"):
         with open(tmp_path / name, "a", encoding="utf-8") as file:
             file.write("more\n")
         assert look.main([]) == 0

@@ -1,9 +1,9 @@
-"""What the scenes world makes beside its pictures: edits, negations, paraphrases and single sentences are what they say."""
+"""Released texts beside captions: the authors' files as they lie, what belongs to which caption, and what is counted."""
 
 from __future__ import annotations
 
 import json
-import re
+import os
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -14,218 +14,202 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-from compclip.base.files import read_json
-from compclip.config.sections import World
-from compclip.data.scenes import edits, generate, grammar, layout
-from compclip.data.scenes.grammar import Statement
-from compclip.data.scenes.layout import Scene, Thing
-from compclip.data.scenes.render import render
-from tests.data.scene_truth import PHRASE, false_sentences, meant
+from compclip.base.errors import UserError
+from compclip.base.names import Name
+from compclip.config import grid
+from compclip.config.sections import Data
+from compclip.config.texts import Texts
+from compclip.data import beside, lists, literals, prepare, shards
+from compclip.data.prepared import Prepared
+from compclip.data.sample import Sample
+from compclip.text import stored
 
-SMALL = World(train=30, retrieval=6, records=4, per_class=1, processes=1, beside=True)
-UMBRELLA = Thing("umbrella", "red", "small", "plain", 0)
-ANCHOR = Thing("anchor", "blue", "large", "striped", 1)
-PAIR = Scene((UMBRELLA, ANCHOR))
-CAPTION = "A small crimson parasol is to the left of a blue anchor. The anchor is large and azure."
-SEEDS = st.integers(0, 2**32 - 1)
-
-
-@pytest.fixture(scope="module")
-def world(tmp_path_factory) -> Path:
-    """A small world with all that it makes beside."""
-    out = tmp_path_factory.mktemp("scenes") / "world"
-    generate.generate(SMALL, out)
-    return out
+# NegCLIP's train_neg_clip.tsv: an index, and lists as Python shows them.
+NEGCLIP = (
+    "\ttitle\tfilepath\tneg_caption\n"
+    "0\tA dog sees a cat.\tcoco/a.jpg\t['A cat sees a dog.', \"A man's dog \\\\ sees.\"]\n"
+    "1\tA red bus.\tcoco/b.jpg\t[]\n"
+    "2\tA cup.\tcoco/b.jpg\t__import__('os').abort()\n"
+)
 
 
-def lines(path: Path) -> dict[str, dict]:
-    """The records of a file by their picture."""
-    return {row["image"]: row for row in map(json.loads, path.read_text().splitlines())}
+def texts(file, **more) -> Texts:
+    return grid.texts_config(Data(texts={"negative": {"file": str(file), **more}}))["negative"]
 
 
-def drawn(seed: int) -> tuple[np.random.Generator, Scene]:
-    """A training scene and the generator behind it."""
-    rng = np.random.default_rng(seed)
-    return rng, layout.sample(rng, int(rng.integers(2, 5)), test=False)
+def read(cfg: Texts) -> tuple[dict, dict]:
+    counts: Counter = Counter()
+    return dict(lists.rows(cfg, counts)), {name: n for name, n in counts.items() if n}
 
 
-def test_changes_by_hand():
-    """One change of each kind: what it makes of the picture, and of a caption in synonyms."""
-    colours, things, colour, symbol = (kind(PAIR, UMBRELLA, ANCHOR) for kind in edits.KINDS)
-    assert colours[0].scene.things == (replace(UMBRELLA, colour="blue"), replace(ANCHOR, colour="red"))
-    assert edits.reworded(CAPTION, colours[0].words) == (
-        "A small azure parasol is to the left of a red anchor. The anchor is large and crimson."
+def put(path: Path, content: str | bytes) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    return path
+
+
+# --- files as their authors write them ------------------------------------------------------------------------------
+
+
+def test_negclip(tmp_path):
+    """By the caption's own text; a column that is no list is damaged, and nothing of it is run."""
+    file = put(tmp_path / "t.tsv", NEGCLIP)
+    assert read(texts(file, on="caption", column="neg_caption", lists=True)) == (
+        {"A dog sees a cat.": ("A cat sees a dog.", "A man's dog \\ sees.")},
+        {"captions_rows": 3, "captions_damaged": 1, "captions_empty": 1},
     )
-    assert [t.pair for t in things[0].scene.things] == [("blue", "anchor"), ("red", "umbrella")]
-    assert [(t.cell, t.size, t.texture) for t in things[0].scene.things] == [
-        (0, "small", "plain"),
-        (1, "large", "striped"),
+    assert list(read(texts(file, on="image", column="neg_caption", lists=True))[0]) == ["a.jpg"]
+
+
+def test_dac_and_svlc_have_a_file_for_each_picture(tmp_path):
+    """DAC's sentences as a list, or below `caption`; SVLC's paraphrase, and what stands for none."""
+    put(tmp_path / "llm" / "a.jpg.json", '["A dog.", "Grass  is\\ngreen."]')
+    put(tmp_path / "sam" / "a.jpg.json", '{"caption": ["a dog", "a ball"]}')
+    put(tmp_path / "pos" / "a.jpg.json", '{"positive": "Dogs play.", "caption": "A dog."}')
+    put(tmp_path / "pos" / "b.jpg.json", '{"positive": "invalid", "caption": "A cat."}')
+    assert read(texts(tmp_path / "llm", on="image"))[0] == {"a.jpg": ("A dog.", "Grass is green.")}
+    assert read(texts(tmp_path / "sam", on="image", column="caption"))[0] == {"a.jpg": ("a dog", "a ball")}
+    assert read(texts(tmp_path / "pos", on="image", column="positive", skip=["invalid"])) == (
+        {"a.jpg": ("Dogs play.",)},
+        {"captions_rows": 2, "captions_empty": 1},
+    )
+
+
+def test_what_is_no_such_file_is_counted(tmp_path):
+    put(tmp_path / "a.json", '{"other": "x"}')
+    put(tmp_path / "b.json", "[1, 2]")
+    put(tmp_path / "c.json", b"\xff")
+    put(tmp_path / "d.json", "{")
+    put(tmp_path / "e.json", "[" * 100_000)
+    put(tmp_path / "f.json", "7")
+    os.mkfifo(tmp_path / "g.json")
+    found, counts = read(texts(tmp_path, on="key", column="caption"))
+    assert not found
+    assert counts == {"captions_rows": 7, "captions_damaged": 5, "captions_not_utf8": 1, "captions_empty": 1}
+    with pytest.raises(UserError, match="which column holds the texts. set texts.column to one of 'other'"):
+        read(texts(tmp_path, on="key"))
+    with pytest.raises(UserError, match=".txt and .json from a folder alone"):
+        read(texts(tmp_path / "a.json", on="key"))
+
+
+def test_a_folder_of_both_is_read_as_it_was(tmp_path):
+    """img2dataset writes key.txt and key.json beside a picture: what it says of the picture is no caption."""
+    put(tmp_path / "a.txt", "a dog")
+    put(tmp_path / "a.json", '{"caption": "a cat"}')
+    assert read(texts(tmp_path, on="key"))[0] == {"a": ("a dog",)}
+
+
+@given(st.lists(st.text(st.characters(exclude_categories=["Cs"]), max_size=8), max_size=5))
+def test_lists_are_read_as_either_language_writes_them(written):
+    assert literals.texts(repr(written)) == literals.texts(json.dumps(written)) == written
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        "a",
+        "'a'",
+        "[1]",
+        "[b'a']",
+        "{'a'}",
+        "['a'",
+        "[" * 5000,
+        "[" + "-" * 9000 + "1]",
+        "['a' * 9]",
+        "[f'{1}']",
+        "[9**9]",
     ]
-    assert edits.reworded(CAPTION, things[0].words) == (
-        "A small azure anchor is to the left of a red umbrella. The umbrella is large and crimson."
-    )
-    orange = next(e for e in colour if e.scene.things[1].colour == "orange")
-    assert edits.reworded(CAPTION, orange.words) == (
-        "A small crimson parasol is to the left of an orange anchor. The anchor is large and tangerine."
-    )
-    plane = next(e for e in symbol if e.scene.things[0].symbol == "plane")
-    assert plane.scene.things == (replace(UMBRELLA, symbol="plane"), ANCHOR)
-    assert edits.reworded(CAPTION, plane.words).startswith("A small crimson aeroplane is")
-    assert (len(colour), len(symbol)) == (2 * 4, 2 * 10)
+    + ["['" + "a" * literals.LONGEST + "']", "[x for x in 'a']", "[" + "9" * 5000 + "]", "\0", "['a', ['b']]"],
+)
+def test_what_is_no_list_of_texts(written):
+    with pytest.raises(ValueError):
+        literals.texts(written)
 
 
-def test_the_checker_reads_words_by_hand():
-    """True and false sentences of a picture that a person can draw: a red umbrella left of a blue anchor."""
-    true = (
-        "A crimson parasol precedes a large azure anchor. An anchor with an umbrella left of it. The anchor looks stripy."
-        " A red umbrella is in the top left corner. The anchor is near a red umbrella. There are two symbols on a light"
-        " background. The umbrella is little and red."
-    )
-    assert false_sentences(true, PAIR) == []
-    for false in ("A blue umbrella is left of an anchor.", "An umbrella follows an anchor.", "The anchor looks solid."):
-        assert len(false_sentences(f"{false} {true}", PAIR)) == 1
+def test_halves_of_pairs_and_warnings(recwarn):
+    """A backslash of a regular expression is Python's to warn of, and not ours."""
+    assert literals.all_texts(["", "['\\d', '\\ud800']", " [] "]) == ["\\d", "\ufffd"]
+    assert not list(recwarn)
 
 
-@given(SEEDS)
-def test_an_edited_caption_is_true_of_the_edited_picture_alone(seed):
-    """Of the first picture its first sentence is false, whatever the change; of its own every sentence is true."""
-    rng, scene = drawn(seed)
-    told = grammar.described(rng, scene)
-    caption, said = grammar.joined(told), told[0][1]
-    assert false_sentences(caption, scene) == []
-    for kind in edits.KINDS:
-        for edit in kind(scene, said.a, said.b):
-            text = edits.reworded(caption, edit.words)
-            assert false_sentences(text, edit.scene) == []
-            assert false_sentences(text, scene)[:1] == [text.rstrip(".").split(". ")[0]]
-            assert false_sentences(caption, edit.scene)
+# --- joined to captions ---------------------------------------------------------------------------------------------
 
 
-@given(SEEDS)
-def test_edits_stay_on_the_training_side(seed):
-    """Two of different kinds and no other thing changed; no layout and no pair that is kept for test."""
-    rng, scene = drawn(seed)
-    said = grammar.statements(scene)[0]
-    found = edits.edits(rng, scene, said, 2)
-    assert len({e.scene.key() for e in found} | {scene.key()}) == 3
-    for edit in found:
-        kept = [t for t in scene.things if t not in (said.a, said.b)]
-        assert [t for t in edit.scene.things if t.cell not in (said.a.cell, said.b.cell)] == kept
-        assert not layout.is_test(edit.scene)
-        assert not layout.held_out() & {t.pair for t in edit.scene.things}
-
-
-def test_every_kind_of_edit_is_drawn():
-    """Over 60 pictures each of the four kinds comes often, and none makes both edits of a picture."""
-    seen = Counter[int]()
-    for seed in range(60):
-        rng, scene = drawn(seed)
-        said = grammar.statements(scene)[0]
-        offered = [{e.scene for e in kind(scene, said.a, said.b)} for kind in edits.KINDS]
-        kinds = [k for e in edits.edits(rng, scene, said, 2) for k, scenes in enumerate(offered) if e.scene in scenes]
-        assert kinds[0] != kinds[1]
-        seen.update(kinds)
-    assert sorted(seen) == [0, 1, 2, 3] and min(seen.values()) > 10
-
-
-@given(SEEDS)
-def test_a_denied_thing_is_in_the_picture_and_not_in_the_other(seed):
-    """The last name of the caption is of what is denied; all names before it are true of both pictures."""
-    rng, scene = drawn(seed)
-    text, without = edits.denial(rng, scene)
-    *rest, denied = re.findall(PHRASE, text)
-    assert meant(denied, scene)
-    assert not meant(denied, without)
-    assert (
-        {meant(p, without) for p in rest}
-        == {meant(p, scene) for p in rest}
-        == set(scene.things) - {meant(denied, scene)}
-    )
-    assert layout.may_train(without)
-
-
-def test_where_no_layout_without_a_thing_is_left_another_symbol_stands_there():
-    """Of a picture whose things alone are both of the test side, one is exchanged."""
-    scenes = (drawn(seed)[1] for seed in range(2000))
-    alone = next(
-        s for s in scenes if len(s.things) == 2 and not any(layout.may_train(replace(s, things=(t,))) for t in s.things)
-    )
-    text, without = edits.denial(np.random.default_rng(0), alone)
-    (denied,) = set(alone.things) - set(without.things)
-    (new,) = set(without.things) - set(alone.things)
-    assert replace(new, symbol=denied.symbol) == denied
-    assert meant(re.findall(PHRASE, text)[-1], alone) == denied
-
-
-@given(SEEDS)
-def test_paraphrases_and_single_sentences_are_true(seed):
-    """As many sentences as the caption, none of them false, all texts different; one for each thing and relation."""
-    rng, scene = drawn(seed)
-    told = grammar.described(rng, scene)
-    others = edits.paraphrases(rng, told, 3)
-    assert len({grammar.joined(told), *others}) == 4
-    for text in others:
-        assert text.count(".") == len(told)
-        assert false_sentences(text, scene) == []
-    single = edits.single(rng, scene)
-    assert [false_sentences(text, scene) for text in single] == [[]] * {2: 3, 3: 5, 4: 8}[len(scene.things)]
-
-
-def test_a_paraphrase_makes_the_same_statements():
-    """By hand: one statement from either side, in five verbs and forms, and its detail in all four wordings."""
-    told = [("A red umbrella is left of a blue anchor.", Statement(UMBRELLA, ANCHOR, "left")), (
-        "The umbrella is small and red.", None)]  # fmt: skip
-    said = " ".join(edits.paraphrases(np.random.default_rng(0), told, 60))
-    for words in ("precedes a", "is followed by a", "anchor is right of a", "with a", "left of it."):
-        assert words in said
-    details = {sentence for sentence in said.split(". ") if sentence.startswith("The ")}
-    assert {d.rstrip(".") for d in details} <= {
-        f"The {n} is {s} and {c}"
-        for n in ("umbrella", "parasol")
-        for s in ("small", "little")
-        for c in ("red", "crimson")
+@pytest.fixture
+def project(tmp_path, monkeypatch) -> Data:
+    """Three pictures of which two have a caption in common, and lists of two kinds."""
+    monkeypatch.chdir(tmp_path)
+    said = {"a.png": ["A dog sees a cat.", "A dog runs."], "b.png": ["A dog runs."], "c.png": ["A cup stands here."]}
+    images = [{"id": n, "file_name": name} for n, name in enumerate(said)]
+    annotations = [{"image_id": n, "caption": c} for n, own in enumerate(said.values()) for c in own]
+    put(Path("coco.json"), json.dumps({"images": images, "annotations": annotations}))
+    for number, name in enumerate(said):
+        Image.new("RGB", (8, 8), (number, 0, 0)).save(name)
+    rows = [
+        ("A dog runs.", ["A cat runs.", "a dog runs.", "No dog runs."]),
+        ("This picture shows a cup stands here.", ["A cup falls."]),
+        ("Another.", ["x"]),
+    ]
+    put(Path("n.jsonl"), "".join(json.dumps({"caption": c, "n": own}) + "\n" for c, own in rows) + "7\n")
+    put(Path("dense/a.png.json"), '["A dog.", "A cat."]')
+    put(Path("dense/b.png.json"), '["A hound."]')
+    named = {
+        "negative": {"file": "n.jsonl", "on": "caption", "column": "n"},
+        "dense": {"file": "dense", "on": "image"},
     }
+    return Data("coco", "coco.json", ".", captioner="none", texts=named)
 
 
-def test_files_say_what_the_pictures_show(world):
-    """Captions are those of the captioner; each file that is named is there and is the picture of its caption."""
-    layouts = generate.read_layouts(world / "layouts.jsonl")
-    edited, denied = (lines(world / f"train_{kind}.jsonl") for kind in ("edits", "negations"))
-    said, dense = (lines(world / f"train_{kind}.jsonl") for kind in ("paraphrases", "dense"))
-    assert set(edited) == set(denied) == set(said) == set(dense) == {f"{name}.png" for name in layouts}
-    named = [file for row in edited.values() for file in row["negative_image"]]
-    named += [row["distractor"] for row in denied.values()]
-    assert {path.name for path in (world / "train_edits").iterdir()} == set(named)
-    assert read_json(world / "counts.json")["beside"] == len(named) == 3 * SMALL.train
-    name, scene = "000003", layouts["000003"]
-    told = grammar.captioned(name, scene)
-    shown = {
-        edits.reworded(grammar.joined(told), e.words): render(e.scene)
-        for kind in edits.KINDS
-        for e in kind(scene, told[0][1].a, told[0][1].b)
+def prepare_all(cfg: Data) -> dict:
+    """The last stage's counts."""
+    return [prepare.run(stage, Name("d", "data"), cfg) for stage in ("recaption", "rewrite", "annotate")][-1]
+
+
+def test_the_stages(project):
+    """Equal captions of two pictures have the negatives of the caption, and each the dense texts of its picture."""
+    counts = prepare_all(project)
+    assert {name: n for name, n in counts.items() if "negative" in name or "dense" in name} == {
+        "captions_with_negative": 3, "captions_without_negative": 1, "captions_with_dense": 3,
+        "captions_without_dense": 1, "negative_rows": 4, "negative_damaged": 1,
+        "negative_matched": 2, "negative_unmatched": 1, "dense_rows": 2, "dense_matched": 2,
+    }  # fmt: skip
+    data = Prepared(Path("data/d"))
+    found = {
+        (i, data.annotation(i, j).text): data.annotation(i, j).stored for i in range(3) for j in range(data.captions(i))
     }
-    row = edited[f"{name}.png"]
-    for text, file in zip(row["negative_caption"], row["negative_image"], strict=True):
-        assert (np.asarray(Image.open(world / "train_edits" / file)) == shown[text]).all()
+    runs = ("A cat runs.", "a dog runs.", "No dog runs.")
+    assert found == {
+        (0, "A dog sees a cat."): {"dense": ("A dog.", "A cat.")},
+        (0, "A dog runs."): {"dense": ("A dog.", "A cat."), "negative": runs},
+        (1, "A dog runs."): {"dense": ("A hound.",), "negative": runs},
+        (2, "A cup stands here."): {"negative": ("A cup falls.",)},
+    }
+    drawn = {stored.negative(data.annotation(1, 0), np.random.default_rng(seed)) for seed in range(40)}
+    assert drawn == {"A cat runs.", "No dog runs."}
 
 
-def test_nothing_else_changes(world, tmp_path):
-    """The files of a world without them are the same, and more are beside."""
-    generate.generate(replace(SMALL, beside=False), tmp_path / "plain")
-    plain = {p.relative_to(tmp_path / "plain"): p for p in (tmp_path / "plain").rglob("*") if p.is_file()}
-    more = {p.relative_to(world): p for p in world.rglob("*") if p.is_file() and "train_" not in str(p)}
-    assert set(plain) == set(more)
-    assert [p for p in plain if plain[p].read_bytes() != more[p].read_bytes()] == [Path("counts.json")]
+def test_a_shard_is_made_anew_when_a_list_is_another(project):
+    """And not otherwise; a data set without texts keeps its keys and its columns."""
+    prepare_all(project)
+    bare = replace(project, texts={})
+
+    def keys(cfg: Data) -> list[str]:
+        return [item.key for item in prepare.asked("annotate", Name("d", "data"), cfg).items]
+
+    before = keys(project)
+    assert before == keys(project) != keys(bare)
+    put(Path("dense/b.png.json"), '["A hound is here."]')
+    assert keys(project) != before
+    prepare_all(bare)
+    (shard,) = Path("data/d/shards").glob("*.arrow")
+    batch = shards.read_batch(shard, "annotate")
+    assert not [field.name for field in batch["captions"].type.value_type if field.name.startswith("stored")]
+    assert not [key for key in batch.schema.metadata if b"rows" in key]
 
 
-def test_no_text_is_a_benchmarks(world):
-    """Captions of the benchmarks that ask for composition are none of the texts for training."""
-    made = {t for kind in ("edits", "negations", "paraphrases", "dense") for row in lines(
-        world / f"train_{kind}.jsonl").values() for value in row.values() for t in np.atleast_1d(value)}  # fmt: skip
-    asked = set()
-    for path in (*world.glob("sugarcrepe*/*.json"), *world.glob("hard_positives/*.json")):
-        rows = read_json(path)
-        for row in rows.values() if isinstance(rows, dict) else rows:
-            asked |= {text for key, text in row.items() if "caption" in key} if "seen_pairs" not in row else set()
-    assert len(asked) > 100
-    assert not made & asked
+def test_a_picture_in_a_tar_has_no_name(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    file = put(tmp_path / "x.csv", "filename,c\na.jpg,text\n")
+    named = {"negative": texts(file, on="image", column="c")}
+    with beside.opened(named) as found, pytest.raises(UserError, match="pictures in a tar have keys"):
+        beside.of(found, [Sample("00000/a", "00000.tar", ("old",), length=9)])

@@ -103,12 +103,17 @@ def test_a_file_for_each_data_set(folder, tmp_path):
 
 
 def test_where_the_plan_has_the_files(tmp_path):
-    """Annotations and pictures, a list of captions, released rewrites; a damaged plan is one line."""
+    """Annotations and pictures, a list of captions, released rewrites, what stands beside; a damaged plan is one line."""
     section = {"path": "a/x.json", "images": "a/pictures/", "captions": {"file": "l.csv", "on": "url"}}
     write_json(tmp_path / "recaption" / "d.json", {"params": section})
-    write_json(tmp_path / "rewrite" / "d.json", {"params": {"captions": "c.json", "swap": "s.jsonl"}})
-    assert look.planned(tmp_path) == {"d": ["a/x.json", "a/pictures", "l.csv", "c.json", "s.jsonl"]}
-    write_json(tmp_path / "rewrite" / "d.json", {"params": {"url": "http://x"}})
+    write_json(
+        tmp_path / "rewrite" / "d.json", {"params": {"captions": "c.json", "swap": "s.jsonl"}, "masked": {"model": "m"}}
+    )
+    write_json(tmp_path / "annotate" / "d.json", {"params": {"texts": {"dense": {"file": "t.csv", "on": "url"}}}})
+    expected = ["a/x.json", "a/pictures", "l.csv", "c.json", "s.jsonl", "m", "t.csv"]
+    assert look.planned(tmp_path) == {"d": expected}
+    write_json(tmp_path / "rewrite" / "d.json", {"params": {"url": "http://x"}, "masked": {}})
+    write_json(tmp_path / "annotate" / "d.json", {"params": {"texts": {}}})
     write_json(tmp_path / "recaption" / "d.json", {"params": section | {"captions": {}}})
     assert look.planned(tmp_path) == {"d": ["a/x.json", "a/pictures"]}
     write_json(tmp_path / "recaption" / "d.json", {})

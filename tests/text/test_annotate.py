@@ -130,7 +130,12 @@ def test_any_text_is_analysed_as_alone(texts):
 def test_columns_are_the_annotations_of_a_shard(annotated):
     """Equal captions once, each in its place, with what a language model made of it."""
     texts, counts = ["A dog.", *SENTENCES, "A dog.", "running quickly"], Counter()
-    rows = Rows(columns(iter(texts), counts, {"A dog.": ("a", "b")}).array())
+
+    def written(annotation: Annotation) -> Annotation:
+        added = {"written_swap": "a", "written_replace": "b"} if annotation.text == "A dog." else {}
+        return replace(annotation, **added)
+
+    rows = Rows(columns(iter(texts), counts, written).array())
     dog = replace(annotate(["A dog."])[0], written_swap="a", written_replace="b")
     assert [rows[i] for i in range(len(texts))] == [dog, *annotated.values(), dog, annotated["running quickly"]]
     assert counts == Counter(captions=len(texts), different=len(texts) - 2, long=0, empty=1, without_noun=5)

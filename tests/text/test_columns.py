@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from compclip.base.errors import UserError
 from compclip.text.annotation import Annotation
-from compclip.text.columns import Columns, narrow
+from compclip.text.columns import Columns, narrow, stored
 from compclip.text.rows import Rows
 from tests.text.strategies import annotations
 
@@ -56,13 +56,36 @@ def any_annotation(draw) -> Annotation:
     count = len(value)
     lemma = tuple(draw(ODD) if draw(st.booleans()) else word for word in value.lemma)
     candidates = tuple(tuple(draw(st.lists(CANDIDATE, max_size=2))) for _ in range(count))
-    return replace(value, lemma=lemma, candidates=candidates, written_swap=draw(ODD), written_replace=draw(ODD))
+    masked = tuple(tuple(draw(st.lists(CANDIDATE, max_size=2))) for _ in range(count))
+    odd = {"written_swap": draw(ODD), "written_replace": draw(ODD)}
+    return replace(value, lemma=lemma, candidates=candidates, masked=masked, **odd)
 
 
 @settings(max_examples=60, deadline=None)
 @given(st.lists(any_annotation(), max_size=4))
 def test_rows_of_anything(values):
-    assert all_of(read(written(columns(values)))) == values
+    """A shard in which no token has a masked model's words has no column of them."""
+    asked = any(any(value.masked) for value in values)
+    expected = values if asked else [replace(value, masked=()) for value in values]
+    assert all_of(read(written(columns(values)))) == expected
+
+
+TEXT = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=6)
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.lists(st.lists(TEXT, max_size=3), max_size=5), st.lists(TEXT, max_size=3))
+def test_stored_texts_stand_beside_captions(negatives, dense):
+    """Whatever the texts are; kinds without texts are left out of a row."""
+    values = [Annotation("") for _ in negatives]
+    array = stored(columns(values).array(), {"negative": negatives, "dense": [dense] * len(values)})
+    sink = pa.BufferOutputStream()
+    batch = pa.RecordBatch.from_struct_array(array)
+    with pa.ipc.new_file(sink, batch.schema) as writer:
+        writer.write_batch(batch)
+    for row, own in zip(all_of(read(sink.getvalue())), negatives, strict=True):
+        kinds = {"negative": tuple(own), "dense": tuple(dense)}
+        assert row.stored == {kind: texts for kind, texts in kinds.items() if texts}
 
 
 def test_numbers_are_as_wide_as_they_must_be():
@@ -151,9 +174,19 @@ def test_no_caption_beyond_the_last(annotated):
             rows[index]
 
 
+def with_everything(annotated) -> bytearray:
+    """The bytes of a shard that has every column."""
+    values = [replace(a, masked=(("a", "b"),) * len(a)) for a in annotated.values()]
+    array = stored(columns(values).array(), {"negative": [("x", a.text) for a in values]})
+    batch, sink = pa.RecordBatch.from_struct_array(array), pa.BufferOutputStream()
+    with pa.ipc.new_file(sink, batch.schema) as writer:
+        writer.write_batch(batch)
+    return bytearray(sink.getvalue())
+
+
 def test_a_damaged_file_gives_rows_or_an_error(annotated):
     """Whatever byte of it is another, offsets too: never a read beyond a buffer, and no error but one for a person."""
-    data, rng, refused = written(columns(list(annotated.values()))), np.random.default_rng(0), 0
+    data, rng, refused = with_everything(annotated), np.random.default_rng(0), 0
     for place in rng.integers(len(data), size=400):
         changed = bytearray(data)
         changed[place] ^= int(rng.integers(1, 256))

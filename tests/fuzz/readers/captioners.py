@@ -1,7 +1,8 @@
-"""Folders of models that caption."""
+"""Folders of models that caption, and of one that fills in words."""
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,9 +10,11 @@ from tests.fuzz.reader import Reader
 
 
 def readers() -> Iterator[Reader]:
-    """A chat, as a model's folder has it; a CoCa model."""
+    """A chat, as a model's folder has it; a CoCa model; a masked language model."""
     small = ("m/chat_template.jinja", "m/processor_config.json", "m/tokenizer_config.json", "m/generation_config.json")
     yield Reader("captioner:hf", _chat, lambda _: _captioned("hf", "m"), small)
+    small_masked = ("m/config.json", "m/tokenizer*.json", "m/model.safetensors")
+    yield Reader("masked", _masked, _filled, small_masked)
     yield Reader("captioner:coca", _coca, lambda _: _captioned("coca", "local-dir:m"), ("m/*",))
 
 
@@ -22,6 +25,21 @@ def _chat(folder: Path) -> None:
 
     tiny_chat.llava(folder / "m", transformers)
     _picture(folder)
+
+
+def _masked(folder: Path) -> None:
+    import transformers
+
+    from tests import tiny_masked
+
+    tiny_masked.bert(folder / "m", transformers)
+
+
+def _filled(_: random.Random) -> object:
+    from compclip.config.texts import Masked
+    from compclip.data import fill_mask
+
+    return fill_mask.opened(Masked("m"))(["A dog runs on the grass.", "The red cat sleeps."])
 
 
 def _coca(folder: Path) -> None:

@@ -18,6 +18,8 @@ ROWS = [
     for n, text in enumerate(formats.TWO)
 ]
 CSV = "url,key,c\n" + "".join(f'{row["url"]},{row["key"]},"{row["c"]}"\n' for row in ROWS)
+LISTED = "title,n\n" + "".join(f'{text},"{[text, "other"]}"\n' for text in ("one", "two", "three"))
+DENSE: dict[str, str | list | dict] = {"x/a.json": formats.TWO, "x/b.json": {"caption": formats.TWO}}
 FILES: dict[str, str | list] = {"x.csv": CSV, "x.tsv": CSV.replace(",", "\t"), "x.jsonl": ROWS}
 HP = [f"{text} and more" for text in formats.TWO] * 2
 
@@ -31,6 +33,8 @@ def readers() -> Iterator[Reader]:
         lambda folder: pq.write_table(pa.Table.from_pylist(ROWS), folder / "x.parquet"),
         _joined("x.parquet"),
     )
+    yield Reader("texts:literals", _written({"n.csv": LISTED}), _beside("n.csv", "caption", "n", lists=True))
+    yield Reader("texts:folder", _written(DENSE), _beside("x", "key", "caption"), ("x/*",))
     yield Reader("list:index", _indexed, _looked_up, ("index/*",))
     yield Reader("list:rewrites", _with_pictures(lambda: formats._coco() | {"s.jsonl": HP}), _rewritten, ("files/*",))
     yield Reader("benchmark_pictures", _pictures, _read)
@@ -47,6 +51,17 @@ def _joined(name: str) -> Callable[[random.Random], object]:
 
         with joined.opened(Captions(name, "url", ["c"]), Path("index")) as captions:
             return captions.of([row["url"] for row in ROWS])
+
+    return read
+
+
+def _beside(name: str, on: str, column: str, **more: bool) -> Callable[[random.Random], object]:
+    def read(_: random.Random) -> object:
+        from compclip.config.texts import Texts
+        from compclip.data import joined
+
+        with joined.opened(Texts(name, on, [column], **more), Path("index")) as texts:
+            return texts.of(["one", "a", "b"])
 
     return read
 

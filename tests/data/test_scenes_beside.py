@@ -1,0 +1,231 @@
+"""What the scenes world makes beside its pictures: edits, negations, paraphrases and single sentences are what they say."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from PIL import Image
+
+from compclip.base.files import read_json
+from compclip.config.sections import World
+from compclip.data.scenes import edits, generate, grammar, layout
+from compclip.data.scenes.grammar import Statement
+from compclip.data.scenes.layout import Scene, Thing
+from compclip.data.scenes.render import render
+from tests.data.scene_truth import PHRASE, false_sentences, meant
+
+SMALL = World(train=30, retrieval=6, records=4, per_class=1, processes=1, beside=True)
+UMBRELLA = Thing("umbrella", "red", "small", "plain", 0)
+ANCHOR = Thing("anchor", "blue", "large", "striped", 1)
+PAIR = Scene((UMBRELLA, ANCHOR))
+CAPTION = "A small crimson parasol is to the left of a blue anchor. The anchor is large and azure."
+SEEDS = st.integers(0, 2**32 - 1)
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory) -> Path:
+    """A small world with all that it makes beside."""
+    out = tmp_path_factory.mktemp("scenes") / "world"
+    generate.generate(SMALL, out)
+    return out
+
+
+def lines(path: Path) -> dict[str, dict]:
+    """The records of a file by their picture."""
+    return {row["image"]: row for row in map(json.loads, path.read_text().splitlines())}
+
+
+def drawn(seed: int) -> tuple[np.random.Generator, Scene]:
+    """A training scene and the generator behind it."""
+    rng = np.random.default_rng(seed)
+    return rng, layout.sample(rng, int(rng.integers(2, 5)), test=False)
+
+
+def test_changes_by_hand():
+    """One change of each kind: what it makes of the picture, and of a caption in synonyms."""
+    colours, things, colour, symbol = (kind(PAIR, UMBRELLA, ANCHOR) for kind in edits.KINDS)
+    assert colours[0].scene.things == (replace(UMBRELLA, colour="blue"), replace(ANCHOR, colour="red"))
+    assert edits.reworded(CAPTION, colours[0].words) == (
+        "A small azure parasol is to the left of a red anchor. The anchor is large and crimson."
+    )
+    assert [t.pair for t in things[0].scene.things] == [("blue", "anchor"), ("red", "umbrella")]
+    assert [(t.cell, t.size, t.texture) for t in things[0].scene.things] == [
+        (0, "small", "plain"),
+        (1, "large", "striped"),
+    ]
+    assert edits.reworded(CAPTION, things[0].words) == (
+        "A small azure anchor is to the left of a red umbrella. The umbrella is large and crimson."
+    )
+    orange = next(e for e in colour if e.scene.things[1].colour == "orange")
+    assert edits.reworded(CAPTION, orange.words) == (
+        "A small crimson parasol is to the left of an orange anchor. The anchor is large and tangerine."
+    )
+    plane = next(e for e in symbol if e.scene.things[0].symbol == "plane")
+    assert plane.scene.things == (replace(UMBRELLA, symbol="plane"), ANCHOR)
+    assert edits.reworded(CAPTION, plane.words).startswith("A small crimson aeroplane is")
+    assert (len(colour), len(symbol)) == (2 * 4, 2 * 10)
+
+
+def test_the_checker_reads_words_by_hand():
+    """True and false sentences of a picture that a person can draw: a red umbrella left of a blue anchor."""
+    true = (
+        "A crimson parasol precedes a large azure anchor. An anchor with an umbrella left of it. The anchor looks stripy."
+        " A red umbrella is in the top left corner. The anchor is near a red umbrella. There are two symbols on a light"
+        " background. The umbrella is little and red."
+    )
+    assert false_sentences(true, PAIR) == []
+    for false in ("A blue umbrella is left of an anchor.", "An umbrella follows an anchor.", "The anchor looks solid."):
+        assert len(false_sentences(f"{false} {true}", PAIR)) == 1
+
+
+@given(SEEDS)
+def test_an_edited_caption_is_true_of_the_edited_picture_alone(seed):
+    """Of the first picture its first sentence is false, whatever the change; of its own every sentence is true."""
+    rng, scene = drawn(seed)
+    told = grammar.described(rng, scene)
+    caption, said = grammar.joined(told), told[0][1]
+    assert false_sentences(caption, scene) == []
+    for kind in edits.KINDS:
+        for edit in kind(scene, said.a, said.b):
+            text = edits.reworded(caption, edit.words)
+            assert false_sentences(text, edit.scene) == []
+            assert false_sentences(text, scene)[:1] == [text.rstrip(".").split(". ")[0]]
+            assert false_sentences(caption, edit.scene)
+
+
+@given(SEEDS)
+def test_edits_stay_on_the_training_side(seed):
+    """Two of different kinds and no other thing changed; no layout and no pair that is kept for test."""
+    rng, scene = drawn(seed)
+    said = grammar.statements(scene)[0]
+    found = edits.edits(rng, scene, said, 2)
+    assert len({e.scene.key() for e in found} | {scene.key()}) == 3
+    for edit in found:
+        kept = [t for t in scene.things if t not in (said.a, said.b)]
+        assert [t for t in edit.scene.things if t.cell not in (said.a.cell, said.b.cell)] == kept
+        assert not layout.is_test(edit.scene)
+        assert not layout.held_out() & {t.pair for t in edit.scene.things}
+
+
+def test_every_kind_of_edit_is_drawn():
+    """Over 60 pictures each of the four kinds comes often, and none makes both edits of a picture."""
+    seen = Counter[int]()
+    for seed in range(60):
+        rng, scene = drawn(seed)
+        said = grammar.statements(scene)[0]
+        offered = [{e.scene for e in kind(scene, said.a, said.b)} for kind in edits.KINDS]
+        kinds = [k for e in edits.edits(rng, scene, said, 2) for k, scenes in enumerate(offered) if e.scene in scenes]
+        assert kinds[0] != kinds[1]
+        seen.update(kinds)
+    assert sorted(seen) == [0, 1, 2, 3] and min(seen.values()) > 10
+
+
+@given(SEEDS)
+def test_a_denied_thing_is_in_the_picture_and_not_in_the_other(seed):
+    """The last name of the caption is of what is denied; all names before it are true of both pictures."""
+    rng, scene = drawn(seed)
+    text, without = edits.denial(rng, scene)
+    *rest, denied = re.findall(PHRASE, text)
+    assert meant(denied, scene)
+    assert not meant(denied, without)
+    assert (
+        {meant(p, without) for p in rest}
+        == {meant(p, scene) for p in rest}
+        == set(scene.things) - {meant(denied, scene)}
+    )
+    assert layout.may_train(without)
+
+
+def test_where_no_layout_without_a_thing_is_left_another_symbol_stands_there():
+    """Of a picture whose things alone are both of the test side, one is exchanged."""
+    scenes = (drawn(seed)[1] for seed in range(2000))
+    alone = next(
+        s for s in scenes if len(s.things) == 2 and not any(layout.may_train(replace(s, things=(t,))) for t in s.things)
+    )
+    text, without = edits.denial(np.random.default_rng(0), alone)
+    (denied,) = set(alone.things) - set(without.things)
+    (new,) = set(without.things) - set(alone.things)
+    assert replace(new, symbol=denied.symbol) == denied
+    assert meant(re.findall(PHRASE, text)[-1], alone) == denied
+
+
+@given(SEEDS)
+def test_paraphrases_and_single_sentences_are_true(seed):
+    """As many sentences as the caption, none of them false, all texts different; one for each thing and relation."""
+    rng, scene = drawn(seed)
+    told = grammar.described(rng, scene)
+    others = edits.paraphrases(rng, told, 3)
+    assert len({grammar.joined(told), *others}) == 4
+    for text in others:
+        assert text.count(".") == len(told)
+        assert false_sentences(text, scene) == []
+    single = edits.single(rng, scene)
+    assert [false_sentences(text, scene) for text in single] == [[]] * {2: 3, 3: 5, 4: 8}[len(scene.things)]
+
+
+def test_a_paraphrase_makes_the_same_statements():
+    """By hand: one statement from either side, in five verbs and forms, and its detail in all four wordings."""
+    told = [("A red umbrella is left of a blue anchor.", Statement(UMBRELLA, ANCHOR, "left")), (
+        "The umbrella is small and red.", None)]  # fmt: skip
+    said = " ".join(edits.paraphrases(np.random.default_rng(0), told, 60))
+    for words in ("precedes a", "is followed by a", "anchor is right of a", "with a", "left of it."):
+        assert words in said
+    details = {sentence for sentence in said.split(". ") if sentence.startswith("The ")}
+    assert {d.rstrip(".") for d in details} <= {
+        f"The {n} is {s} and {c}"
+        for n in ("umbrella", "parasol")
+        for s in ("small", "little")
+        for c in ("red", "crimson")
+    }
+
+
+def test_files_say_what_the_pictures_show(world):
+    """Captions are those of the captioner; each file that is named is there and is the picture of its caption."""
+    layouts = generate.read_layouts(world / "layouts.jsonl")
+    edited, denied = (lines(world / f"train_{kind}.jsonl") for kind in ("edits", "negations"))
+    said, dense = (lines(world / f"train_{kind}.jsonl") for kind in ("paraphrases", "dense"))
+    assert set(edited) == set(denied) == set(said) == set(dense) == {f"{name}.png" for name in layouts}
+    named = [file for row in edited.values() for file in row["negative_image"]]
+    named += [row["distractor"] for row in denied.values()]
+    assert {path.name for path in (world / "train_edits").iterdir()} == set(named)
+    assert read_json(world / "counts.json")["beside"] == len(named) == 3 * SMALL.train
+    name, scene = "000003", layouts["000003"]
+    told = grammar.captioned(name, scene)
+    shown = {
+        edits.reworded(grammar.joined(told), e.words): render(e.scene)
+        for kind in edits.KINDS
+        for e in kind(scene, told[0][1].a, told[0][1].b)
+    }
+    row = edited[f"{name}.png"]
+    for text, file in zip(row["negative_caption"], row["negative_image"], strict=True):
+        assert (np.asarray(Image.open(world / "train_edits" / file)) == shown[text]).all()
+
+
+def test_nothing_else_changes(world, tmp_path):
+    """The files of a world without them are the same, and more are beside."""
+    generate.generate(replace(SMALL, beside=False), tmp_path / "plain")
+    plain = {p.relative_to(tmp_path / "plain"): p for p in (tmp_path / "plain").rglob("*") if p.is_file()}
+    more = {p.relative_to(world): p for p in world.rglob("*") if p.is_file() and "train_" not in str(p)}
+    assert set(plain) == set(more)
+    assert [p for p in plain if plain[p].read_bytes() != more[p].read_bytes()] == [Path("counts.json")]
+
+
+def test_no_text_is_a_benchmarks(world):
+    """Captions of the benchmarks that ask for composition are none of the texts for training."""
+    made = {t for kind in ("edits", "negations", "paraphrases", "dense") for row in lines(
+        world / f"train_{kind}.jsonl").values() for value in row.values() for t in np.atleast_1d(value)}  # fmt: skip
+    asked = set()
+    for path in (*world.glob("sugarcrepe*/*.json"), *world.glob("hard_positives/*.json")):
+        rows = read_json(path)
+        for row in rows.values() if isinstance(rows, dict) else rows:
+            asked |= {text for key, text in row.items() if "caption" in key} if "seen_pairs" not in row else set()
+    assert len(asked) > 100
+    assert not made & asked
