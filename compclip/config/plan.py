@@ -81,7 +81,7 @@ def _of_data(params: Params) -> Iterator[tuple[str, str, dict[str, Any]]]:
         writer = section.pop("rewriter") or section["rewrites"]
         excluded = section.pop("exclude")
         section.pop("rewrites")
-        asked = {"rewritten": bool(writer), "exclude": excluded}
+        asked = {"rewritten": bool(writer), "exclude": excluded, "relatives": section.pop("relatives")}
         yield "recaption", name, {"params": section, "code": data_code("recaption", data)}
         yield "rewrite", name, {"params": writer, "code": data_code("rewrite", data)}
         yield "annotate", name, {"params": asked, "code": data_code("annotate", data)}

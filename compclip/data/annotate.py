@@ -18,15 +18,25 @@ from compclip.text.columns import Columns
 OWN = ("id", "image", "split", "width", "height", "offset", "length")  # of a sample, in a shard that training reads
 
 
-def items(folder: Path, found: Manifest, rewritten: Manifest, code: str, exclude: Sequence[str] = ()) -> list[Item]:
+def items(
+    folder: Path,
+    found: Manifest,
+    rewritten: Manifest,
+    code: str,
+    exclude: Sequence[str] = (),
+    relatives: bool = False,
+) -> list[Item]:
     """A shard for each of the samples in data/<name>/; `rewritten` has those whose captions a model rewrote.
 
-    Pictures of the benchmarks in `exclude` are left out. Raises UserError where one of these was not looked at.
+    Pictures of the benchmarks in `exclude` are left out; `relatives` asks for the words of CLoVe's rule. Raises
+    UserError where one of these benchmarks was not looked at.
     """
     from compclip.text.annotate import about  # spaCy brings torch: not for a process that makes other shards
 
     written, asked = {shard.name: shard.sha256 for shard in rewritten.shards}, {"code": code, "about": about()}
     excluded = {name: str(overlap.file(folder.parent, name)) for name in exclude}
+    if relatives:
+        asked["relatives"] = True
     if excluded:
         asked["excluded"] = {name: overlap.fingerprint(Path(path)) for name, path in excluded.items()}
     return [_item(folder, shard, written, asked, excluded) for shard in found.shards]
@@ -35,6 +45,7 @@ def items(folder: Path, found: Manifest, rewritten: Manifest, code: str, exclude
 def _item(folder: Path, shard: shards.Shard, written: Mapping[str, str], asked: dict, excluded: dict) -> Item:
     texts = str(folder / rewrite.FOLDER / f"{shard.name}.arrow") if shard.name in written else ""
     given = {"samples": str(folder / shards.SAMPLES / f"{shard.name}.arrow"), "rewrites": texts, "excluded": excluded}
+    given["relatives"] = asked.get("relatives", False)
     return Item.of(shard.name, given, asked | {"samples": shard.sha256, "rewrites": written.get(shard.name, "")})
 
 
@@ -50,7 +61,8 @@ def opened() -> Iterator[Make]:
         captions = [c for sample in samples for c in sample.captions]
         pairs = {caption: (texts.swap, texts.replace) for caption, texts in written.items()}
         said = [len(sample.captions) for sample in samples]
-        shards.write_batch(path, batch(samples, said, analyse(captions, counts, pairs)))
+        found = analyse(captions, counts, pairs, item.given["relatives"])
+        shards.write_batch(path, batch(samples, said, found))
         return Made(len(samples), len(captions), dict(counts))
 
     yield make

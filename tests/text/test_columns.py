@@ -56,13 +56,41 @@ def any_annotation(draw) -> Annotation:
     count = len(value)
     lemma = tuple(draw(ODD) if draw(st.booleans()) else word for word in value.lemma)
     candidates = tuple(tuple(draw(st.lists(CANDIDATE, max_size=2))) for _ in range(count))
+    table = st.lists(st.tuples(CANDIDATE, st.integers(1, 2**31 - 1)), max_size=3)
+    pairs = [draw(table) for _ in range(count)] if draw(st.booleans()) else []
+    relatives = tuple((tuple(w for w, _ in own), tuple(n for _, n in own)) for own in pairs)
+    value = replace(value, relatives=relatives)
     return replace(value, lemma=lemma, candidates=candidates, written_swap=draw(ODD), written_replace=draw(ODD))
 
 
 @settings(max_examples=60, deadline=None)
 @given(st.lists(any_annotation(), max_size=4))
 def test_rows_of_anything(values):
-    assert all_of(read(written(columns(values)))) == values
+    """All of a shard have relatives or none: where one has them, the others get empty ones."""
+    asked = any(value.relatives for value in values)
+    empty = [replace(v, relatives=v.relatives or (((), ()),) * len(v) * asked) for v in values]
+    assert all_of(read(written(columns(values)))) == empty
+
+
+def test_a_shard_without_relatives_has_no_column_of_them(annotated):
+    value = annotated["The dog chases the cat."]
+    table = (("fox", "sea lion"), (3, 1))
+    weighed = replace(value, relatives=(((), ()), table, *[((), ())] * 4))
+    assert "relatives" not in columns([value]).arrays()
+    assert columns([weighed]).arrays()["relatives"].to_pylist() == [[{"token": 1, "words": "fox\t3\tsea lion\t1"}]]
+
+
+@pytest.mark.parametrize("words", ["fox", "fox\tx", "fox\t0", "fox\t-1", "\t1", f"fox\t{2**31}", "fox\t1\then"])
+def test_words_without_good_weights_are_an_error(annotated, words):
+    value = annotated["The dog."]
+    made = columns([replace(value, relatives=(((), ()), (("fox",), (3,)), ((), ())))]).arrays()
+    values = pa.StructArray.from_arrays(
+        [pa.array([1], pa.uint8()), pa.DictionaryArray.from_arrays(pa.array([0], pa.uint8()), pa.array([words]))],
+        names=["token", "words"],
+    )
+    made["relatives"] = pa.ListArray.from_arrays(pa.array([0, 1], pa.int32()), values)
+    with pytest.raises(UserError, match="damaged"):
+        Rows(pa.RecordBatch.from_pydict(made))[0]
 
 
 def test_numbers_are_as_wide_as_they_must_be():
