@@ -30,6 +30,9 @@ class Views:
     negative exchanges words of its first sentence.
     `concepts`: "" for none, "pooled" for spans in the caption, "encoded" for texts of their own. `tokens`: patches and
     text tokens are needed too.
+    `whole_concept`: a caption without concepts is one itself. `ends`: how sentences end, "kept", or as CLIC's released
+    code has it ("clic"): without full stop alone, each with one in a composite. `statistics`: "imagenet" for pictures
+    that are normalised by ImageNet's mean and deviation, not the backbone's own.
     `neighbours`: how many of each sample's nearest pictures join the batch, each a row with texts of its own (NegCLIP).
     `negative_images`: how many of the pictures that were stored beside the sample are shown as its negatives.
     """
@@ -41,6 +44,9 @@ class Views:
     composite: int = 0
     partner: str = "random"
     concepts: str = ""
+    whole_concept: bool = False
+    ends: str = "kept"
+    statistics: str = ""
     tokens: bool = False
     neighbours: int = 0
     negative_images: int = 0

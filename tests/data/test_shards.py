@@ -297,7 +297,10 @@ def test_words_for_clove_s_rule_are_looked_up_where_they_are_asked_for(photograp
 
 @pytest.mark.parametrize(
     ("key", "value", "message"),
-    [("openings", "click", "unknown openings 'click'; did you mean 'clic'"), ("captions_each", -1, "captions_each=-1: must be >= 0")],
+    [
+        ("openings", "click", "unknown openings 'click'; did you mean 'clic'"),
+        ("captions_each", -1, "captions_each=-1: must be >= 0"),
+    ],
 )
 def test_sections_refuse_what_they_do_not_know(key, value, message):
     with pytest.raises(UserError, match=message):
