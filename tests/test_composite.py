@@ -56,6 +56,22 @@ def test_captions_by_hand(rng):
     assert len(of_a) == len(of_b) == 2
 
 
+def test_captions_as_in_the_released_code(rng):
+    """Each sentence of a composite ends with a full stop, a single one with none."""
+    a, b = said("A dog", "Is it big?"), said("A cat.", "It sits")
+    positives, _ = composite.captions(a, b, 3, rng, ends="clic")
+    assert positives[:2] == ["A dog. A cat.", "A cat. A dog."]
+    assert positives[2] in ("Is it big?. It sits.", "It sits. Is it big?.")
+    assert composite.own_captions(said("A dog.", "Is it big?"), 3, rng, "clic")[0] == ["A dog", "A dog", "Is it big?"]
+
+
+def test_negatives_as_in_the_released_code():
+    (a,), (b,) = tagged("a red dog runs", "a blue cat sits")
+    made = {composite.captions((a,), (b,), 1, np.random.default_rng(seed), ends="clic")[1] for seed in range(30)}
+    assert made and all(text.count(".") == 2 and text.endswith(".") for text in made)
+    assert composite.own_captions(said("A dog."), 1, np.random.default_rng(0), "clic")[1] is None
+
+
 @pytest.mark.parametrize("count", [1, 2, 3, 5])
 def test_number_of_positives(rng, count):
     """As many captions as asked for; further sentences repeat only when there are too few."""
@@ -123,6 +139,24 @@ def test_the_common_noun_is_never_exchanged():
     (a,), (b,) = tagged("the DOG", "CAT BIRD DOG")  # no category is left without it
     made = {composite.captions((a,), (b,), 1, np.random.default_rng(seed), common_noun=True)[1] for seed in range(30)}
     assert made and all("DOG" in sentence.split() for text in made for sentence in text.split(". "))
+
+
+def test_a_caption_without_concepts_may_be_one_itself(tmp_path):
+    """C2LIP's released code; a caption that has some keeps them."""
+    (bare,), (told,) = tagged("it runs", "a DOG runs")
+    told = replace(told, chunks=((0, 2),))
+    data = prepared(tmp_path, [Sample(f"s{i}", "s.png", (), "train", 4, 4) for i in range(2)], [(bare,), (told,)])
+    maker = Maker(data, 0, 8, lambda sample: Image.new("RGB", (4, 4)))
+    asked = [Views(concepts="pooled"), Views(concepts="pooled", whole_concept=True), Views(whole_concept=True)]
+    assert [maker.view(0, 0, views).concepts for views in asked] == [(), ((0, 7),), ()]
+    assert [maker.view(1, 0, views).concepts for views in asked] == [((0, 5),), ((0, 5),), ()]
+
+
+def test_a_single_sentence_may_lose_its_full_stop(tmp_path):
+    ((a,),) = tagged("a DOG runs .")
+    data = prepared(tmp_path, [Sample("s", "s.png", (), "train", 4, 4)], [(a,)])
+    maker = Maker(data, 0, 8, lambda sample: Image.new("RGB", (4, 4)))
+    assert [maker.view(0, 0, Views(ends=ends)).caption for ends in ("kept", "clic")] == ["a DOG runs .", "a DOG runs"]
 
 
 def test_all_steps_mean_the_same_first_sentence(tmp_path):

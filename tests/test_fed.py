@@ -14,6 +14,9 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from compclip.model import backbone, tokenizers
+from compclip.train import composite
+from compclip.train.batch import View, Views
+from compclip.train.collate import collate
 from tests.test_embed import CONFIG
 
 LENGTH = 12
@@ -73,3 +76,14 @@ def test_pixels_are_those_of_the_transform(model, mode):
     found = made.pixels(pictures)
     assert torch.equal(found, expected) and found.stride() == expected.stride()
     assert torch.equal(made.pixels([made.fitted(p) for p in pictures]), expected)
+    mean, std = (torch.tensor(composite.IMAGENET[k])[:, None, None] for k in ("mean", "std"))
+    own_mean, own_std = (torch.tensor(made.preprocess_cfg[k])[:, None, None] for k in ("mean", "std"))
+    torch.testing.assert_close(made.pixels(pictures, composite.IMAGENET), (expected * own_std + own_mean - mean) / std)
+
+
+def test_a_method_may_ask_for_imagenet_s_statistics(model):
+    """CLIC's released code, for composites."""
+    rows = [View(picture(16, 16), "a dog")]
+    plain, other = (collate(rows, Views(statistics=name), model).image_B3HW for name in ("", "imagenet"))
+    assert torch.equal(plain, model.pixels([rows[0].image])) and not torch.allclose(plain, other, atol=1e-3)
+    assert torch.equal(other, model.pixels([rows[0].image], composite.IMAGENET))

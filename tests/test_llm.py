@@ -233,6 +233,16 @@ def load(tmp_path, source="llm", rewriter="{}"):
     return read.load(tmp_path / "params.yaml")
 
 
+def test_a_rule_needs_data_that_were_annotated_for_it(tmp_path):
+    """Said before anything runs, with the key to set."""
+    text = PARAMS.format(source="rules", rewriter="{}").replace("source: rules", "replace: clove")
+    (tmp_path / "params.yaml").write_text(text)
+    with pytest.raises(UserError, match=r"methods.hard_positives: needs data.d.relatives: true; set it there"):
+        read.load(tmp_path / "params.yaml")
+    (tmp_path / "params.yaml").write_text(text.replace("captioner: none", "captioner: none, relatives: true"))
+    assert read.load(tmp_path / "params.yaml").data["d"].relatives
+
+
 def test_parameters(tmp_path):
     """Unknown keys have close matches; `source: llm` needs a rewriter."""
     params = load(tmp_path, rewriter="{url: 'http://x/v1', model: m, kinds: swap}")

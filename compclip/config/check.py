@@ -83,6 +83,9 @@ def _check_grid(params: Params) -> None:
                 f"methods.{method}.source=llm: data.{lacking[0]} names no rewriter; add data.{lacking[0]}"
                 ".rewriter with url and model"
             )
+        for data in grid.data:
+            if data in params.data:
+                _check_needs(params, method, data)
     for name, table in (("backbones", params.backbones), ("data", params.data)):
         for value in getattr(grid, name):
             if value not in table:
@@ -90,6 +93,15 @@ def _check_grid(params: Params) -> None:
     if not 0 <= min(grid.seeds) <= max(grid.seeds) < SEEDS:
         raise UserError(f"grid.seeds={grid.seeds}: seeds must be >= 0 and < 2**32")
     _distinct([cell.name for cell in cells(params)], "the names of the grid's cells")
+
+
+def _check_needs(params: Params, method: str, data: str) -> None:
+    """Raise UserError for a data set that has not what a method says it `needs`, as a mapping of keys to values."""
+    needs = getattr(plugins.find(plugins.METHODS, method.partition(".")[0]), "needs", None)
+    for key, value in (needs(method_config(params, method, data)[0]) if needs else {}).items():
+        if getattr(params.data[data], key) != value:
+            written = str(value).lower() if isinstance(value, bool) else value
+            raise UserError(f"methods.{method}: needs data.{data}.{key}: {written}; set it there")
 
 
 def _check_wise_ft(params: Params) -> None:

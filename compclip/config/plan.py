@@ -81,7 +81,12 @@ def _of_data(params: Params) -> Iterator[tuple[str, str, dict[str, Any]]]:
         writer = section.pop("rewriter") or section["rewrites"]
         masked = section.pop("masked")
         section.pop("rewrites")
-        asked = {"rewritten": bool(writer or masked), "exclude": section.pop("exclude"), "texts": section.pop("texts")}
+        asked = {
+            "rewritten": bool(writer or masked),
+            "exclude": section.pop("exclude"),
+            "texts": section.pop("texts"),
+            "relatives": section.pop("relatives"),
+        }
         yield "recaption", name, {"params": section, "code": data_code("recaption", data)}
         yield "rewrite", name, {"params": writer, "masked": masked, "code": data_code("rewrite", data)}
         yield "annotate", name, {"params": asked, "code": data_code("annotate", data)}

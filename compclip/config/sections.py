@@ -12,6 +12,7 @@ from compclip.base.names import Name
 
 MISSING: Any = "???"  # OmegaConf's mark of what must be given; its import costs what a finished stage does
 ACTIVATIONS = ("gelu", "quickgelu")
+OPENINGS = ("usual", "clic")
 PRETRAINED = "pretrained"  # the method that trains nothing: the backbone as it is
 FEWEST = 200  # bootstrap samples: five behind each end of the interval
 LONGEST = 200  # bytes of a cell's name: files are called by it, with endings and marks of their own
@@ -121,9 +122,18 @@ class Data:
     texts: dict[str, Any] = field(default_factory=dict)  # released lists by kind, beside the captions
     masked: dict[str, Any] = field(default_factory=dict)  # a masked language model, for words in others' places
     exclude: list[str] = field(default_factory=list)  # benchmarks whose pictures are left out
+    openings: str = "usual"  # of captions, as "This picture shows:", which go; clic: those of CLIC's released program
+    captions_each: int = 0  # of a picture, the first so many; 0: all
+    relatives: bool = False  # whether words for CLoVe's replace rule are looked up (`replace: clove` of a method)
     limit: int = 0  # 0: all
     min_sentences: int = 0  # of 4 to 34 words in all captions of a picture, which is left out below (CLIC B.1)
     images_outside: bool = False  # whether pictures may lie outside of `images`, by their names or through links
+
+    def __post_init__(self) -> None:
+        if self.openings not in OPENINGS:
+            raise unknown("openings", self.openings, OPENINGS, "openings")
+        if self.captions_each < 0:
+            raise UserError(f"captions_each={self.captions_each}: must be >= 0; 0 keeps all captions of a picture")
 
 
 @dataclass(frozen=True)

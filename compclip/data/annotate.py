@@ -28,16 +28,19 @@ def items(
     code: str,
     exclude: Sequence[str] = (),
     texts: Mapping[str, Texts] | None = None,
+    relatives: bool = False,
 ) -> list[Item]:
     """A shard for each of the samples in data/<name>/; `rewritten` has those whose captions a model rewrote.
 
-    Pictures of the benchmarks in `exclude` are left out; `texts` are lists that stand beside the captions. Raises
-    UserError where a benchmark was not looked at.
+    Pictures of the benchmarks in `exclude` are left out; `texts` are lists that stand beside the captions; `relatives`
+    asks for the words of CLoVe's rule. Raises UserError where a benchmark was not looked at.
     """
     from compclip.text.annotate import about  # spaCy brings torch: not for a process that makes other shards
 
     written, asked = {shard.name: shard.sha256 for shard in rewritten.shards}, {"code": code, "about": about()}
     excluded = {name: str(overlap.file(folder.parent, name)) for name in exclude}
+    if relatives:
+        asked["relatives"] = True
     if excluded:
         asked["excluded"] = {name: overlap.fingerprint(Path(path)) for name, path in excluded.items()}
     if texts:
@@ -48,6 +51,7 @@ def items(
 def _item(folder: Path, shard: shards.Shard, written: Mapping[str, str], asked: dict, excluded: dict) -> Item:
     told = str(folder / rewrite.FOLDER / f"{shard.name}.arrow") if shard.name in written else ""
     given = {"samples": str(folder / shards.SAMPLES / f"{shard.name}.arrow"), "rewrites": told, "excluded": excluded}
+    given["relatives"] = asked.get("relatives", False)
     return Item.of(shard.name, given, asked | {"samples": shard.sha256, "rewrites": written.get(shard.name, "")})
 
 
@@ -64,7 +68,7 @@ def opened(texts: Mapping[str, Texts] | None = None) -> Iterator[Make]:
             written = rewrite.load(Path(item.given["rewrites"])) if item.given["rewrites"] else {}
             captions = [c for sample in samples for c in sample.captions]
             said = [len(sample.captions) for sample in samples]
-            found = analyse(captions, counts, _completing(written))
+            found = analyse(captions, counts, _completing(written), item.given["relatives"])
             more = beside.of(lists, samples)
             counts.update(more.counts)
             shards.write_batch(path, batch(samples, said, found, more.texts, more.about))

@@ -50,7 +50,7 @@ def asked(stage: str, name: Name, cfg: Data, root: Path = Path()) -> Work:
         found = shards.read_manifest(folder / SAMPLES / MANIFEST, RECAPTION)
         written = _rewritten(folder, cfg)
         code, texts = plan.data_code(ANNOTATE, cfg), grid.texts_config(cfg)
-        items = annotate.items(folder, found, written, code, cfg.exclude, texts)
+        items = annotate.items(folder, found, written, code, cfg.exclude, texts, cfg.relatives)
     made = Work(stage, cfg, place, tuple(items), counts)
     made.save()
     return made

@@ -50,7 +50,7 @@ def items(cfg: Data, options: Any, code: str, spool: Path) -> tuple[list[Item], 
     source, counts = plugins.find(plugins.SOURCES, cfg.source), Counter[str]()
     found = _own_parts(source, cfg) if hasattr(source, "parts") else _blocks(source, cfg, spool, counts)
     asked = asdict(cfg) | {"code": code, "reads": _stamps(_captioners_files(cfg, options))}
-    for name in ("rewriter", "rewrites", "texts", "masked", "exclude"):
+    for name in ("rewriter", "rewrites", "texts", "masked", "exclude", "relatives"):
         asked.pop(name)
     if isinstance(options, Server):
         asked["options"] = options.deciding
@@ -163,7 +163,10 @@ def _captioned(samples: list[Sample], caption: Any, shard: str, cfg: Data, count
         samples, more = caption(samples, shard)
         counts.update(more)
     samples, mended = _changed(samples, repaired)
-    samples, openings = _changed(samples, sentences.clean)
+    samples, openings = _changed(samples, sentences.CLEAN[cfg.openings])
+    if cfg.captions_each:
+        counts["captions_left_out"] += sum(max(len(s.captions) - cfg.captions_each, 0) for s in samples)
+        samples = [replace(s, captions=s.captions[: cfg.captions_each]) for s in samples]
     kept = several(samples, cfg.min_sentences)
     counts.update(captioned=len(samples), kept=len(kept), repaired_captions=mended, openings_dropped=openings)
     return kept

@@ -32,6 +32,7 @@ class Config:
     lambda_npc: float = 1.0  # Eq. 8
     lambda_xac: float = 0.01  # Eq. 8
     concepts: str = "pooled"  # "encoded" in the released code
+    whole_concept: bool = False  # true: a caption without concepts is one itself, as in the released code
     init_bias: float = -10.0  # of the learnt bias a softmax backbone is given; a SigLIP keeps its own
     caption: str = "full"  # the whole caption, or its "first" sentence
 
@@ -50,7 +51,8 @@ def needs_bias(cfg: Config) -> bool:
 def views(cfg: Config, step: int) -> Views:
     """The caption's concepts where a term uses them, and patches for the cross-attended one."""
     concepts = cfg.concepts if cfg.lambda_npc or cfg.lambda_xac else ""
-    return Views(concepts=concepts, caption=cfg.caption, tokens=cfg.lambda_xac > 0)
+    tokens = cfg.lambda_xac > 0
+    return Views(concepts=concepts, whole_concept=cfg.whole_concept, caption=cfg.caption, tokens=tokens)
 
 
 def loss(f: Features, cfg: Config, step: int) -> dict[str, Tensor]:

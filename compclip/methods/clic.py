@@ -16,8 +16,10 @@ from typing import TYPE_CHECKING
 from compclip.base.errors import UserError
 from compclip.base.lazy import torch
 from compclip.methods import _check
+from compclip.text import swap
 from compclip.train import losses
 from compclip.train.batch import Views
+from compclip.train.steps import within
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -37,11 +39,16 @@ class Config:
     composites: bool = True  # false: one picture, p2 = p1, words exchanged within its first sentence (B1–B4)
     partner: str = "random"  # "common_noun": one whose first sentence shares a noun (B.4, Table 6)
     alternate: bool = True  # every second step is plain CLIP (C5, B4)
+    restart: bool = False  # true: each epoch begins with a composite, as in the released code
+    ends: str = "kept"  # "clic", the released code: no full stop of a single sentence, one of each in a composite
+    statistics: str = "own"  # "imagenet", the released code: composites are normalised by ImageNet's mean and deviation
 
     def __post_init__(self) -> None:
         _check.at_least(self, 0, "lambda_cont", "lambda_s_neg", "lambda_uni")
         _check.at_least(self, 1, "positives")
         _check.one_of(self, "uni_norm", ("squared", "l2"))
+        _check.one_of(self, "ends", swap.JOINS)
+        _check.one_of(self, "statistics", ("own", "imagenet"))
         _check.one_of(self, "partner", ("random", "common_noun"))
         if self.lambda_uni and self.positives < 2:
             raise UserError(f"lambda_uni={self.lambda_uni}: compares p1 and p2; set it to 0 with positives=1")
@@ -50,9 +57,17 @@ class Config:
 def views(cfg: Config, step: int) -> Views:
     """Composites with their captions and negative, or single images with their first sentence; in lower case."""
     if plain(cfg, step):
-        return Views(caption="first", lowercase=True)
+        return Views(caption="first", lowercase=True, ends=cfg.ends)
     partner = cfg.partner if cfg.composites else ""
-    return Views(composite=cfg.positives, partner=partner, caption="first", lowercase=True)
+    statistics = "imagenet" if cfg.composites and cfg.statistics == "imagenet" else ""
+    return Views(
+        composite=cfg.positives,
+        partner=partner,
+        statistics=statistics,
+        caption="first",
+        lowercase=True,
+        ends=cfg.ends,
+    )
 
 
 def loss(f: Features, cfg: Config, step: int) -> dict[str, Tensor]:
@@ -72,7 +87,7 @@ def loss(f: Features, cfg: Config, step: int) -> dict[str, Tensor]:
 
 def plain(cfg: Config, step: int) -> bool:
     """Whether a step, counted from 0, is one of plain CLIP: composites come first."""
-    return cfg.alternate and step % 2 == 1
+    return cfg.alternate and (within(step) if cfg.restart else step) % 2 == 1
 
 
 def captions(f: Features) -> list[Tensor]:

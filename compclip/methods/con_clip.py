@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from compclip.train.features import Features
 
 TRAINS = True
-RULES = {"stored": stored.first_negative, "rule": negate.rule}
+RULES = {"stored": stored.first_negative, "rule": negate.conclip}
 
 
 @dataclass(frozen=True)

@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 
 TRAINS = True
 RULES = {
-    "swap": (swap.single,),
+    "swap": (swap.atoms,),
     "replace": (replace.wordnet,),
-    "negate": (negate.rule,),
-    "all": (swap.single, replace.wordnet, negate.rule),
+    "negate": (negate.crepe,),
+    "all": (swap.atoms, replace.wordnet, negate.crepe),
 }
 
 

@@ -33,18 +33,27 @@ class Config:
     gamma: float = 2.0  # focal exponent, Eq. 9
     epsilon: float = 0.02  # label smoothing, Eq. 10; called beta in the paper
     attention: str = "minmax"  # Eq. 6; "minmax_sparse" and "softmax" in the appendix
+    replace: str = "wordnet"  # A.1; "clove", the released code's rule, for data with `relatives: true`
+    shuffle: str = "words"  # "tokens", the released code: the parser's tokens, full stops among them
     caption: str = "full"  # the whole caption, or its "first" sentence
 
     def __post_init__(self) -> None:
         _check.at_least(self, 0, "lambda_global", "lambda_local", "gamma")
         _check.fraction(self, "epsilon")
         _check.one_of(self, "attention", losses.ATTENTION)
+        _check.one_of(self, "replace", replace.RULES)
+        _check.one_of(self, "shuffle", shuffle.RULES)
         _check.one_of(self, "caption", ("full", "first"))
+
+
+def needs(cfg: Config) -> dict[str, object]:
+    """What must be so in the section of a data set."""
+    return {"relatives": True} if cfg.replace == "clove" else {}
 
 
 def views(cfg: Config, step: int) -> Views:
     """Three negatives a caption (A.1), and tokens where the local term is on."""
-    rules = (swap.negclip, replace.wordnet, shuffle.bigram)
+    rules = (swap.negclip, replace.RULES[cfg.replace], shuffle.RULES[cfg.shuffle])
     return Views(negatives=rules, caption=cfg.caption, tokens=cfg.lambda_local > 0)
 
 

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
 TRAINS = True
 KINDS = {"both": ("swap", "replace"), "swap": ("swap",), "replace": ("replace",), "none": ()}
-NEGATIVES = {"swap": swap.negclip, "replace": replace.wordnet}
 POSITIVES = {
     "rules": {"swap": positives.swap, "replace": positives.replace},
     "llm": {"swap": positives.written_swap, "replace": positives.written_replace},
@@ -39,6 +38,7 @@ class Config:
     negatives_in_contrastive: bool = True  # SVLC's released default; false is how E.1 reads
     hard_negatives: str = "both"  # which rules: both, swap, replace
     hard_positives: str = "both"  # which rules: both, swap, replace, none
+    replace: str = "wordnet"  # or "clove", for data with `relatives: true`
     source: str = "rules"  # who wrote the hard positives: the rules, or the llm of data.<name>.rewriter
     caption: str = "full"  # the whole caption, or its "first" sentence
 
@@ -46,14 +46,21 @@ class Config:
         _check.at_least(self, 0, "lambda_s_neg", "lambda_analogy")
         _check.one_of(self, "hard_negatives", ("both", "swap", "replace"))
         _check.one_of(self, "hard_positives", KINDS)
+        _check.one_of(self, "replace", replace.RULES)
         _check.one_of(self, "source", POSITIVES)
         _check.one_of(self, "caption", ("full", "first"))
 
 
+def needs(cfg: Config) -> dict[str, object]:
+    """What must be so in the section of a data set."""
+    return {"relatives": True} if cfg.replace == "clove" and "replace" in KINDS[cfg.hard_negatives] else {}
+
+
 def views(cfg: Config, step: int) -> Views:
     """Negatives and hard positives by the rules that are on."""
+    negatives = {"swap": swap.negclip, "replace": replace.RULES[cfg.replace]}
     return Views(
-        negatives=tuple(NEGATIVES[kind] for kind in KINDS[cfg.hard_negatives]),
+        negatives=tuple(negatives[kind] for kind in KINDS[cfg.hard_negatives]),
         positives=tuple(POSITIVES[cfg.source][kind] for kind in KINDS[cfg.hard_positives]),
         caption=cfg.caption,
     )

@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -72,10 +72,13 @@ class Model:
             picture = step(picture)
         return picture
 
-    def pixels(self, pictures: Sequence[Image]) -> Tensor:
-        """What `transform` makes of some pictures, to the bit, as one tensor [B, 3, H, W]."""
+    def pixels(self, pictures: Sequence[Image], statistics: Mapping[str, Sequence[float]] | None = None) -> Tensor:
+        """What `transform` makes of some pictures, to the bit, as one tensor [B, 3, H, W].
+
+        `statistics`: another `mean` and `std` than the model's own.
+        """
         values_BHW3 = torch.from_numpy(np.stack([np.asarray(self.fitted(picture)) for picture in pictures]))
-        mean, std = (torch.tensor(self.preprocess_cfg[k])[:, None, None] for k in ("mean", "std"))
+        mean, std = (torch.tensor((statistics or self.preprocess_cfg)[k])[:, None, None] for k in ("mean", "std"))
         values_B3HW = values_BHW3.permute(0, 3, 1, 2).to(torch.float32, memory_format=torch.contiguous_format)
         return values_B3HW.div_(255).sub_(mean).div_(std)
 

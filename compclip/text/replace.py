@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from compclip.text import edits
+from compclip.text import clove, edits
 from compclip.text.annotation import Annotation
 
 KINDS = {
@@ -49,3 +49,6 @@ def _replaced(annotation: Annotation, tokens: Sequence[int], rng: np.random.Gene
     token = tokens[rng.integers(len(tokens))]
     words = annotation.candidates[token]
     return edits.put(annotation.text, annotation.chars((token, token + 1)), words[rng.integers(len(words))])
+
+
+RULES = {"wordnet": wordnet, "clove": clove.replace}

@@ -16,10 +16,12 @@ import numpy as np
 import pyarrow as pa
 
 from compclip.base.errors import UserError
-from compclip.text.annotation import SEPARATOR, SPANS, TEXTS, Annotation, Span
+from compclip.text.annotation import SEPARATOR, SPANS, TEXTS, Annotation, Span, Weighted
 from compclip.text.columns import LABELS, MASKED, STORED
 
 SHARED = 1 << 14  # lists of candidates that are kept decoded, over all shards
+HEAVIEST = 1 << 31  # no word is met as often
+WEIGHED = 1 << 12  # and lists of relatives, which are longer
 _DAMAGED = (LookupError, ValueError, TypeError, AttributeError, pa.ArrowException)
 
 
@@ -42,6 +44,8 @@ class Rows:
             self.lemma = Lists(batch["lemma"], "token", "word")
             self.candidates = OfTokens(batch["candidates"])
             self.masked = OfTokens(batch[MASKED]) if MASKED in batch.schema.names else None
+            self.relatives = Lists(batch["relatives"], "token", "words") if "relatives" in batch.schema.names else None
+            self.related = Strings(self.relatives.dictionaries["words"]) if self.relatives else None
             self.said = Words(batch["nouns"])
             self.words = Strings(self.lemma.dictionaries["word"])
             kept = [name for name in batch.schema.names if name.startswith(STORED)]
@@ -85,7 +89,8 @@ class Rows:
         spans = [_pairs(lists[index][0].tolist(), size) for lists, size in zip(self.spans, sizes, strict=True)]
         words = (pos, tag, lemma, dep)
         more = (candidates, written_swap, written_replace, masked, stored)
-        return Annotation(text, starts, ends, *words, heads, *spans, *more)
+        relatives = self._relatives(index, len(ends)) if self.relatives else ()
+        return Annotation(text, starts, ends, *words, heads, *spans, *more, relatives)
 
     def _lemma(self, index: int, text: str, starts: tuple[int, ...], ends: tuple[int, ...]) -> tuple[str, ...]:
         if text.isascii():
@@ -97,6 +102,13 @@ class Rows:
         for token, word in zip(tokens.tolist(), self.words.all(codes), strict=True):
             words[token] = word.decode()
         return tuple(words)
+
+    def _relatives(self, index: int, count: int) -> tuple[Weighted, ...]:
+        tokens, codes = self.relatives[index]
+        found: list[Weighted] = [((), ())] * count
+        for token, joined in zip(tokens.tolist(), self.related.all(codes), strict=True):
+            found[token] = _weights(joined)
+        return tuple(found)
 
 
 def _within(places: Sequence[int], last: int) -> None:
@@ -112,6 +124,16 @@ def _pairs(edges: list[int], last: int) -> tuple[Span, ...]:
 @functools.lru_cache(maxsize=SHARED)
 def _split(joined: bytes) -> tuple[str, ...]:
     return tuple([sys.intern(word) for word in joined.decode().split(SEPARATOR)])
+
+
+@functools.lru_cache(maxsize=WEIGHED)
+def _weights(joined: bytes) -> Weighted:
+    """Words and their weights, which stand in turn."""
+    listed = joined.decode().split(SEPARATOR)
+    words, weights = listed[::2], tuple(map(int, listed[1::2]))
+    if len(words) != len(weights) or not all(words) or not all(0 < weight < HEAVIEST for weight in weights):
+        raise ValueError("words without weights")
+    return tuple(map(sys.intern, words)), weights
 
 
 class Strings:

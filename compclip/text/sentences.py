@@ -18,6 +18,12 @@ _OPENING = re.compile(
     (?!\s+that\b)(?:\s*:\s*|\s+)(?=\S)""",
     re.IGNORECASE | re.VERBOSE,
 )
+_CLIC = re.compile(
+    r"""\s*(?:(?:(?:The|This)\s+image\s+(?:displays|showcases|shows|is|features|depicts|illustrates)
+    |This\s+image\s+appears\s+to\s+be|a\s+(?:digital|graphic)\s+representation\s+of
+    |a\s+collection\s+of|a\s+screenshot\s+of)\s+)+(?=\S)""",
+    re.VERBOSE,
+)
 _CLOSERS = "\"'”’»)]}"
 _END = re.compile(
     rf"""(?P<stop>(?<![.!?…])[.!?…]++[{re.escape(_CLOSERS)}]*+)(?=\s|$)
@@ -55,6 +61,18 @@ def clean(text: str) -> str:
         return text
     rest = text[match.end() :]
     return rest[0].upper() + rest[1:]
+
+
+def clean_clic(text: str) -> str:
+    """The caption without the openings that CLIC's released program drops: more of them, as they stand with capitals.
+
+    "The image is a collection of" loses both; what is left keeps its small letter.
+    """
+    match = _CLIC.match(text)
+    return text[match.end() :] if match else text
+
+
+CLEAN = {"usual": clean, "clic": clean_clic}
 
 
 def split(text: str) -> list[Span]:

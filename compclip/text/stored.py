@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
+
 import numpy as np
 
 from compclip.text import edits
@@ -20,8 +23,22 @@ def paraphrase(annotation: Annotation, rng: np.random.Generator) -> str | None:
 
 def first_negative(annotation: Annotation, rng: np.random.Generator) -> str | None:
     """The first stored negative, which belongs to the first negative picture; None where it is the caption itself."""
-    first = next(iter(annotation.stored.get("negative", ())), annotation.text)
-    return None if edits.same(first, annotation.text) else first
+    return _at(annotation, 0)
+
+
+@functools.cache
+def nth(place: int) -> Callable[[Annotation, np.random.Generator], str | None]:
+    """The rule that gives the stored negative at a place, counted from 0; it belongs to that negative picture."""
+
+    def rule(annotation: Annotation, rng: np.random.Generator) -> str | None:
+        return _at(annotation, place)
+
+    return rule
+
+
+def _at(annotation: Annotation, place: int) -> str | None:
+    found = annotation.stored.get("negative", ())[place : place + 1]
+    return found[0] if found and not edits.same(found[0], annotation.text) else None
 
 
 def _drawn(annotation: Annotation, kind: str, rng: np.random.Generator) -> str | None:

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from compclip.text import edits
+from compclip.text import edits, scene
 from compclip.text.annotation import Annotation, Span
 from compclip.text.words import words
 
 # CLIC B.2, and the tag that the tagger gives to white space
 EXCLUDED = words("AUX CCONJ DET INTJ PART PUNCT SCONJ SYM X SPACE")
 TRIES = 10
+KEPT, CLIC = "kept", "clic"  # how sentences end: as they are, or as in CLIC's released code
 
 
 def negclip(annotation: Annotation, rng: np.random.Generator) -> str | None:
@@ -30,7 +31,9 @@ def negclip(annotation: Annotation, rng: np.random.Generator) -> str | None:
     return None
 
 
-def clic(a: Annotation, b: Annotation, rng: np.random.Generator, keep_common: bool = False) -> str | None:
+def clic(
+    a: Annotation, b: Annotation, rng: np.random.Generator, keep_common: bool = False, ends: str = KEPT
+) -> str | None:
     """Exchange one word of sentence `a` with one of sentence `b`, and join both in random order (CLIC 3.1, B.2).
 
     The words share a category where there is one in both sentences, words of both sentences left out; else they are
@@ -44,8 +47,9 @@ def clic(a: Annotation, b: Annotation, rng: np.random.Generator, keep_common: bo
     for _ in range(TRIES if pools else 0):
         x, y = (side[rng.integers(len(side))] for side in pools[rng.integers(len(pools))])
         changed_a, changed_b = _across(a, x, b, y), _across(b, y, a, x)
-        text = join(changed_a, changed_b) if rng.random() < 0.5 else join(changed_b, changed_a)
-        if not any(edits.same(text, p) for p in (join(a.text, b.text), join(b.text, a.text))):
+        joined = JOINS[ends]
+        text = joined(changed_a, changed_b) if rng.random() < 0.5 else joined(changed_b, changed_a)
+        if not any(edits.same(text, p) for p in (joined(a.text, b.text), joined(b.text, a.text))):
             return text
     return None
 
@@ -75,12 +79,36 @@ def nouns(annotation: Annotation, rng: np.random.Generator) -> str | None:
     return None if edits.same(text, annotation.text) else text
 
 
+def atoms(annotation: Annotation, rng: np.random.Generator) -> str | None:
+    """Exchange two things or two attributes (CREPE's swap): the heads of noun chunks, or adjectives; None without two.
+
+    Each kind with two different words has the same chance.
+    """
+    elements = scene.things_and_attributes(annotation)
+    kinds = [[e.span for e in elements if e.kind == kind] for kind in (scene.ENTITY, scene.ATTRIBUTE)]
+    pairs = [pair for spans in kinds if len(spans) > 1 and (pair := _two(annotation, spans, rng))]
+    return edits.exchange(annotation, *pairs[rng.integers(len(pairs))]) if pairs else None
+
+
 def join(first: str, second: str) -> str:
     """Two sentences one after the other, a full stop and a space between; a question or exclamation keeps its mark."""
     first = first.rstrip()
     if first.endswith(("!", "?")):
         return f"{first} {second}"
     return f"{first.rstrip('. ')}. {second}"
+
+
+def join_ended(first: str, second: str) -> str:
+    """The same as CLIC's released code has it: each sentence ends with a full stop, behind any other mark."""
+    return " ".join([text if text.endswith(".") else f"{text}." for text in (first.rstrip(), second.rstrip())])
+
+
+def endless(text: str) -> str:
+    """A sentence without its full stop."""
+    return text.rstrip().rstrip(".").rstrip()
+
+
+JOINS = {KEPT: join, CLIC: join_ended}
 
 
 def _kinds(a: Annotation) -> list[list[Span]]:

@@ -10,9 +10,11 @@ the inflection of the word, and is never a synonym, a direct hypernym or a direc
 from __future__ import annotations
 
 import argparse
+import contextlib
 import functools
 import itertools
 import sys
+from collections.abc import Iterator
 
 from compclip.base.errors import UserError, entry
 from compclip.text import wordnet_data
@@ -29,7 +31,7 @@ _DIGIT = {"n": "1", "v": "2", "a": "3", "s": "5", "r": "4"}
 REPLACED = (*PARTS, "PROPN", "NUM")
 NUMBERS = ("two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve")
 _OFFENSIVE = ("offensive", "obscene", "disparag", "derogat", "slur", "vulgar", "prostitut")
-_UNFIT = words("bitch bastard whore slut tart harlot fag queer savage cripple moron idiot retard nazi")
+UNFIT = words("bitch bastard whore slut tart harlot fag queer savage cripple moron idiot retard nazi")
 _SKIPPED_VERBS = words("be have do get")
 
 
@@ -58,16 +60,23 @@ def _as_written(form: str, word: str) -> str:
     return form.capitalize() if word[0].isupper() else form
 
 
-@functools.lru_cache(maxsize=1 << 15)
-def _forms(word: str, lemma: str, pos: str, tag: str) -> tuple[str, ...]:
-    """Inflected replacements of a word, best first, at most 4 x 16 of them."""
+@contextlib.contextmanager
+def undamaged(word: str) -> Iterator[None]:
+    """Look a word up. Raises UserError where WordNet's files say nonsense about it."""
     try:
-        return _found(word, lemma, pos, tag)
+        yield
     except (LookupError, ValueError) as error:
         raise UserError(
             f"{wordnet_data.folder()}: damaged ({type(error).__name__} at {word!a}); remove it, then run "
             "`python -m compclip.text.wordnet --install`"
         ) from error
+
+
+@functools.lru_cache(maxsize=1 << 15)
+def _forms(word: str, lemma: str, pos: str, tag: str) -> tuple[str, ...]:
+    """Inflected replacements of a word, best first, at most 4 x 16 of them."""
+    with undamaged(word):
+        return _found(word, lemma, pos, tag)
 
 
 def _found(word: str, lemma: str, pos: str, tag: str) -> tuple[str, ...]:
@@ -76,8 +85,8 @@ def _found(word: str, lemma: str, pos: str, tag: str) -> tuple[str, ...]:
     if pos not in PARTS or not word.isalpha() or lemma in _SKIPPED_VERBS:
         return ()
     part, lemma = PARTS[pos], "person" if word == "people" else lemma
-    lemma = lemma if _synsets(lemma, part) else _dictionary().base(word, part) or lemma
-    forms = [inflect(c, tag, _irregular(part)) for c in _lemmas(lemma, part)]
+    lemma = lemma if synsets_of(lemma, part) else dictionary().base(word, part) or lemma
+    forms = [inflect(c, tag, irregular(part)) for c in _lemmas(lemma, part)]
     unique = dict.fromkeys(f for f in forms if f and f != word)
     return tuple(unique)[: 4 * LIMIT]
 
@@ -85,7 +94,7 @@ def _found(word: str, lemma: str, pos: str, tag: str) -> tuple[str, ...]:
 @functools.lru_cache(maxsize=1 << 16)
 def _lemmas(lemma: str, part: str) -> tuple[str, ...]:
     """Replacements of a lemma, best first: antonyms in any sense, relatives in its usual senses."""
-    synsets = _synsets(lemma, part)
+    synsets = synsets_of(lemma, part)
     excluded = _near(synsets, part) | {lemma}
     found = [name for _, name in _direct(synsets, lemma)] + _relatives(_usual(synsets, lemma), lemma, part)
     return tuple(dict.fromkeys(c for c in found if c not in excluded and _fit(c, part)))
@@ -93,13 +102,13 @@ def _lemmas(lemma: str, part: str) -> tuple[str, ...]:
 
 def _usual(synsets: list[Synset], lemma: str) -> list[Synset]:
     """The first sense, and the next ones as far as they were met a third as often."""
-    met = [sum(_met(s, i) for i, word in enumerate(s.words) if word == lemma) for s in synsets[:SENSES]]
+    met = [sum(times_met(s, i) for i, word in enumerate(s.words) if word == lemma) for s in synsets[:SENSES]]
     return [s for s, count in zip(synsets, met, strict=False) if s is synsets[0] or 3 * count >= met[0] > 0]
 
 
 def _direct(synsets: list[Synset], lemma: str) -> list[tuple[Synset, str]]:
     """Antonyms of the word itself, each with its synset."""
-    return [found for s in synsets for found in _dictionary().antonyms(s, lemma)]
+    return [found for s in synsets for found in dictionary().antonyms(s, lemma)]
 
 
 def _relatives(synsets: list[Synset], lemma: str, part: str) -> list[str]:
@@ -108,32 +117,32 @@ def _relatives(synsets: list[Synset], lemma: str, part: str) -> list[str]:
         return [name for s in synsets for name in _ranked(_sisters(s))]
     if part == "r":
         return []
-    return [c for c in _colours(lemma) if _synsets(c, "a")] or _indirect(synsets, lemma)
+    return [c for c in _colours(lemma) if synsets_of(c, "a")] or _indirect(synsets, lemma)
 
 
 def _indirect(synsets: list[Synset], lemma: str) -> list[str]:
     """Antonyms of what an adjective is similar to, then what is similar to its antonyms."""
-    heads = [h for s in synsets for h in _related(s, SIMILAR)]
-    opposite = [a for h in heads for word in h.words for a, _ in _dictionary().antonyms(h, word)]
-    similar = [s for a, _ in _direct(synsets, lemma) for s in _related(a, SIMILAR)]
+    heads = [h for s in synsets for h in related(s, SIMILAR)]
+    opposite = [a for h in heads for word in h.words for a, _ in dictionary().antonyms(h, word)]
+    similar = [s for a, _ in _direct(synsets, lemma) for s in related(a, SIMILAR)]
     return _ranked(opposite) + _ranked(similar)
 
 
 def _sisters(synset: Synset) -> list[Synset]:
-    return [s for above in _related(synset, HYPERNYM) for s in _related(above, HYPONYM) if s != synset]
+    return [s for above in related(synset, HYPERNYM) for s in related(above, HYPONYM) if s != synset]
 
 
 def _colours(word: str) -> list[str]:
     """Sisters of the word's reading as the noun of a colour."""
-    colours = [s for s in _synsets(word, "n") if s.field == ATTRIBUTE and _is_colour(s)]
+    colours = [s for s in synsets_of(word, "n") if s.field == ATTRIBUTE and _is_colour(s)]
     return _ranked([sister for s in colours for sister in _sisters(s)])
 
 
 def _is_colour(synset: Synset) -> bool:
     """Whether it lies at most four steps below "color"."""
-    colour, above = _synsets("color", "n")[0], [synset]
+    colour, above = synsets_of("color", "n")[0], [synset]
     for _ in range(4):
-        above = [h for s in above for h in _related(s, HYPERNYM)]
+        above = [h for s in above for h in related(s, HYPERNYM)]
         if colour in above:
             return True
     return False
@@ -141,36 +150,37 @@ def _is_colour(synset: Synset) -> bool:
 
 def _near(synsets: list[Synset], part: str) -> set[str]:
     """Words that leave a caption true: synonyms in any sense, direct hypernyms and hyponyms, similar adjectives."""
-    near = [*synsets, *(n for s in synsets for symbol in NEAR for n in _related(s, symbol))]
+    near = [*synsets, *(n for s in synsets for symbol in NEAR for n in related(s, symbol))]
     if part == "a":
         plain = [s for s in synsets if s.part == "s" and not _colours(s.words[0])]
-        near += [n for s in plain for h in _related(s, SIMILAR) for n in _related(h, SIMILAR)]
+        near += [n for s in plain for h in related(s, SIMILAR) for n in related(h, SIMILAR)]
     return {name for synset in near for name in synset.words}
 
 
 def _ranked(synsets: list[Synset]) -> list[str]:
     """The words of synsets: frequent in that sense first, then frequent at all, then by the alphabet."""
     keys: dict[str, tuple[int, int, str]] = {}
-    for synset in (s for s in synsets if not _offends(s)):
+    for synset in (s for s in synsets if not is_offensive(s)):
         for number, name in enumerate(synset.words):
-            key = (-_met(synset, number), -_counts()[1].get((name, synset.part), 0), name)
+            key = (-times_met(synset, number), -counts()[1].get((name, synset.part), 0), name)
             keys[name] = min(key, keys.get(name, key))
     return sorted(keys, key=lambda name: keys[name])
 
 
-def _met(synset: Synset, number: int) -> int:
+def times_met(synset: Synset, number: int) -> int:
     """How often a word was met in this sense."""
-    return _counts()[0].get(_dictionary().key(synset, number), 0)
+    return counts()[0].get(dictionary().key(synset, number), 0)
 
 
 def _fit(name: str, part: str) -> bool:
     """One word in lower-case letters, not a comparative, and none that insults."""
-    if part == "a" and name.endswith("er") and (_synsets(name[:-2], "a") or _synsets(name[:-1], "a")):
+    if part == "a" and name.endswith("er") and (synsets_of(name[:-2], "a") or synsets_of(name[:-1], "a")):
         return False
-    return name.isalpha() and name.islower() and name.isascii() and len(name) > 2 and name not in _UNFIT
+    return name.isalpha() and name.islower() and name.isascii() and len(name) > 2 and name not in UNFIT
 
 
-def _offends(synset: Synset) -> bool:
+def is_offensive(synset: Synset) -> bool:
+    """Whether its definition says that it insults."""
     return any(mark in synset.definition for mark in _OFFENSIVE)
 
 
@@ -178,32 +188,34 @@ def _offends(synset: Synset) -> bool:
 
 
 @functools.cache
-def _dictionary() -> Dictionary:
+def dictionary() -> Dictionary:
+    """The installed WordNet. Raises UserError where there is none."""
     return Dictionary(wordnet_data.folder())
 
 
 @functools.lru_cache(maxsize=1 << 16)
-def _synsets(word: str, part: str) -> list[Synset]:
+def synsets_of(word: str, part: str) -> list[Synset]:
     """The synsets of a lemma as written, frequent senses first."""
-    return _dictionary().synsets(word, part)
+    return dictionary().synsets(word, part)
 
 
-def _related(synset: Synset, symbol: str) -> list[Synset]:
-    return _dictionary().related(synset, symbol)
+def related(synset: Synset, symbol: str) -> list[Synset]:
+    """What a whole synset points to."""
+    return dictionary().related(synset, symbol)
 
 
 @functools.cache
-def _irregular(part: str) -> dict[str, tuple[str, ...]]:
+def irregular(part: str) -> dict[str, tuple[str, ...]]:
     """Irregular forms of lemmas."""
     forms: dict[str, tuple[str, ...]] = {}
-    for form, lemmas in sorted(_dictionary().exceptions(part).items()):
+    for form, lemmas in sorted(dictionary().exceptions(part).items()):
         for lemma in lemmas:
             forms[lemma] = (*forms.get(lemma, ()), form)
     return forms
 
 
 @functools.cache
-def _counts() -> tuple[dict[str, int], dict[tuple[str, str], int]]:
+def counts() -> tuple[dict[str, int], dict[tuple[str, str], int]]:
     """How often a sense (by key) and a lemma (with its part of speech) was met in WordNet's tagged texts."""
     parts = {digit: part for part, digit in _DIGIT.items()}
     senses: dict[str, int] = {}

@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 FILES = {"n": "noun", "v": "verb", "a": "adj", "s": "adj", "r": "adv"}
-ANTONYM, HYPERNYM, HYPONYM, SIMILAR, ALSO = "!@~&^"
+ANTONYM, HYPERNYM, HYPONYM, SIMILAR, ALSO, DERIVED = "!@~&^+"
 KEPT = 1 << 16  # synsets in memory
-_POINTERS = frozenset((ANTONYM, HYPERNYM, HYPONYM, SIMILAR, ALSO))
+_POINTERS = frozenset((ANTONYM, HYPERNYM, HYPONYM, SIMILAR, ALSO, DERIVED))
 _MARK = re.compile(r"\([^()]*\)$")  # of an adjective that stands only before or after its noun
 _QUOTED = re.compile(r'"[^"\n]*"')  # an example of use
 # What inflected forms end with, and their lemmas: morphy(7WN).
@@ -79,6 +79,13 @@ class Dictionary:
                 other = self._synset(p.part, p.place)
                 yield other, other.words[p.target - 1]
 
+    def derived(self, synset: Synset) -> Iterator[tuple[Synset, str]]:
+        """The words that are made of the synset's words, or of which these are made, each with its synset."""
+        for p in synset.pointers:
+            if p.symbol == DERIVED:
+                other = self._synset(p.part, p.place)
+                yield other, other.words[p.target - 1]
+
     def key(self, synset: Synset, number: int) -> str:
         """The sense key of a synset's word, as other files have it."""
         head = ":"
@@ -90,10 +97,14 @@ class Dictionary:
 
     def base(self, form: str, part: str) -> str | None:
         """The lemma of an inflected form, or None where it has none here."""
+        return next(iter(self.bases(form, part)), None)
+
+    def bases(self, form: str, part: str) -> list[str]:
+        """All lemmas that a form may be of: "glasses" is its own, and that of "glass"."""
         listed = self.exceptions(part).get(form)
         endings = [ending.split(":") for ending in _ENDINGS[part].split()]
         found = [form[: -len(old)] + new for old, new in endings if form.endswith(old)] if listed is None else listed
-        return next((lemma for lemma in (form, *found) if self._index_line(lemma, part)), None)
+        return [lemma for lemma in dict.fromkeys((form, *found)) if self._index_line(lemma, part)]
 
     def _exceptions(self, part: str) -> dict[str, list[str]]:
         """Irregular forms and their lemmas."""

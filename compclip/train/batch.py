@@ -34,6 +34,9 @@ class Views:
     `alternatives`: how many other wordings of the caption become positives, drawn of the picture's other captions and
     of its stored paraphrases. `target`: another caption to be read and not encoded, as tokens of the model's own
     tokenizer ("own") or of one in a folder.
+    `whole_concept`: a caption without concepts is one itself. `ends`: how sentences end, "kept", or as CLIC's released
+    code has it ("clic"): without full stop alone, each with one in a composite. `statistics`: "imagenet" for pictures
+    that are normalised by ImageNet's mean and deviation, not the backbone's own.
     `neighbours`: how many of each sample's nearest pictures join the batch, each a row with texts of its own (NegCLIP).
     `negative_images`: how many of the pictures that were stored beside the sample are shown as its negatives.
     `bag`: how many texts are drawn, with replacement, of the caption and the dense texts stored beside it (DAC); they
@@ -47,6 +50,9 @@ class Views:
     composite: int = 0
     partner: str = "random"
     concepts: str = ""
+    whole_concept: bool = False
+    ends: str = "kept"
+    statistics: str = ""
     tokens: bool = False
     alternatives: int = 0
     target: str = ""

@@ -11,12 +11,14 @@ from torch import Tensor
 
 from compclip.model import tokenizers, towers
 from compclip.model.backbone import Model
+from compclip.train import composite
 from compclip.train.batch import Batch, View, Views
 
 
 def collate(rows: list[View], views: Views, model: Model, dropped: dict[str, int] | None = None) -> Batch:
     """The batch of some views; texts that a rule could not make are masked."""
-    image_B3HW = model.pixels([row.image for row in rows])
+    statistics = composite.IMAGENET if views.statistics == "imagenet" else None
+    image_B3HW = model.pixels([row.image for row in rows], statistics)
     text_BL = model.tokenize([row.caption for row in rows])
     length = text_BL.shape[1]
     negative_BKL, mask_BK = _texts([row.negatives for row in rows], model, length)

@@ -16,6 +16,7 @@ from compclip.text.annotation import Annotation
 if TYPE_CHECKING:
     from compclip.train.train_set import Numbered, TrainSet
 
+IMAGENET = {"mean": (0.485, 0.456, 0.406), "std": (0.229, 0.224, 0.225)}  # of its pictures' values
 SHARED = 5  # partners that a caption is given by a common noun (CLIC B.4)
 TRIES = 4 * SHARED
 
@@ -43,25 +44,31 @@ def captions(
     count: int,
     rng: np.random.Generator,
     common_noun: bool = False,
+    ends: str = swap.KEPT,
 ) -> tuple[list[str], str | None]:
     """p1 … p_count and the negative of two captions given as their sentences.
 
     p1 joins the first sentences, p2 is p1 in the other order, p3 and on join further sentences, drawn without
     repetition as long as there are any. The negative exchanges a word of the two first sentences; not the one that made
-    them partners (`common_noun`), unless a sentence has no other.
+    them partners (`common_noun`), unless a sentence has no other. `ends`: how sentences end (`swap.JOINS`).
     """
-    first_a, first_b = a[0].text, b[0].text
-    positives = [swap.join(first_a, first_b), swap.join(first_b, first_a)][:count]
+    first_a, first_b, join = a[0].text, b[0].text, swap.JOINS[ends]
+    positives = [join(first_a, first_b), join(first_b, first_a)][:count]
     more_a, more_b = (_further(s, count - 2, rng) for s in (a, b))
     for x, y in zip(more_a, more_b, strict=True):
-        positives.append(swap.join(x, y) if rng.random() < 0.5 else swap.join(y, x))
-    return positives, swap.clic(a[0], b[0], rng, keep_common=common_noun)
+        positives.append(join(x, y) if rng.random() < 0.5 else join(y, x))
+    return positives, swap.clic(a[0], b[0], rng, keep_common=common_noun, ends=ends)
 
 
-def own_captions(a: tuple[Annotation, ...], count: int, rng: np.random.Generator) -> tuple[list[str], str | None]:
+def own_captions(
+    a: tuple[Annotation, ...], count: int, rng: np.random.Generator, ends: str = swap.KEPT
+) -> tuple[list[str], str | None]:
     """p1 … p_count and the negative of a single picture (CLIC Table 10, B1-B4): p2 = p1, then further sentences."""
     positives = [a[0].text] * min(count, 2) + _further(a, count - 2, rng)
-    return positives, swap.single(a[0], rng)
+    negative = swap.single(a[0], rng)
+    if ends == swap.CLIC:
+        return [swap.endless(text) for text in positives], negative and swap.endless(negative)
+    return positives, negative
 
 
 def _further(sentences: tuple[Annotation, ...], count: int, rng: np.random.Generator) -> list[str]:

@@ -27,7 +27,9 @@ from compclip.train import (
 from compclip.train import (
     log as train_log,
 )
+from compclip.train.batch import Views
 from compclip.train.extras import Extras
+from compclip.train.steps import Step
 from compclip.train.views import Rows
 
 if TYPE_CHECKING:
@@ -64,7 +66,10 @@ def train(run: Run, model: Model, rows: Rows, work: Path, on_step: OnStep = noth
     dropped = dict(header["dropped"]) if first else {}
     step_of = accumulate.Step(model.clip, frozen, lambda: _autocast(device, cfg.precision), cfg.micro_batch, beside)
     meter = throughput.Meter(model.clip, frozen, torch.float32 if cfg.precision == "float32" else torch.bfloat16)
-    views_at = functools.partial(method.views, run.method)
+
+    def views_at(step: int) -> Views:
+        return method.views(run.method, Step(step, rows.per_epoch))
+
     batches = loader.batches(rows, views_at, model, range(header["step"], steps), cfg.workers)
     model.clip.train()
     with _stop_flag() as stop, contextlib.closing(log) if log else contextlib.nullcontext():
@@ -76,7 +81,8 @@ def train(run: Run, model: Model, rows: Rows, work: Path, on_step: OnStep = noth
             count(batch.dropped, dropped)
             lr = optimiser.learning_rate(step, steps, cfg)
             adamw.zero_grad(set_to_none=True)
-            terms = step_of.gradients(batch, views_at(step), functools.partial(method.loss, cfg=run.method, step=step))
+            placed = functools.partial(method.loss, cfg=run.method, step=Step(step, rows.per_epoch))
+            terms = step_of.gradients(batch, views_at(step), placed)
             norm = _update(model, adamw, terms, lr, cfg, step, beside)
             beside.after_step(model.clip)
             meter.add(batch, views_at(step))

@@ -18,7 +18,7 @@ from compclip.base.errors import UserError
 from compclip.data import images
 from compclip.data.images import ImageError
 from compclip.data.sample import Sample
-from compclip.text import concepts, kept
+from compclip.text import concepts, kept, swap
 from compclip.text.annotation import Annotation
 from compclip.train import composite
 from compclip.train.batch import View, Views
@@ -89,16 +89,15 @@ class Maker:
         if views.composite:
             return self._composite(index, which, picture, views, rng)
         caption = _caption(self.data.annotation(index, which), views)
-        spans = tuple((start, end) for start, end, _ in concepts.spans(caption)) if views.concepts else ()
         texts = [_texts(rules, caption, rng, views.lowercase) for rules in (views.negatives, views.positives)]
         texts[1] += tuple(self._alternatives(index, caption, views, generator(self.seed, epoch, sample.id, WORDED)))
         bag = _bag(caption, views, rng) if views.bag else ((), ())
         cropping = generator(self.seed, epoch, sample.id, CROPS)
         return View(
             self._part(picture, cropping),
-            _case(caption.text, views.lowercase),
+            _case(swap.endless(caption.text) if views.ends == swap.CLIC else caption.text, views.lowercase),
             *(own + more for own, more in zip(texts, bag, strict=True)),
-            concepts=spans,
+            concepts=_concepts(caption, views),
             negative_images=tuple(self._negative_images(index, views.negative_images, cropping)),
             target=self._other_caption(index, views, generator(self.seed, epoch, sample.id, READ)),
         )
@@ -147,11 +146,12 @@ class Maker:
         if views.partner:
             other, said = self._partner_place(index, which, views.partner, rng)
             their = self._sentences(other, said)
-            positives, negative = composite.captions(own, their, views.composite, rng, views.partner == "common_noun")
+            common = views.partner == "common_noun"
+            positives, negative = composite.captions(own, their, views.composite, rng, common, views.ends)
             theirs = self.load(self.data.sample(other))
             picture = composite.pictures(picture, theirs, self.side, rng)
         else:
-            positives, negative = composite.own_captions(own, views.composite, rng)
+            positives, negative = composite.own_captions(own, views.composite, rng, views.ends)
         texts = [_case(t, views.lowercase) for t in positives]
         return View(picture, texts[0], (_case(negative, views.lowercase),), tuple(texts[1:]))
 
@@ -183,6 +183,14 @@ def _caption(annotation: Annotation, views: Views) -> Annotation:
     if views.caption == "full" or len(annotation.sentences) <= 1:
         return annotation
     return kept.first(annotation)
+
+
+def _concepts(caption: Annotation, views: Views) -> tuple[tuple[int, int], ...]:
+    """The characters of the caption's concepts."""
+    if not views.concepts:
+        return ()
+    found = tuple((start, end) for start, end, _ in concepts.spans(caption))
+    return ((0, len(caption.text)),) if views.whole_concept and not found else found
 
 
 def _case(text: str | None, lowercase: bool) -> str | None:

@@ -8,6 +8,7 @@ from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
@@ -22,6 +23,7 @@ from compclip.data import annotate, entering, prepare, shards, work
 from compclip.data.prepared import Prepared
 from compclip.data.sample import Sample
 from compclip.data.shards import Manifest, Shard
+from compclip.text import clove
 from tests.conftest import ROOT
 from tests.data.reading import in_folder
 from tests.prepared_set import all_annotations
@@ -253,6 +255,56 @@ def test_pictures_with_few_sentences_are_left_out_and_counted(photographs, tmp_p
     with pytest.raises(UserError, match="no picture has min_sentences=9; lower it"):
         prepare.run("recaption", Name("y", "data"), replace(photographs, min_sentences=9), tmp_path)
     assert not (tmp_path / "data" / "y" / "counts.json").exists()
+
+
+def test_the_first_captions_of_each_picture_may_be_all(photographs, tmp_path):
+    described(tmp_path, {"a.jpg": ["One dog.", "Two dogs."], "b.jpg": ["One cat."]})
+    counts = prepare.run("recaption", NAME, replace(photographs, captions_each=1), tmp_path)
+    assert [s.captions for s in in_folder(tmp_path / "data" / "x")] == [("One dog.",), ("One cat.",)]
+    assert counts["captions_left_out"] == 1
+    assert "captions_left_out" not in prepare.run("recaption", NAME, photographs, tmp_path)
+
+
+def test_the_openings_that_go_are_a_parameter(photographs, tmp_path):
+    described(tmp_path, {"a.jpg": ["The image showcases a dog."], "b.jpg": ["This picture shows a cat."]})
+    told = {}
+    for name in ("usual", "clic"):
+        counts = prepare.run("recaption", NAME, replace(photographs, openings=name), tmp_path)
+        told[name] = [s.captions[0] for s in in_folder(tmp_path / "data" / "x")], counts["openings_dropped"]
+    assert told == {
+        "usual": (["The image showcases a dog.", "A cat."], 1),
+        "clic": (["a dog.", "This picture shows a cat."], 1),
+    }
+
+
+def test_words_for_clove_s_rule_are_looked_up_where_they_are_asked_for(photographs, tmp_path):
+    """Shards without them stay as they are, and training that asks for them there says what to set."""
+    described(tmp_path, {"a.jpg": ["A red dog chases a cat."], "b.jpg": ["A man rides a horse."]})
+    prepare.run("recaption", NAME, photographs, tmp_path)
+    rng, made = np.random.default_rng(0), {}
+    for asked in (False, True, False):
+        prepare.run("annotate", NAME, replace(photographs, relatives=asked), tmp_path)
+        data = Prepared(tmp_path / "data" / "x")
+        made.setdefault(asked, []).append(data.manifest.fingerprint)
+        if asked:
+            text = clove.replace(data.annotation(0, 0), rng)
+            assert text is not None and len(text.split()) >= 6 and text != "A red dog chases a cat."
+        else:
+            with pytest.raises(UserError, match="set data.<name>.relatives to true"):
+                clove.replace(data.annotation(0, 0), rng)
+    assert len(set(made[False])) == 1 and made[True] != made[False][:1]
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "message"),
+    [
+        ("openings", "click", "unknown openings 'click'; did you mean 'clic'"),
+        ("captions_each", -1, "captions_each=-1: must be >= 0"),
+    ],
+)
+def test_sections_refuse_what_they_do_not_know(key, value, message):
+    with pytest.raises(UserError, match=message):
+        Data(**{key: value})
 
 
 def test_the_command_names_its_data(tmp_path, monkeypatch):

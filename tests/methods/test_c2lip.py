@@ -49,7 +49,8 @@ def test_scale_and_bias_are_trained_by_it(features):
 @pytest.mark.parametrize("kind", ["pooled", "encoded"])
 def test_views_ask_for_concepts_and_patches(kind):
     views = c2lip.views(c2lip.Config(concepts=kind), 0)
-    assert (views.concepts, views.tokens, views.negatives) == (kind, True, ())
+    assert (views.concepts, views.tokens, views.negatives) == (kind, True, ()) and not views.whole_concept
+    assert c2lip.views(c2lip.Config(concepts=kind, whole_concept=True), 0).whole_concept
 
 
 def test_terms_of_weight_zero_ask_for_nothing(features):

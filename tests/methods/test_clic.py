@@ -10,6 +10,7 @@ import torch
 from compclip.base.errors import UserError
 from compclip.methods import clic
 from compclip.train.batch import Views
+from compclip.train.steps import Step, within
 from tests import reference
 
 
@@ -71,6 +72,36 @@ def test_without_alternation_every_step_is_a_composite(features):
     assert "cont" in clic.loss(features(K=1), cfg, step=1)
 
 
+def test_the_alternation_may_begin_anew_with_each_epoch(features):
+    """Epochs of three steps: by the run composites are at 0, 2, 4; by the epoch at 0 and 2 of each."""
+    steps = [Step(number, per_epoch=3) for number in range(6)]
+    by_run, by_epoch = clic.Config(), clic.Config(restart=True)
+    assert [clic.views(by_run, s).composite > 0 for s in steps] == [True, False, True, False, True, False]
+    assert [clic.views(by_epoch, s).composite > 0 for s in steps] == [True, False, True, True, False, True]
+    assert ["cont" in clic.loss(features(K=1, P=3), by_epoch, s) for s in steps] == [
+        True,
+        False,
+        True,
+        True,
+        False,
+        True,
+    ]
+    assert not clic.plain(clic.Config(restart=True, alternate=False), steps[1])
+    assert [within(s) for s in steps] == [0, 1, 2, 0, 1, 2] and within(5) == 5
+
+
+def test_sentences_and_statistics_of_the_released_code_are_parameters():
+    """ImageNet's are of composites alone."""
+    cfg = clic.Config(ends="clic", statistics="imagenet")
+    composite, single = (clic.views(cfg, step) for step in (0, 1))
+    assert (composite.ends, composite.statistics) == ("clic", "imagenet") and (single.ends, single.statistics) == (
+        "clic",
+        "",
+    )
+    assert clic.views(replace(cfg, composites=False), 0).statistics == ""
+    assert clic.views(clic.Config(), 0).statistics == "" and clic.views(clic.Config(), 0).ends == "kept"
+
+
 @pytest.mark.parametrize("count", [1, 2, 5])
 def test_the_number_of_positives_is_a_parameter(features, count):
     f = features(K=1, P=count - 1)
@@ -98,6 +129,8 @@ def test_partners_by_common_noun_are_a_parameter():
         ("lambda_s_neg", -1.0, "lambda_s_neg=-1.0: must be >= 0"),
         ("lambda_cont", float("nan"), "lambda_cont=nan: must be >= 0 and finite"),
         ("positives", 0, "positives=0: must be >= 1"),
+        ("ends", "clik", "ends=clik: must be one of kept, clic; did you mean 'clic'"),
+        ("statistics", "imagnet", "statistics=imagnet: must be one of own, imagenet; did you mean 'imagenet'"),
         ("positives", 1, "lambda_uni=1.0: compares p1 and p2; set it to 0 with positives=1"),
         ("partner", "noun", "partner=noun: must be one of random, common_noun"),
         ("uni_norm", "l1", "uni_norm=l1: must be one of squared, l2"),

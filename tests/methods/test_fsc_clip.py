@@ -9,8 +9,8 @@ import torch
 
 from compclip.base.errors import UserError
 from compclip.methods import fsc_clip
+from compclip.text import clove, shuffle, swap
 from compclip.text import replace as replacing
-from compclip.text import shuffle, swap
 from tests import reference
 
 
@@ -70,10 +70,18 @@ def test_views_are_three_negatives_with_tokens():
     assert views.negatives == (swap.negclip, replacing.wordnet, shuffle.bigram) and views.tokens
 
 
+def test_the_rules_of_the_released_code_are_parameters():
+    cfg = fsc_clip.Config(replace="clove", shuffle="tokens")
+    assert fsc_clip.views(cfg, 0).negatives == (swap.negclip, clove.replace, shuffle.tokens)
+    assert (fsc_clip.needs(cfg), fsc_clip.needs(fsc_clip.Config())) == ({"relatives": True}, {})
+
+
 @pytest.mark.parametrize(
     "field,value,message",
     [
         ("gamma", -1, "gamma=-1: must be >= 0"),
+        ("replace", "clover", "replace=clover: must be one of wordnet, clove; did you mean 'clove'"),
+        ("shuffle", "word", "shuffle=word: must be one of words, tokens; did you mean 'words'"),
         ("epsilon", 1.0, "epsilon=1.0: must be >= 0 and < 1"),
         ("lambda_local", float("inf"), "lambda_local=inf: must be >= 0 and finite"),
         ("attention", "minmx", "attention=minmx: must be one of minmax, minmax_sparse, softmax; did you mean 'minmax'"),

@@ -58,16 +58,23 @@ def any_annotation(draw) -> Annotation:
     candidates = tuple(tuple(draw(st.lists(CANDIDATE, max_size=2))) for _ in range(count))
     masked = tuple(tuple(draw(st.lists(CANDIDATE, max_size=2))) for _ in range(count))
     odd = {"written_swap": draw(ODD), "written_replace": draw(ODD)}
-    return replace(value, lemma=lemma, candidates=candidates, masked=masked, **odd)
+    table = st.lists(st.tuples(CANDIDATE, st.integers(1, 2**31 - 1)), max_size=3)
+    pairs = [draw(table) for _ in range(count)] if draw(st.booleans()) else []
+    relatives = tuple((tuple(w for w, _ in own), tuple(n for _, n in own)) for own in pairs)
+    return replace(value, lemma=lemma, candidates=candidates, masked=masked, relatives=relatives, **odd)
 
 
 @settings(max_examples=60, deadline=None)
 @given(st.lists(any_annotation(), max_size=4))
 def test_rows_of_anything(values):
-    """A shard in which no token has a masked model's words has no column of them."""
-    asked = any(any(value.masked) for value in values)
-    expected = values if asked else [replace(value, masked=()) for value in values]
-    assert all_of(read(written(columns(values)))) == expected
+    """A shard in which no token has a masked model's words has no column of them; relatives all of a shard have, or none.
+
+    Where one has relatives, the others get empty ones.
+    """
+    masked, asked = any(any(value.masked) for value in values), any(value.relatives for value in values)
+    values = values if masked else [replace(value, masked=()) for value in values]
+    empty = [replace(v, relatives=v.relatives or (((), ()),) * len(v) * asked) for v in values]
+    assert all_of(read(written(columns(values)))) == empty
 
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=6)
@@ -86,6 +93,27 @@ def test_stored_texts_stand_beside_captions(negatives, dense):
     for row, own in zip(all_of(read(sink.getvalue())), negatives, strict=True):
         kinds = {"negative": tuple(own), "dense": tuple(dense)}
         assert row.stored == {kind: texts for kind, texts in kinds.items() if texts}
+
+
+def test_a_shard_without_relatives_has_no_column_of_them(annotated):
+    value = annotated["The dog chases the cat."]
+    table = (("fox", "sea lion"), (3, 1))
+    weighed = replace(value, relatives=(((), ()), table, *[((), ())] * 4))
+    assert "relatives" not in columns([value]).arrays()
+    assert columns([weighed]).arrays()["relatives"].to_pylist() == [[{"token": 1, "words": "fox\t3\tsea lion\t1"}]]
+
+
+@pytest.mark.parametrize("words", ["fox", "fox\tx", "fox\t0", "fox\t-1", "\t1", f"fox\t{2**31}", "fox\t1\then"])
+def test_words_without_good_weights_are_an_error(annotated, words):
+    value = annotated["The dog."]
+    made = columns([replace(value, relatives=(((), ()), (("fox",), (3,)), ((), ())))]).arrays()
+    values = pa.StructArray.from_arrays(
+        [pa.array([1], pa.uint8()), pa.DictionaryArray.from_arrays(pa.array([0], pa.uint8()), pa.array([words]))],
+        names=["token", "words"],
+    )
+    made["relatives"] = pa.ListArray.from_arrays(pa.array([0, 1], pa.int32()), values)
+    with pytest.raises(UserError, match="damaged"):
+        Rows(pa.RecordBatch.from_pydict(made))[0]
 
 
 def test_numbers_are_as_wide_as_they_must_be():

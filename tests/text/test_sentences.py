@@ -67,6 +67,22 @@ def test_openings_go(text, expected):
     assert sentences.clean(text) == expected
 
 
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("The image showcases a dog.", "a dog."),
+        ("This image appears to be a digital representation of a dog", "a dog"),
+        ("The image is a collection of red mugs.", "red mugs."),
+        ("This image features two cats. The image shows it.", "two cats. The image shows it."),
+        ("the image shows a dog.", "the image shows a dog."),
+        ("This picture depicts: a dog.", "This picture depicts: a dog."),
+        ("The image is", "The image is"),
+    ],
+)
+def test_the_openings_of_clic_s_program_go(text, expected):
+    assert sentences.clean_clic(text) == expected
+
+
 def test_keep_counts_words_from_4_to_34():
     assert not sentences.keep("A red dog .")
     assert sentences.keep("A red dog runs.")

@@ -28,6 +28,44 @@ def test_all_orders_of_the_pairs(annotated):
     }
 
 
+def test_all_orders_of_the_parser_s_tokens(annotated):
+    """Six tokens: "A boy", "eats an", "apple ." in five other orders, the mark wherever its pair is."""
+    assert outcomes(shuffle.tokens, annotated["A boy eats an apple."]) == {
+        "A boy apple. eats an",
+        "eats an A boy apple.",
+        "eats an apple. A boy",
+        "apple. A boy eats an",
+        "apple. eats an A boy",
+    }
+
+
+def test_a_last_mark_without_a_partner_goes_to_a_pair(annotated):
+    """Six words in three pairs, and a full stop: before the first pair, between two, at the end."""
+    made = outcomes(shuffle.tokens, annotated["Two dogs and three cats sleep."])
+    assert {
+        "and three Two dogs cats sleep.",
+        "and three. Two dogs cats sleep",
+        ". and three Two dogs cats sleep",
+    } <= made
+    assert all(
+        sorted(m.replace(".", " .").split()) == [".", "Two", "and", "cats", "dogs", "sleep", "three"] for m in made
+    )
+    assert not any(m.strip(".") == "Two dogs and three cats sleep" for m in made)
+
+
+def test_no_single_pair_is_shuffled(annotated):
+    assert outcomes(shuffle.tokens, annotated["The dog."], tries=9) == {None}
+    assert outcomes(shuffle.tokens, annotated[""], tries=9) == {None}
+
+
+@given(annotations(), st.integers(0, 99))
+def test_the_same_tokens_in_another_order(annotation, seed):
+    made = shuffle.tokens(annotation, np.random.default_rng(seed))
+    if made is not None:
+        assert Counter("".join(made.split())) == Counter("".join(annotation.word(t) for t in range(len(annotation))))
+        assert made.split() != annotation.text.split()
+
+
 def test_final_punctuation_keeps_its_white_space():
     assert outcomes(shuffle.bigram, plain("A dog runs fast !")) == {"runs fast A dog !"}
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -138,3 +139,34 @@ def test_swaps_keep_the_words_and_change_the_text(annotation, seed):
 def test_clic_keeps_the_words_of_both(a, b, seed):
     made = swap.clic(a, b, np.random.default_rng(seed))
     assert made is None or bag(made) == bag(a.text + b.text)
+
+
+def test_atoms_are_things_or_attributes(annotated):
+    """CREPE's swap: two heads of noun chunks or two adjectives, and no verbs, plurals or whole phrases."""
+    assert outcomes(swap.atoms, annotated["A brown dog chases a black cat."]) == {
+        "A brown cat chases a black dog.",
+        "A black dog chases a brown cat.",
+    }
+    assert outcomes(swap.atoms, annotated["The sky is blue."], tries=5) == {None}
+    assert outcomes(swap.atoms, annotated["a dog dog"], tries=5) == {None}
+
+
+@given(annotations(), st.integers(0, 99))
+def test_atoms_of_anything(annotation, seed):
+    made = swap.atoms(annotation, np.random.default_rng(seed))
+    assert made is None or made.casefold() != annotation.text.casefold()
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "expected"),
+    [("A dog", "A cat.", "A dog. A cat."), ("Is it?", "Yes!", "Is it?. Yes!."), ("A dog. ", "a", "A dog. a.")],
+)
+def test_sentences_joined_as_in_clic_s_code(first, second, expected):
+    assert swap.join_ended(first, second) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"), [("A dog .", "A dog"), ("Is it?", "Is it?"), ("Well...", "Well"), (".", "")]
+)
+def test_a_sentence_without_its_full_stop(text, expected):
+    assert swap.endless(text) == expected

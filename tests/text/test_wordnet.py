@@ -52,8 +52,8 @@ def test_never_a_synonym_or_what_contains_the_word(word, pos, tag, never):
 def test_no_candidate_shares_a_sense_with_the_word(word, pos, tag):
     part = wordnet.PARTS[pos]
     for other in candidates(word, word, pos, tag):
-        assert not set(wordnet._synsets(word, part)) & set(wordnet._synsets(other, part))
-        assert wordnet._synsets(other, part), other
+        assert not set(wordnet.synsets_of(word, part)) & set(wordnet.synsets_of(other, part))
+        assert wordnet.synsets_of(other, part), other
 
 
 def test_what_the_caption_says_is_left_out():

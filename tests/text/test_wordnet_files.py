@@ -69,6 +69,8 @@ def test_synsets_are_those_of_the_slow_reader(slow, files, word, part):
         assert [files.key(ours, i) for i in range(len(lemmas))] == [lemma.key() for lemma in lemmas]
         antonyms = [(a.synset().offset(), a.name()) for lemma in lemmas for a in lemma.antonyms()]
         assert [(s.place, w) for own in ours.words for s, w in files.antonyms(ours, own)] == antonyms
+        derived = [d for lemma in lemmas for d in lemma.derivationally_related_forms()]
+        assert {(s.place, w) for s, w in files.derived(ours)} == {(d.synset().offset(), d.name()) for d in derived}
         for symbol, related in (
             (HYPERNYM, theirs.hypernyms()),
             (HYPONYM, theirs.hyponyms()),
@@ -81,6 +83,7 @@ def test_synsets_are_those_of_the_slow_reader(slow, files, word, part):
 @pytest.mark.parametrize(("form", "part"), [(form, part) for part, forms in FORMS.items() for form in forms.split()])
 def test_lemmas_of_forms_are_those_of_the_slow_reader(slow, files, form, part):
     assert files.base(form, part) == slow.morphy(form, part)
+    assert files.bases(form, part) == list(dict.fromkeys(slow._morphy(form, part)))
 
 
 @settings(max_examples=60, deadline=None)
@@ -101,7 +104,7 @@ def test_a_damaged_dictionary_is_an_error(tmp_path, monkeypatch, name, content):
     shutil.copytree(wordnet_data.folder(), tmp_path / "wordnet")
     (tmp_path / "wordnet" / name).write_text(content)
     monkeypatch.setattr(wordnet_data, "folder", lambda: tmp_path / "wordnet")
-    caches = [getattr(wordnet, cached) for cached in ("_dictionary", "_forms", "_lemmas", "_synsets")]
+    caches = [getattr(wordnet, cached) for cached in ("dictionary", "_forms", "_lemmas", "synsets_of")]
     for cached in caches:
         cached.cache_clear()
     try:

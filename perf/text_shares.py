@@ -1,0 +1,97 @@
+"""What each rule changes: of 400 captions of photographs, how often the first word that it touches is a noun, a verb …
+
+    python perf/text_shares.py [captions file] [--limit 400] [--draws 5]
+    python perf/text_shares.py --prepositions          # the counts of compclip/text/prepositions.py, from both files
+
+Captions are those of `perf/text_rules.py`; without a file COCO's.
+"""
+
+from __future__ import annotations
+
+import argparse
+import bisect
+import os
+import sys
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import replace as replaced
+from pathlib import Path
+
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).parent))
+import text_rules
+
+from compclip.base.errors import entry
+from compclip.text import annotate as stage
+from compclip.text import negate, prepositions, replace, scene, swap, wordlists
+from compclip.text.annotation import Annotation
+
+RULES = {
+    "replace: wordnet": replace.wordnet,
+    "replace: clove": replace.RULES["clove"],
+    "word lists": wordlists.rule,
+    "swap: negclip": swap.negclip,
+    "swap: single": swap.single,
+    "swap: atoms": swap.atoms,
+    "negate: crepe": negate.crepe,
+    "negate: conclip": negate.conclip,
+}
+SHOWN = ("NOUN", "ADP", "ADJ", "VERB")
+
+
+def touched(a: Annotation, made: str) -> str:
+    """The part of speech of the first token that a rule changed."""
+    place = len(os.path.commonprefix([a.text.casefold(), made.casefold()]))
+    return a.pos[max(0, bisect.bisect_right(a.starts, place) - 1)]
+
+
+def shares(annotations: list[Annotation], draws: int) -> dict[str, dict[str, float]]:
+    """For each rule the share of captions that it covers, and of its texts those that touch a part of speech first."""
+    rows = {}
+    for name, rule in RULES.items():
+        made = [(a, rule(a, np.random.default_rng((i, d)))) for i, a in enumerate(annotations) for d in range(draws)]
+        found = Counter(touched(a, text) for a, text in made if text is not None)
+        total = sum(found.values())
+        rows[name] = {"covered": total / len(made)} | {pos: found[pos] / max(total, 1) for pos in SHOWN}
+        rows[name]["other"] = 1 - sum(rows[name][pos] for pos in SHOWN)
+    return rows
+
+
+def counted(annotations: Iterable[Annotation]) -> Counter[str]:
+    """How often each preposition relates two entities."""
+    found = Counter[str]()
+    for a in annotations:
+        said = (a.text[slice(*a.chars(e.span))] for e in scene.read(a) if a.pos[e.root] == "ADP")
+        found.update(" ".join(words.lower().split()) for words in said)
+    return Counter({name: found[name] for name in prepositions.TABLE})
+
+
+def table(rows: dict[str, dict[str, float]], count: int) -> str:
+    """The shares as text."""
+    heads = list(next(iter(rows.values())))
+    lines = [f"{count} captions", f"{'':20}" + "".join(f"{head:>9}" for head in heads)]
+    return "\n".join(lines + [f"{name:20}" + "".join(f"{row[h]:9.3f}" for h in heads) for name, row in rows.items()])
+
+
+def main(argv: list[str]) -> int:
+    """Print the shares, or the counts."""
+    parser = argparse.ArgumentParser(prog="python perf/text_shares.py", description=__doc__.splitlines()[0])
+    parser.add_argument("file", nargs="?")
+    parser.add_argument("--limit", type=int, default=400)
+    parser.add_argument("--draws", type=int, default=5)
+    parser.add_argument("--prepositions", action="store_true")
+    args = parser.parse_args(argv)
+    if args.prepositions:
+        found = counted(stage.annotate(text_rules.captions(args.file, sys.maxsize), replacements=False))
+        print("\n".join(f"{name} {number}" for name, number in sorted(found.items())))
+        return 0
+    coco = text_rules.shared() / "coco/annotations/captions_val2017.json"
+    annotations = stage.annotate(text_rules.captions(args.file or str(coco), args.limit))
+    annotations = [replaced(a, relatives=stage.weighted(a)) for a in annotations]
+    print(table(shares(annotations, args.draws), len(annotations)))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(entry(main))

@@ -1,0 +1,70 @@
+"""Negatives by denial."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from compclip.text import negate
+from compclip.text.annotate import annotate
+from compclip.text.annotation import Annotation
+from tests.text.conftest import outcomes
+from tests.text.strategies import annotations
+
+CREPE = {
+    "The sky is blue.": {"The sky is not blue."},
+    "A bathroom with a sink, toilet and shower.": {"A bathroom without a sink, toilet and shower."},
+    "A couch and a television in a room.": {"A couch and no television in a room.", "A couch and a television in no room."},
+    "A man is sitting on a bench near a white van.": {
+        "A man is not sitting on a bench near a white van.",
+        "A man is sitting on no bench near a white van.",
+        "A man is sitting on a bench near no white van.",
+    },
+    "A man wearing a hat is holding a cup in a field.": {
+        "A man not wearing a hat is holding a cup in a field.",
+        "A man wearing a hat is not holding a cup in a field.",
+        "A man wearing no hat is holding a cup in a field.",
+        "A man wearing a hat is holding no cup in a field.",
+        "A man wearing a hat is holding a cup in no field.",
+    },
+    "The dog.": {None},
+    "": {None},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("text", CREPE)
+def test_what_can_be_denied(annotated, text):
+    assert outcomes(negate.crepe, annotated[text]) == CREPE[text]
+
+
+def test_kinds_have_the_same_chance(annotated):
+    """One predicate, two things: half of the denials are the predicate's."""
+    a = annotated["A man is sitting on a bench near a white van."]
+    made = [negate.crepe(a, np.random.default_rng(seed)) for seed in range(400)]
+    assert 150 < sum(" not " in text for text in made) < 250
+
+
+def test_conclip_denies_a_thing(annotated):
+    assert outcomes(negate.conclip, annotated["A bathroom with a sink, toilet and shower."]) == {
+        "A bathroom without a sink, toilet and shower."
+    }
+    assert outcomes(negate.conclip, annotated["The sky is blue."]) == {None}
+    assert outcomes(negate.conclip, annotated["A boy eats an apple."]) == {"A boy eats no apple."}
+
+
+@pytest.mark.parametrize(
+    "text", ["A man is not sitting on a bench.", "A dog without a collar is on a bench.", "No man is in a car."]
+)
+def test_what_denies_already_is_left_alone(text):
+    (a,) = annotate([text], replacements=False)
+    assert outcomes(negate.crepe, a, tries=5) == outcomes(negate.conclip, a, tries=5) == {None}
+
+
+@given(annotations(), st.integers(0, 99))
+def test_another_text_or_none(annotation: Annotation, seed):
+    for rule in (negate.crepe, negate.conclip):
+        made = rule(annotation, np.random.default_rng(seed))
+        assert made == rule(annotation, np.random.default_rng(seed))
+        assert made is None or made.casefold() != annotation.text.casefold()

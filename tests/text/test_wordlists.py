@@ -1,0 +1,101 @@
+"""SVLC's rule R."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from compclip.base.errors import UserError
+from compclip.text import wordlists
+from compclip.text.annotation import Annotation
+from compclip.text.wordlists import Lists
+from tests.text.conftest import outcomes
+
+TWO = Lists({"color": ("red", "blue", "light blue"), "material": ("wood", "iron")})
+
+
+def of(lists: Lists, text: str, tries: int = 200) -> set[str | None]:
+    return {lists.of_text(text, np.random.default_rng(seed)) for seed in range(tries)}
+
+
+def test_one_word_for_another_of_its_list():
+    assert of(TWO, "a red cup of wood") == {
+        "a blue cup of wood",
+        "a light blue cup of wood",
+        "a red cup of iron",
+    }
+
+
+def test_words_are_whole_and_one_of_them_changes():
+    """No "red" in "reddish", "tired" or "red's"; of two only one."""
+    assert of(TWO, "a reddish tired dog, red's") == {None}
+    assert of(TWO, "a red cup, a red hat.") == {
+        "a blue cup, a red hat.", "a light blue cup, a red hat.", "a red cup, a blue hat.", "a red cup, a light blue hat.",
+    }  # fmt: skip
+
+
+def test_phrases_come_before_their_words():
+    assert of(TWO, "Light  blue sky") == {"Red sky", "Blue sky"}
+
+
+def test_what_the_caption_says_is_not_put_there():
+    assert of(TWO, "a red and blue and light blue flag") == {None}
+
+
+def test_kinds_have_the_same_chance():
+    made = [TWO.of_text("red red red iron", np.random.default_rng(seed)) for seed in range(400)]
+    assert 150 < sum("wood" in text for text in made) < 250
+
+
+def test_our_lists_are_of_the_authors_sizes():
+    """34 colours, 47 actions, 71 materials, 104 sizes, 48 states; each word once in its list."""
+    sizes = {kind: len(words) for kind, words in wordlists.ours().kinds.items()}
+    wanted = {"color": 34, "action": 47, "material": 71, "size": 104, "state": 48}
+    assert {kind: abs(sizes[kind] - size) <= size // 10 for kind, size in wanted.items()} == dict.fromkeys(wanted, True)
+    assert all(len(set(words)) == len(words) for words in wordlists.ours().kinds.values())
+    assert all(
+        word == word.lower() and wordlists._is_word(word) for words in wordlists.ours().kinds.values() for word in words
+    )
+
+
+def test_the_rule_takes_annotations():
+    assert outcomes(wordlists.rule, Annotation("nothing"), tries=3) == {None}
+    made = outcomes(wordlists.rule, Annotation("a wooden chair"), tries=50)
+    assert None not in made and all(text.startswith("a ") and text.endswith(" chair") for text in made)
+
+
+@given(st.lists(st.sampled_from(["red", "Blue", "wood", "dog", "in", "İ", "-", "."]), max_size=8), st.integers(0, 99))
+def test_another_text_or_none(words, seed):
+    text = " ".join(words)
+    made = wordlists.of_text(text, np.random.default_rng(seed))
+    assert made is None or made.casefold() != text.casefold()
+    assert made == wordlists.of_text(text, np.random.default_rng(seed))
+
+
+def test_a_file_of_ones_own(tmp_path):
+    path = tmp_path / "w.yaml"
+    path.write_text("color: [Mauve, ochre]\nstate: [half  open, ajar]\n")
+    assert Lists.read(path).kinds == {"color": ("mauve", "ochre"), "state": ("half open", "ajar")}
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("colour: [red, blue]", "unknown kind of words 'colour'; did you mean 'color'"),
+        ("color: red", "color: must be a list of 2 to 10000 words"),
+        ("color: [red]", "color: must be a list of 2"),
+        ("color: [red, on]", "quote yes, no, on, off"),
+        ("color: [red, '${oc.env:HOME}']", "color: must be a list of 2"),
+        ("state: [open, '(.*)+']", "state: must be a list of 2"),
+        ("{}", "must have a list of words for some of color"),
+        ("[red]", "must have a list of words"),
+        ("a: &a [*a]", "w.yaml"),
+    ],
+)
+def test_another_file_is_one_line(tmp_path, text, message):
+    (tmp_path / "w.yaml").write_text(text)
+    with pytest.raises(UserError) as error:
+        Lists.read(tmp_path / "w.yaml")
+    assert message in str(error.value) and "w.yaml" in str(error.value) and "\n" not in str(error.value)
