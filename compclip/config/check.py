@@ -7,6 +7,7 @@ from dataclasses import fields
 from compclip.base import plugins
 from compclip.base.errors import UserError, unknown
 from compclip.base.names import Name
+from compclip.config import wanted
 from compclip.config.grid import (
     PER_DATA,
     captioner_config,
@@ -21,7 +22,10 @@ from compclip.config.sections import Params
 from compclip.config.structured import SEEDS, mapping
 
 # What lies in data/, or beside a benchmark's results, by a name of its own.
-OWN = {"data": ("benchmarks", "fingerprints", "looks", "overlaps", "scenes_world"), "benchmark": ("summary",)}
+OWN = {
+    "data": ("benchmarks", "fingerprints", "looks", "neighbours", "overlaps", "scenes_world"),
+    "benchmark": ("summary",),
+}
 
 
 def name(text: str, kind: str) -> Name:
@@ -73,6 +77,7 @@ def _check_grid(params: Params) -> None:
         if base not in params.methods:
             raise unknown("method", base, params.methods, "grid.methods")
         config, _ = method_config(params, method)
+        _check_wants(f"methods.{method}", method, config)
         lacking = [d for d in grid.data if (own := params.data.get(d)) and not (own.rewriter or own.rewrites)]
         if getattr(config, "source", "") == "llm" and lacking:
             raise UserError(
@@ -86,6 +91,14 @@ def _check_grid(params: Params) -> None:
     if not 0 <= min(grid.seeds) <= max(grid.seeds) < SEEDS:
         raise UserError(f"grid.seeds={grid.seeds}: seeds must be >= 0 and < 2**32")
     _distinct([cell.name for cell in cells(params)], "the names of the grid's cells")
+
+
+def _check_wants(where: str, method: str, config: object) -> None:
+    """What a method asks of data sets besides captions must be there."""
+    if wanted.neighbours(method, config) and (asked := wanted.nearest(method, config)) > wanted.STORED:
+        raise UserError(
+            f"{where}: draws from the {asked} nearest pictures, of which {wanted.STORED} are kept; lower it"
+        )
 
 
 def _check_wise_ft(params: Params) -> None:
@@ -117,11 +130,11 @@ def together(params: Params) -> None:
 def _check_lines(params: Params) -> None:
     """A run that wise_ft names and the grid lacks: its stage would wait for a checkpoint."""
     seeds = params.wise_ft.seeds if params.wise_ft.methods else []  # of no method: no run
-    for name, wanted, there in (
+    for name, named, there in (
         ("methods", params.wise_ft.methods, params.grid.methods),
         ("seeds", seeds, params.grid.seeds),
     ):
-        if absent := [value for value in wanted if value not in there]:
+        if absent := [value for value in named if value not in there]:
             raise UserError(f"wise_ft.{name}: {absent[0]} is not in grid.{name}; add it there or remove it here")
 
 

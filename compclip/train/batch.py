@@ -30,7 +30,8 @@ class Views:
     negative exchanges words of its first sentence.
     `concepts`: "" for none, "pooled" for spans in the caption, "encoded" for texts of their own. `tokens`: patches and
     text tokens are needed too.
-    `neighbours`: how many of each sample's nearest pictures join the batch, each a row with texts of its own (NegCLIP).
+    `neighbours`: how many of each sample's nearest pictures join the batch, each a row with texts of its own (NegCLIP);
+    they are drawn from its `nearest` ones.
     `negative_images`: how many of the pictures that were stored beside the sample are shown as its negatives.
     """
 
@@ -43,6 +44,7 @@ class Views:
     concepts: str = ""
     tokens: bool = False
     neighbours: int = 0
+    nearest: int = 3
     negative_images: int = 0
 
 
