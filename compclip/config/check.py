@@ -7,7 +7,7 @@ from dataclasses import fields
 from compclip.base import plugins
 from compclip.base.errors import UserError, unknown
 from compclip.base.names import Name
-from compclip.config import wanted
+from compclip.config import pictures, wanted
 from compclip.config.grid import (
     PER_DATA,
     captioner_config,
@@ -18,7 +18,7 @@ from compclip.config.grid import (
     rewrites_config,
     sets,
 )
-from compclip.config.sections import Params
+from compclip.config.sections import Data, Params
 from compclip.config.structured import SEEDS, mapping
 
 # What lies in data/, or beside a benchmark's results, by a name of its own.
@@ -43,6 +43,7 @@ def alone(params: Params) -> None:
         plugins.find(plugins.SOURCES, data.source)
         captioner_config(data, f"data.{name}.options")
         captions_config(data, f"data.{name}.captions")
+        _check_pictures(data, f"data.{name}")
         rewriter_config(data, f"data.{name}.rewriter")
         rewrites_config(data, f"data.{name}.rewrites")
         for benchmark in _distinct(data.exclude, f"data.{name}.exclude"):
@@ -77,7 +78,7 @@ def _check_grid(params: Params) -> None:
         if base not in params.methods:
             raise unknown("method", base, params.methods, "grid.methods")
         config, _ = method_config(params, method)
-        _check_wants(f"methods.{method}", method, config)
+        _check_wants(f"methods.{method}", method, config, params)
         lacking = [d for d in grid.data if (own := params.data.get(d)) and not (own.rewriter or own.rewrites)]
         if getattr(config, "source", "") == "llm" and lacking:
             raise UserError(
@@ -93,8 +94,18 @@ def _check_grid(params: Params) -> None:
     _distinct([cell.name for cell in cells(params)], "the names of the grid's cells")
 
 
-def _check_wants(where: str, method: str, config: object) -> None:
+def _check_pictures(data: Data, where: str) -> None:
+    """Negative images must be such as its source can have them."""
+    pictures.of(data, f"{where}.negative_images")
+    if (asked := pictures.members(data)) and not hasattr(plugins.find(plugins.SOURCES, data.source), "MEMBERS"):
+        raise UserError(f"{where}: source {data.source!r} reads no tars, and has no member {asked[0]!r}; give a file")
+
+
+def _check_wants(where: str, method: str, config: object, params: Params) -> None:
     """What a method asks of data sets besides captions must be there."""
+    bare = [d for d in params.grid.data if (own := params.data.get(d)) and not own.negative_images]
+    if bare and wanted.negative_images(method, config):
+        raise UserError(f"{where}: shows negative images; data.{bare[0]} has none: add data.{bare[0]}.negative_images")
     if wanted.neighbours(method, config) and (asked := wanted.nearest(method, config)) > wanted.STORED:
         raise UserError(
             f"{where}: draws from the {asked} nearest pictures, of which {wanted.STORED} are kept; lower it"

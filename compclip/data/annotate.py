@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from compclip.data import overlap, rewrite, shards
+from compclip.data import negatives, overlap, rewrite, shards
 from compclip.data.item import Item, Made, Make
 from compclip.data.sample import Sample
 from compclip.data.shards import Manifest
@@ -63,5 +63,5 @@ def batch(samples: Sequence[Sample], said: Sequence[int], found: Columns) -> pa.
     edges = pa.array(itertools.accumulate(said, initial=0), pa.int32())
     listed = pa.ListArray.from_arrays(edges, found.array())
     own = {name: pa.array([getattr(s, name) for s in samples], shards.SCHEMA.field(name).type) for name in OWN}
-    made = pa.RecordBatch.from_pydict(own | {"captions": listed})
+    made = pa.RecordBatch.from_pydict(own | {"captions": listed} | negatives.column(samples))
     return made.replace_schema_metadata({f"made by {name}": value for name, value in about().items()})
