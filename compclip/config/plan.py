@@ -15,6 +15,7 @@ from typing import Any
 
 from compclip.base import code, links, plugins
 from compclip.base.files import update_json
+from compclip.config import wanted
 from compclip.config.grid import line_cells, resolved
 from compclip.config.sections import Cell, Data, Params, Run
 
@@ -26,6 +27,7 @@ ENTRIES = {
     "annotate": "compclip.data.annotate",
     "backbone": "compclip.model.backbone",
     "benchmark": "compclip.evaluate.census",
+    "neighbours": "compclip.train.nearest",
     "train": "compclip.train.finish",
     "evaluate": "compclip.evaluate.score",
     "wise_ft": "compclip.evaluate.line",
@@ -65,7 +67,9 @@ def documents(params: Params) -> Iterator[tuple[str, str, dict[str, Any]]]:
     for name, benchmark in params.benchmarks.items():
         scored_by = code_of("benchmark", _benchmarks(params, [name]))
         yield "benchmark", name, {"params": asdict(benchmark), "code": scored_by}
-    for method, runs in itertools.groupby(resolved(params), key=lambda run: run.cell.method):
+    every = list(resolved(params))
+    yield "neighbours", "neighbours", neighbours(every)
+    for method, runs in itertools.groupby(every, key=lambda run: run.cell.method):
         own = list(runs)
         yield "train", method, train(method, own)
         yield "evaluate", method, evaluate(params, [run.cell for run in own])
@@ -106,9 +110,18 @@ def train(method: str, runs: Iterable[Run]) -> dict[str, Any]:
     """The runs of a method, resolved as config.yaml has them."""
     base = method.partition(".")[0]
     trains = getattr(plugins.find(plugins.METHODS, base), "TRAINS", True)
-    found = {_short(run.cell): asdict(run) for run in runs}
+    own = list(runs)
+    found = {_short(run.cell): asdict(run) for run in own}
+    near = [_short(run.cell) for run in own if wanted.neighbours(base, run.method)]
     located = plugins.locate(plugins.METHODS, base)
-    return {"method": method, "trains": trains, "code": code_of("train", [located]), "cells": found}
+    return {"method": method, "trains": trains, "near": near, "code": code_of("train", [located]), "cells": found}
+
+
+def neighbours(runs: Iterable[Run]) -> dict[str, Any]:
+    """The pairs of data and backbone that some run wants the neighbours of; where none does, there is no code."""
+    cells = (run.cell for run in runs if wanted.neighbours(run.method_name, run.method))
+    pairs = sorted({(str(cell.data), str(cell.backbone)) for cell in cells})
+    return {"pairs": pairs, "code": code_of("neighbours") if pairs else ""}
 
 
 def evaluate(params: Params, own: Iterable[Cell]) -> dict[str, Any]:

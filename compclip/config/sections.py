@@ -128,6 +128,8 @@ class Data:
     limit: int = 0  # 0: all
     min_sentences: int = 0  # of 4 to 34 words in all captions of a picture, which is left out below (CLIC B.1)
     images_outside: bool = False  # whether pictures may lie outside of `images`, by their names or through links
+    negative_images: dict[str, Any] = field(default_factory=dict)  # pictures beside each as negatives; none where empty
+    members: list[str] = field(default_factory=list)  # endings of further files of a sample's tar whose place is noted
 
     def __post_init__(self) -> None:
         if self.openings not in OPENINGS:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import filecmp
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,6 +15,8 @@ import torch
 
 from compclip.base import links, plugins
 from compclip.base.files import write_atomic, write_json
+from compclip.config import wanted
+from compclip.data import near
 from compclip.data.prepared import Prepared
 from compclip.model import backbone, context, lora, mixture
 from compclip.runs import lives
@@ -25,6 +28,8 @@ from compclip.train.loop import OnStep, nothing, train
 from compclip.train.views import Maker, Rows
 
 if TYPE_CHECKING:
+    import numpy as np
+
     from compclip.config.sections import Run, Train
     from compclip.model.backbone import Model
     from compclip.runs.store import StoredRun
@@ -49,7 +54,7 @@ def _train_and_finish(stored: StoredRun, on_step: OnStep) -> None:
     dropped: dict[str, int] = {}
     trains = getattr(method, "TRAINS", True)
     if trains:
-        dropped = train(run, model, rows(run, model, given.data, here), stored.folder.path, on_step)
+        dropped = train(run, model, rows(run, model, given, here), stored.folder.path, on_step)
     facts = {"processes": here.world, "dropped": dropped, "seconds": round(time.time() - started, 3)}
     if here.rank == 0:
         trained = {} if trains else {"trained_parameters": 0}
@@ -62,13 +67,21 @@ def _started(pretrained: Path, cfg: Train, device: str = "cpu") -> Model:
     return context.cut(model, cfg.context_length) if cfg.context_length else model
 
 
-def rows(run: Run, model: Model, data: Path, here: Place = Place()) -> Rows:  # noqa: B008 (frozen)
+def rows(run: Run, model: Model, given: Inputs, here: Place = Place()) -> Rows:  # noqa: B008 (frozen)
     """The samples a process of a run trains on; a softmax model is given the bias that its method's losses need."""
     method = plugins.find(plugins.METHODS, run.method_name)
     if needs := getattr(method, "needs_bias", None):
         model.add_bias(run.method.init_bias) if needs(run.method) else None
-    maker = Maker(Prepared(data), run.cell.seed, model.image_size, crop=_crop(run.train))
+    data = Prepared(given.data)
+    maker = Maker(data, run.cell.seed, model.image_size, crop=_crop(run.train), near=_near(run, given, len(data)))
     return Rows(maker, run.train.batch_size, here.rank, here.world, run.train.shuffle)
+
+
+def _near(run: Run, given: Inputs, samples: int) -> Sequence | np.ndarray:
+    """Of each sample those that its neighbours are drawn from; nothing where the method shows none."""
+    if not wanted.neighbours(run.method_name, run.method):
+        return ()
+    return near.opened(given.near, samples)[:, : wanted.nearest(run.method_name, run.method)]
 
 
 def _crop(cfg: Train) -> RandomResizedCrop | None:
