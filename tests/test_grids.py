@@ -107,7 +107,8 @@ CLIC = {
     "weight_decay": 0.1,
 }
 FSC = {"lr": 5e-6, "epochs": 5, "batch_size": 256, "warmup_steps": 50, "weight_decay": 0.1}
-LORA = {"lr": 5e-5, "lora": {"rank": 4, "alpha": 1.0, "targets": ["attention", "mlp", "patch"]}}
+ADAPTER = {"rank": 4, "alpha": 1.0, "targets": ["attention", "mlp", "patch"], "patch": "matrix"}
+LORA = {"lr": 5e-5, "lora": ADAPTER}
 C2LIP = {"lr": 1e-5, "epochs": 5, "batch_size": 768, "warmup_steps": 50, "beta2": 0.98, "eps": 1e-6}
 STATED = [  # grid, cell, what the paper (or its code) says of training and of the method; COCO: epochs of pictures, not captions
     ("clic_table1", "clic-vit_b_32-laion-0", CLIC | {"epochs": 1, "trainable": "text"},
@@ -128,7 +129,7 @@ STATED = [  # grid, cell, what the paper (or its code) says of training and of t
     ("c2lip_table2", "c2lip-vit_b_16_siglip-cc3m-42", C2LIP, {"lambda_npc": 1.0, "lambda_xac": 0.01}),
     ("c2lip_table2", "c2lip-vit_b_32-cc3m-42", C2LIP, {"init_bias": -27.0}),
     ("c2lip_table_a2", "c2lip.npc_0p5_xac_0p1-vit_b_16_siglip-cc3m-42", C2LIP, {"lambda_npc": 0.5, "lambda_xac": 0.1}),
-    ("hard_positives_table4", "hard_positives-vit_b_32-ms_coco-0", {"lr": 5e-6, "batch_size": 128},
+    ("hard_positives_table4", "hard_positives-vit_b_32-ms_coco-0", {"lr": 5e-6, "batch_size": 128, "lora": None},
      {"source": "llm", "hard_positives": "both"}),
     ("hard_positives_table4", "hard_positives.hn-vit_b_32-ms_coco-0", {"warmup_steps": 10000},
      {"hard_positives": "none"}),

@@ -89,7 +89,7 @@ def _adapter(folder: Path) -> None:
 
     _checkpoint(folder)
     clip = backbone.load(folder / "model").clip
-    lora.inject(clip, Lora(), ("image", "text"))
+    lora.inject(clip, Lora(patch="matrix"), ("image", "text"))
     lora.finish(clip, folder / "adapter")
 
 
