@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import fields
+from typing import Any
 
 from compclip.base import plugins
 from compclip.base.errors import UserError, unknown
@@ -73,6 +74,7 @@ def _check_grid(params: Params) -> None:
         if base not in params.methods:
             raise unknown("method", base, params.methods, "grid.methods")
         config, _ = method_config(params, method)
+        _check_backbones(params, method, config)
         lacking = [d for d in grid.data if (own := params.data.get(d)) and not (own.rewriter or own.rewrites)]
         if getattr(config, "source", "") == "llm" and lacking:
             raise UserError(
@@ -86,6 +88,14 @@ def _check_grid(params: Params) -> None:
     if not 0 <= min(grid.seeds) <= max(grid.seeds) < SEEDS:
         raise UserError(f"grid.seeds={grid.seeds}: seeds must be >= 0 and < 2**32")
     _distinct([cell.name for cell in cells(params)], "the names of the grid's cells")
+
+
+def _check_backbones(params: Params, method: str, config: Any) -> None:
+    """What a method itself says of the backbones that it stands beside."""
+    if check := getattr(plugins.find(plugins.METHODS, method.partition(".")[0]), "check", None):
+        for name in params.grid.backbones:
+            if name in params.backbones:
+                check(config, params.backbones[name], f"grid: methods.{method} on backbones.{name}")
 
 
 def _check_wise_ft(params: Params) -> None:

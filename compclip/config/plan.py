@@ -100,10 +100,12 @@ def _reads(data: Data) -> list[str]:
 def train(method: str, runs: Iterable[Run]) -> dict[str, Any]:
     """The runs of a method, resolved as config.yaml has them."""
     base = method.partition(".")[0]
-    trains = getattr(plugins.find(plugins.METHODS, base), "TRAINS", True)
+    module, runs = plugins.find(plugins.METHODS, base), list(runs)
     found = {_short(run.cell): asdict(run) for run in runs}
-    located = plugins.locate(plugins.METHODS, base)
-    return {"method": method, "trains": trains, "code": code_of("train", [located]), "cells": found}
+    asked = {"method": method, "trains": getattr(module, "TRAINS", True), "cells": found}
+    if reads := getattr(module, "reads", None):
+        asked["reads"] = {_short(run.cell): reads(run.method) for run in runs}
+    return asked | {"code": code_of("train", [plugins.locate(plugins.METHODS, base)])}
 
 
 def evaluate(params: Params, own: Iterable[Cell]) -> dict[str, Any]:

@@ -127,7 +127,8 @@ def of(run: Run, root: Path = Path(".")) -> StoredRun:
     from compclip.base import plugins
 
     method = plugins.find(plugins.METHODS, run.method_name)
-    found = inputs(Inputs(root, run.cell))
+    reads = getattr(method, "reads", None)
+    found = inputs(Inputs(root, run.cell), reads(run.method) if reads else {})
     run_key = key.of(asdict(run), getattr(method, "TRAINS", True), found.all, _code(run.method_name))
     return StoredRun(run.cell, run_key, asdict(run), found.data, folder(run_key, root), root)
 
@@ -159,7 +160,7 @@ def keys(plan: Mapping[str, Any], root: Path) -> dict[str, dict[str, str]]:
     """What the stage `keys` writes of a method's plan: each cell's run key, and the fingerprint of its data."""
     made = {}
     for name, run in plan["cells"].items():
-        found = inputs(Inputs(root, Cell(**run["cell"])))
+        found = inputs(Inputs(root, Cell(**run["cell"])), plan.get("reads", {}).get(name, {}))
         made[name] = {"key": key.of(run, plan["trains"], found.all, plan["code"]), "data": found.data}
     return made
 
@@ -172,13 +173,20 @@ class Fingerprints:
     all: str
 
 
-def inputs(given: Inputs) -> Fingerprints:
-    """The contents that a run depends on. Raises UserError for what was not made yet."""
-    made_by = ((given.manifest, "annotate"), (given.backbone, "backbone"))
-    for path, stage in made_by:
+def inputs(given: Inputs, reads: Mapping[str, str] | None = None) -> Fingerprints:
+    """The contents that a run depends on, of which `reads` are its method's own, with what brings each.
+
+    Raises UserError for what was not made, or fetched, yet.
+    """
+    for path, stage in ((given.manifest, "annotate"), (given.backbone, "backbone")):
         if not path.exists():
             raise UserError(f"{path}: not there; run `dvc repro {stage}` first")
-    return Fingerprints(_current((given.manifest,)), _current((given.manifest, *sorted(given.backbone.iterdir()))))
+    more = {given.root / path: fix for path, fix in (reads or {}).items()}
+    for path, fix in more.items():
+        if not path.exists():
+            raise UserError(f"{path}: not there; {fix}")
+    own = (given.manifest, *sorted(given.backbone.iterdir()), *more)
+    return Fingerprints(_current((given.manifest,)), _current(own))
 
 
 def _current(paths: Iterable[Path]) -> str:

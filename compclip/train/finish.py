@@ -8,14 +8,14 @@ from __future__ import annotations
 import filecmp
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from compclip.base import links, plugins
 from compclip.base.files import write_atomic, write_json
 from compclip.data.prepared import Prepared
-from compclip.model import backbone, lora, mixture
+from compclip.model import architecture, backbone, lora, mixture, weights
 from compclip.runs import lives
 from compclip.runs.folder import Inputs
 from compclip.train import distributed, environment, optimiser
@@ -45,7 +45,7 @@ def _train_and_finish(stored: StoredRun, on_step: OnStep) -> None:
     torch.set_num_threads(run.train.threads)
     device, here = distributed.device(), distributed.current()
     method = plugins.find(plugins.METHODS, run.method_name)
-    model = backbone.load(given.backbone, device=device)
+    model = _started(stored, method, device)
     dropped: dict[str, int] = {}
     trains = getattr(method, "TRAINS", True)
     if trains:
@@ -54,6 +54,14 @@ def _train_and_finish(stored: StoredRun, on_step: OnStep) -> None:
     if here.rank == 0:
         trained = {} if trains else {"trained_parameters": 0}
         _finish(stored, model, optimiser.counts(model.clip) | trained | environment.facts(device) | facts)
+
+
+def _started(stored: StoredRun, method: Any, device: str) -> Model:
+    """The backbone; or what a method gives that trains nothing, which says itself whether it belongs to it."""
+    folder = Inputs(stored.root, stored.cell).backbone
+    if make := getattr(method, "model", None):
+        return make(stored.run, stored.root, architecture.read(folder / weights.CONFIG)["model_cfg"], device)
+    return backbone.load(folder, device=device)
 
 
 def rows(run: Run, model: Model, data: Path, here: Place = Place()) -> Rows:  # noqa: B008 (frozen)
@@ -73,15 +81,16 @@ def _finish(stored: StoredRun, model: Model, facts: dict) -> None:
     """Write the run's files; environment.json comes last and marks them complete."""
     folder, final = stored.folder, stored.folder.final
     lora.finish(model.clip, final.checkpoint / lora.FOLDER)
-    _average(model, Inputs(stored.root, stored.cell).backbone, stored.run.train.average_alpha)
+    alpha = stored.run.train.average_alpha if facts["trained_parameters"] else 1.0
+    _average(model, Inputs(stored.root, stored.cell).backbone, alpha)
     model.save(final.checkpoint)
     _share(Inputs(stored.root, stored.cell).backbone, final.checkpoint)
     write_atomic(final.config, stored.config_text())
     write_atomic(final.metrics, folder.metrics.read_bytes() if folder.metrics.exists() else b"")
     known = {"run_key": stored.key, "data_fingerprint": stored.data_fingerprint}
-    weights = {"weights_fingerprint": backbone.weights_fingerprint(final.checkpoint)}
+    known["weights_fingerprint"] = backbone.weights_fingerprint(final.checkpoint)
     spent = {"device_seconds": lives.device_seconds(folder)}
-    write_json(final.environment, {**known, **weights, **facts, **spent})
+    write_json(final.environment, {**known, **facts, **spent})
     for path in folder.checkpoints():
         path.unlink()
 
