@@ -110,7 +110,8 @@ CLIC = {
 }
 CROPS = {"augment": "random_resized_crop", "augment_scale": [0.9, 1.0]}
 FSC = CROPS | {"lr": 5e-6, "epochs": 5, "batch_size": 256, "warmup_steps": 50, "weight_decay": 0.1}
-LORA = {"lr": 5e-5, "lora": {"rank": 4, "alpha": 1.0, "targets": ["attention", "mlp", "patch"]}}
+ADAPTER = {"rank": 4, "alpha": 1.0, "targets": ["attention", "mlp", "patch"], "patch": "matrix"}
+LORA = {"lr": 5e-5, "lora": ADAPTER}
 C2LIP = CROPS | {"lr": 1e-5, "epochs": 5, "batch_size": 768, "warmup_steps": 50, "beta2": 0.98, "eps": 1e-6}
 STATED = [  # grid, cell, what the paper (or its code) says of training and of the method; COCO: epochs of pictures, not captions
     ("clic_table1", "clic-vit_b_32-laion-0", CLIC | {"epochs": 1, "trainable": "text", "augment": "none"},

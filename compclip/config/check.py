@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import fields
+from typing import Any
 
 from compclip.base import plugins
 from compclip.base.errors import UserError, unknown
@@ -83,6 +84,7 @@ def _check_grid(params: Params) -> None:
             raise unknown("method", base, params.methods, "grid.methods")
         config, _ = method_config(params, method)
         _check_wants(f"methods.{method}", method, config, params)
+        _check_backbones(params, method, config)
         lacking = [d for d in grid.data if (own := params.data.get(d)) and not (own.rewriter or own.rewrites)]
         if getattr(config, "source", "") == "llm" and lacking:
             raise UserError(
@@ -126,6 +128,14 @@ def _check_wants(where: str, method: str, config: object, params: Params) -> Non
         raise UserError(
             f"{where}: draws from the {asked} nearest pictures, of which {wanted.STORED} are kept; lower it"
         )
+
+
+def _check_backbones(params: Params, method: str, config: Any) -> None:
+    """What a method itself says of the backbones that it stands beside."""
+    if check := getattr(plugins.find(plugins.METHODS, method.partition(".")[0]), "check", None):
+        for name in params.grid.backbones:
+            if name in params.backbones:
+                check(config, params.backbones[name], f"grid: methods.{method} on backbones.{name}")
 
 
 def _check_wise_ft(params: Params) -> None:

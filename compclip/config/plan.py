@@ -109,12 +109,13 @@ def _reads(data: Data) -> list[str]:
 def train(method: str, runs: Iterable[Run]) -> dict[str, Any]:
     """The runs of a method, resolved as config.yaml has them."""
     base = method.partition(".")[0]
-    trains = getattr(plugins.find(plugins.METHODS, base), "TRAINS", True)
-    own = list(runs)
+    module, own = plugins.find(plugins.METHODS, base), list(runs)
     found = {_short(run.cell): asdict(run) for run in own}
     near = [_short(run.cell) for run in own if wanted.neighbours(base, run.method)]
-    located = plugins.locate(plugins.METHODS, base)
-    return {"method": method, "trains": trains, "near": near, "code": code_of("train", [located]), "cells": found}
+    asked = {"method": method, "trains": getattr(module, "TRAINS", True), "near": near, "cells": found}
+    if reads := getattr(module, "reads", None):
+        asked["reads"] = {_short(run.cell): reads(run.method) for run in own}
+    return asked | {"code": code_of("train", [plugins.locate(plugins.METHODS, base)])}
 
 
 def neighbours(runs: Iterable[Run]) -> dict[str, Any]:

@@ -29,6 +29,7 @@ class Grid:
 
 
 LORA_TARGETS = ("attention", "mlp", "patch")
+LORA_PATCHES = ("factors", "matrix")
 
 
 @dataclass(frozen=True)
@@ -38,6 +39,7 @@ class Lora:
     rank: int = 4
     alpha: float = 1.0  # the update is scaled by alpha / rank
     targets: list[str] = field(default_factory=lambda: list(LORA_TARGETS))  # patch: the image's patch convolution
+    patch: str = "factors"  # of rank `rank`; matrix: of rank `rank` times its side, as FSC-CLIP and SVLC adapt it
 
     def __post_init__(self) -> None:
         if self.rank < 1:
@@ -49,6 +51,8 @@ class Lora:
         for target in self.targets:
             if target not in LORA_TARGETS:
                 raise unknown("target", target, LORA_TARGETS, "targets")
+        if self.patch not in LORA_PATCHES:
+            raise unknown("patch", self.patch, LORA_PATCHES, "patch")
 
 
 @dataclass(frozen=True)

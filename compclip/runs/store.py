@@ -128,7 +128,8 @@ def of(run: Run, root: Path = Path(".")) -> StoredRun:
     from compclip.config import wanted
 
     method = plugins.find(plugins.METHODS, run.method_name)
-    found = inputs(Inputs(root, run.cell), wanted.neighbours(run.method_name, run.method))
+    reads, near = getattr(method, "reads", None), wanted.neighbours(run.method_name, run.method)
+    found = inputs(Inputs(root, run.cell), reads(run.method) if reads else {}, near)
     run_key = key.of(asdict(run), getattr(method, "TRAINS", True), found.all, _code(run.method_name))
     return StoredRun(run.cell, run_key, asdict(run), found.data, folder(run_key, root), root)
 
@@ -160,7 +161,8 @@ def keys(plan: Mapping[str, Any], root: Path) -> dict[str, dict[str, str]]:
     """What the stage `keys` writes of a method's plan: each cell's run key, and the fingerprint of its data."""
     made = {}
     for name, run in plan["cells"].items():
-        found = inputs(Inputs(root, Cell(**run["cell"])), name in plan["near"])
+        reads, near = plan.get("reads", {}).get(name, {}), name in plan["near"]
+        found = inputs(Inputs(root, Cell(**run["cell"])), reads, near)
         made[name] = {"key": key.of(run, plan["trains"], found.all, plan["code"]), "data": found.data}
     return made
 
@@ -173,15 +175,21 @@ class Fingerprints:
     all: str
 
 
-def inputs(given: Inputs, near: bool = False) -> Fingerprints:
-    """The contents that a run depends on; `near`: neighbours too. Raises UserError for what was not made yet."""
-    made_by = ((given.manifest, "annotate"), (given.backbone, "backbone"))
-    for path, stage in made_by:
+def inputs(given: Inputs, reads: Mapping[str, str] | None = None, near: bool = False) -> Fingerprints:
+    """The contents that a run depends on; `reads` are its method's own, with what brings each; `near`: neighbours too.
+
+    Raises UserError for what was not made, or fetched, yet.
+    """
+    for path, stage in ((given.manifest, "annotate"), (given.backbone, "backbone")):
         if not path.exists():
             raise UserError(f"{path}: not there; run `dvc repro {stage}` first")
-    read = (given.manifest, *sorted(given.backbone.iterdir()))
-    data, every = _current((given.manifest,)), _current(read)
-    return Fingerprints(data, _current((*read, _neighbours(given, every))) if near else every)
+    more = {given.root / path: fix for path, fix in (reads or {}).items()}
+    for path, fix in more.items():
+        if not path.exists():
+            raise UserError(f"{path}: not there; {fix}")
+    own = (given.manifest, *sorted(given.backbone.iterdir()), *more)
+    data, every = _current((given.manifest,)), _current(own)
+    return Fingerprints(data, _current((*own, _neighbours(given, every))) if near else every)
 
 
 def _neighbours(given: Inputs, every: str) -> Path:
