@@ -1,45 +1,79 @@
 """Every method on real architectures and real photographs: does a cell start, train, evaluate, and at what cost?
 
-    python -m perf.architectures [--steps 10] [--methods finetune clic] [--models ViT-B-32-quickgelu] [--data FOLDER]
+    python -m perf.architectures [--steps 10] [--methods finetune clic] [--models PE-Core-B-16-short] [--data FOLDER]
 
 Makes a project in a temporary folder with randomly initialised backbones and runs the ordinary commands in it, each in
 a process of its own, one cell at a time: prepare, pretrain, train, evaluate. FOLDER (default ../shared/data) holds
 `coco/` and `sugarcrepe/` in their official layouts. Loss and accuracy of random weights mean nothing; that there are
-some does. SigLIP's tokenizer is replaced by the stand-in, so that nothing is fetched. The benchmark is the records of
+some does. Tokenizers of hubs are replaced by the stand-in, so that nothing is fetched. The benchmark is the records of
 SugarCrepe's swap_obj.json whose photographs are there: texts of the others would be encoded for nothing.
+
+A model whose name ends in `-short` is that of open_clip with one layer a tower, all else as large as it is; of a
+vocabulary from a hub, 32,000 words. What a method reads from lists (negative texts and pictures) is here what belongs
+to the next photographs.
 """
 
 from __future__ import annotations
 
 import argparse
+import importlib
 import json
+import multiprocessing
 import os
 import shutil
-import subprocess
 import sys
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from compclip.base import plugins
 from compclip.base.errors import UserError, entry
 from compclip.base.files import read_json, write_atomic, write_json
+from compclip.base.lazy import open_clip
 from compclip.config.sections import Cell
 from compclip.runs import folder
 from compclip.runs.folder import Published
 
 METHODS = [name for name in plugins.names(plugins.METHODS) if plugins.find(plugins.METHODS, name).TRAINS]
-MODELS = ("ViT-B-32-quickgelu", "ViT-B-16-quickgelu", "ViT-B-16-SigLIP", "ViT-L-14-quickgelu")
+WHOLE = ("ViT-B-32-quickgelu", "ViT-B-16-quickgelu", "ViT-B-16-SigLIP", "ViT-L-14-quickgelu")
+SHORT, LAYERS, WORDS = "-short", 1, 32000
+SHORTENED = (
+    "ViT-B-32",  # DataComp's, GELU
+    "ViT-L-14-CLIPA",
+    "ViT-L-14-CLIPS",
+    "EVA02-B-16",
+    "EVA02-L-14",
+    "ViT-B-16-SigLIP",
+    "ViT-B-16-SigLIP2",
+    "PE-Core-B-16",
+    "PE-Core-L-14-336",
+    "ViT-H-14-worldwide-quickgelu",  # MetaCLIP 2
+)
+MODELS = (*WHOLE, *(name + SHORT for name in SHORTENED))
+# CLIPS' config is in its repository: towers as CLIPA's, longer texts (the length is from memory, not from the file).
+CLIPS = ("ViT-L-14-CLIPA", {"context_length": 80, "tokenizer_mode": "clips", "tokenizer_kwargs": None})
+OPTIONS: dict[str, Any] = {"clic": {"train": {"trainable": "text"}}, "ce_clip": {"words": "wordnet"}}
+PRELOADED = ["timm", "open_clip", "compclip.train.finish", "compclip.evaluate.score", "compclip.evaluate.cells"]
 SUBSET = "swap_obj"
 METRIC = f"sugarcrepe/{SUBSET}"
+BESIDE = "beside.jsonl"
 PARAMS = """
 grid: {{methods: [{methods}], backbones: [{models}], data: [coco], seeds: [0]}}
 train: {{max_steps: {steps}, batch_size: {batch_size}, lr: 1.0e-5, warmup_steps: 1, threads: 1, log_every_steps: 1}}
-methods: {{{tables}}}
+methods: {tables}
 backbones:
 {backbones}
 data:
-  coco: {{source: coco, path: {at}/coco/annotations/captions_val2017.json, images: {at}/coco/val2017, captioner: none}}
+  coco:
+    source: coco
+    path: {at}/coco/annotations/captions_val2017.json
+    images: {at}/coco/val2017
+    captioner: none
+    relatives: true
+    texts:
+      negative: {{file: beside.jsonl, on: image, column: [text_1, text_2]}}
+    negative_images: {{file: beside.jsonl, on: image, column: [image_1, image_2], images: {at}/coco/val2017}}
 benchmarks: {{sugarcrepe: {{path: sugarcrepe, images: {at}/coco/val2017, split: swap_obj}}}}
 evaluate: {{benchmarks: [sugarcrepe], batch_size: 16, threads: 1}}
 """
@@ -62,7 +96,7 @@ class Row:
 
 def make(root: Path, data: Path, methods: list[str], models: list[str], steps: int, batch_size: int) -> None:
     """The project: parameters, annotated photographs."""
-    backbones = "\n".join(f"  {m}: {{model: {m}, weights: random, tokenizer: clip}}" for m in models)
+    backbones = [f"  {m}: {{model: {_written(root, m)}, weights: random, tokenizer: clip}}" for m in models]
     write_atomic(
         root / "params.yaml",
         PARAMS.format(
@@ -70,9 +104,9 @@ def make(root: Path, data: Path, methods: list[str], models: list[str], steps: i
             models=", ".join(models),
             steps=steps,
             batch_size=batch_size,
-            backbones=backbones,
+            backbones="\n".join(backbones),
             at=data.resolve(),
-            tables=", ".join(f"{m}: {{train: {{trainable: text}}}}" if m == "clic" else f"{m}: {{}}" for m in methods),
+            tables=json.dumps({m: OPTIONS.get(m, {}) for m in methods}),
         ),
     )
     records = read_json(data / "sugarcrepe" / f"{SUBSET}.json")
@@ -80,8 +114,60 @@ def make(root: Path, data: Path, methods: list[str], models: list[str], steps: i
         root / "sugarcrepe" / f"{SUBSET}.json",
         {k: v for k, v in records.items() if (data / "coco" / "val2017" / v["filename"]).is_file()},
     )
+    write_atomic(root / BESIDE, beside(read_json(data / "coco" / "annotations" / "captions_val2017.json")))
     command(root, "compclip.data.prepare", "--data", "coco")
     command(root, "compclip.data.prepare", "--data", "coco", "--annotate")
+
+
+def beside(coco: dict[str, Any]) -> str:
+    """A list of what stands beside each photograph as its negatives: the next two, and what is said about them."""
+    said = {a["image_id"]: a["caption"] for a in coco["annotations"]}
+    found = [(image["file_name"], said[image["id"]]) for image in coco["images"] if image["id"] in said]
+    rows = []
+    for place, (name, _) in enumerate(found):
+        (image_1, text_1), (image_2, text_2) = (found[(place + step) % len(found)] for step in (1, 2))
+        rows.append({"image": name, "image_1": image_1, "image_2": image_2, "text_1": text_1, "text_2": text_2})
+    return "\n".join(map(json.dumps, rows)) + "\n"
+
+
+def config(name: str) -> dict[str, Any]:
+    """open_clip's config of a model with one layer a tower. Raises UserError for one that it does not know."""
+    source, changed = CLIPS if name == "ViT-L-14-CLIPS" else (name, {})
+    if (cfg := open_clip.get_model_config(source)) is None:
+        raise UserError(f"model {name}{SHORT}: open_clip knows no {name}")
+    vision, text = cfg["vision_cfg"], cfg["text_cfg"] | {"layers": LAYERS} | changed
+    if text.get("hf_tokenizer_name"):
+        text["vocab_size"] = min(text["vocab_size"], WORDS)
+    timm = vision.get("timm_model_name")
+    vision |= {"timm_model_name": _timm_name(timm)} if timm else {"layers": LAYERS}
+    return cfg | {"vision_cfg": vision, "text_cfg": text}
+
+
+def _written(root: Path, name: str) -> str:
+    """What params.yaml calls a model: its name, or the config file that is written here."""
+    if not name.endswith(SHORT):
+        return name
+    write_json(root / f"{name}.json", config(name.removesuffix(SHORT)))
+    return f"{name}.json"
+
+
+def _timm_name(name: str) -> str:
+    return f"{name}{SHORT}".replace("-", "_")
+
+
+def _register() -> None:
+    """Have timm know its towers of one layer; it has no other way to be told of a depth by open_clip."""
+    import timm
+    from timm.models import register_model
+
+    configs = [open_clip.get_model_config(name) for name in SHORTENED if name != "ViT-L-14-CLIPS"]
+    for name in {cfg["vision_cfg"].get("timm_model_name") for cfg in configs} - {None}:
+
+        def short(_name: str = name, **options: Any) -> Any:
+            return timm.create_model(_name, depth=LAYERS, **options)
+
+        short.__name__ = _timm_name(name)
+        register_model(short)
 
 
 def measure(root: Path, method: str, model: str) -> Row:
@@ -110,22 +196,41 @@ def measure(root: Path, method: str, model: str) -> Row:
 
 
 def command(root: Path, module: str, *args: str) -> None:
-    """Run a module's command in the project, offline. Raises UserError with its last words where it fails."""
-    code = Path(__file__).resolve().parent.parent
-    env = {**os.environ, "PYTHONPATH": str(code), "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
-    done = subprocess.run([sys.executable, "-m", module, *args], cwd=root, env=env, capture_output=True, text=True)
-    if done.returncode:
-        raise UserError(f"{module} {' '.join(args)}: ended with {done.returncode}: {done.stderr.strip()[-600:]}")
+    """Run a module's command in the project, offline, in a process of its own that need not import everything anew.
+
+    Raises UserError with its last words where it fails.
+    """
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(PRELOADED)
+    done = context.Process(target=_inside, args=(root, module, args))
+    done.start()
+    done.join()
+    if done.exitcode:
+        said = (root / "said.txt").read_text(errors="replace").strip()[-600:]
+        raise UserError(f"{module} {' '.join(args)}: ended with {done.exitcode}: {said}")
+
+
+def _inside(root: Path, module: str, args: tuple[str, ...]) -> None:
+    os.environ |= {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
+    os.chdir(root)
+    with open("said.txt", "wb") as said:
+        os.dup2(said.fileno(), 1)
+        os.dup2(said.fileno(), 2)
+    _register()
+    sys.argv = [module, *args]
+    found = importlib.import_module(module)
+    found = found if hasattr(found, "main") else importlib.import_module(f"{module}.__main__")
+    sys.exit(entry(found.main))
 
 
 def table(rows: list[Row]) -> str:
     """One line a cell."""
     lines = [
-        f"{'method':<15} {'architecture':<20} {'batch':>5} {'s/step':>7} {'first loss':>10} {'last loss':>10} "
+        f"{'method':<15} {'architecture':<34} {'batch':>5} {'s/step':>7} {'first loss':>10} {'last loss':>10} "
         f"{METRIC:>20} {'n':>3} {'peak GiB':>9}"
     ]
     lines += [
-        f"{r.method:<15} {r.model:<20} {r.batch_size:>5} {r.seconds_per_step:>7.2f} {r.first_loss:>10.4f} "
+        f"{r.method:<15} {r.model:<34} {r.batch_size:>5} {r.seconds_per_step:>7.2f} {r.first_loss:>10.4f} "
         f"{r.last_loss:>10.4f} {r.metric:>20.4f} {r.scored:>3} {r.peak_gib:>9.1f}"
         for r in rows
     ]
@@ -149,11 +254,22 @@ def main(argv: list[str]) -> int:
         root = Path(made)
         make(root, args.data, args.methods, args.models, args.steps, args.batch_size)
         for model in args.models:
-            command(root, "compclip.model", "--backbone", model)
-            rows += [_shown(measure(root, method, model)) for method in args.methods]
-            shutil.rmtree(root / "models" / model)
+            rows += _measured(root, model, args.methods)
     print(table(rows))
     return 0
+
+
+def _measured(root: Path, model: str, methods: list[str]) -> list[Row]:
+    """A model's cells; of one that fails, why."""
+    command(root, "compclip.model", "--backbone", model)
+    rows = []
+    for method in methods:
+        try:
+            rows.append(_shown(measure(root, method, model)))
+        except UserError as error:
+            print(f"{method:<15} {model:<34} failed: {error}", flush=True)
+    shutil.rmtree(root / "models" / model)
+    return rows
 
 
 def _shown(row: Row) -> Row:

@@ -247,6 +247,25 @@ def test_tokenizer_from_a_folder_travels_with_the_checkpoint(tmp_path):
         assert torch.equal(again(["a red star"]), model.tokenize(["a red star"]))
 
 
+def test_the_layout_of_clips_is_not_that_of_its_tokenizer(tmp_path):
+    """BERT's writes [CLS] text [SEP]; CLIPS reads [BOS] text [EOS], and [CLS] at the last position."""
+    transformers, library = pytest.importorskip("transformers"), pytest.importorskip("tokenizers")
+    marks = {"unk_token": "[UNK]", "pad_token": "[PAD]", "bos_token": "[BOS]", "eos_token": "[EOS]"}
+    marks |= {"cls_token": "[CLS]", "sep_token": "[SEP]"}
+    words = {"[PAD]": 0, "[UNK]": 1, "[BOS]": 2, "[EOS]": 3, "[CLS]": 4, "[SEP]": 5, "a": 6, "red": 7, "star": 8}
+    made_ = library.Tokenizer(library.models.WordLevel(words, "[UNK]"))
+    made_.pre_tokenizer = library.pre_tokenizers.Whitespace()
+    made_.post_processor = library.processors.BertProcessing(("[SEP]", 5), ("[CLS]", 4))
+    transformers.PreTrainedTokenizerFast(tokenizer_object=made_, **marks).save_pretrained(str(tmp_path / "tok"))
+    text_cfg = SIGLIP["text_cfg"] | {"context_length": 8, "tokenizer_mode": "clips", "proj_bias": False}
+    write_json(tmp_path / "clips.json", TINY | {"text_cfg": text_cfg})
+    model = backbone.create(str(tmp_path / "clips.json"), tokenizer=str(tmp_path / "tok"))
+    ids = model.tokenize(["a red star", "a"])
+    assert ids.tolist() == [[2, 6, 7, 8, 3, 0, 0, 4], [2, 6, 3, 0, 0, 0, 0, 4]]
+    assert model.clip.layout == tokenizers.Layout(starts=1, end=3)
+    assert towers.own_tokens(ids, 8, model.clip.layout).sum(1).tolist() == [4, 2]
+
+
 def test_commands_read_a_hub_repository_from_its_cache(tmp_path):
     """The cache's documented layout is enough without a network; what is not there ends with exit code 2, one line."""
     model = made(tmp_path, "gelu")

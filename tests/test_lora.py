@@ -280,6 +280,22 @@ def test_siglip_trunk(tmp_path):
     assert clip.state_dict().keys() == before.keys()
 
 
+def test_eva_s_trunk():
+    """Its three projections and its gated MLP are adapted, and used: one whose bias stands beside it would not be."""
+    from tests.test_towers import TIMM, _timm_clip
+
+    clip, image = _timm_clip(*TIMM["EVA02"]), torch.randn(1, 3, 32, 32)
+    lora.inject(clip, Lora(), ("image",))
+    adapted = {n.split(".lora_")[0].rpartition("blocks.1.")[2] for n in lora.adapter(clip) if "blocks.1" in n}
+    mlp = {f"mlp.{name}" for name in ("fc1_g", "fc1_x", "fc2")}
+    assert adapted == mlp | {f"attn.{name}_proj" for name in "qkv"} | {"attn.proj"}
+    sum(x.sum() for x in towers.image(clip, image, tokens=True)).backward()
+    assert all(p.grad.abs().sum() > 0 for n, p in lora.adapter(clip).items() if "lora_B" in n)
+    fused = _timm_clip("eva_giant_patch14_clip_224", TIMM["EVA02"][1] | {"img_size": 28})
+    with pytest.raises(UserError, match="visual.trunk.blocks.0.attn is attention that cannot be adapted"):
+        lora.inject(fused, Lora(), ("image",))
+
+
 def test_the_start_depends_on_the_seed_alone(model):
     """The same seed gives the same factors whatever was drawn before, and draws nothing from the global generator."""
 

@@ -40,7 +40,15 @@ def test_full_length_text_equals_open_clip_exactly(model):
     assert torch.equal(towers.text(model.clip, text)[0], model.clip.encode_text(text, normalize=True))
 
 
-@pytest.mark.parametrize("text_cfg", [{"pool_type": "last", "no_causal_mask": True}, {"pool_type": "eos", "eos_id": 1}])
+@pytest.mark.parametrize(
+    "text_cfg",
+    [
+        {"pool_type": "last", "no_causal_mask": True},
+        {"pool_type": "eos", "eos_id": 1},
+        {"pool_type": "eos", "eos_id": 2},
+    ],
+    ids=["CLIPA", "MetaCLIP 2, mT5", "MetaCLIP 2, XLM-V"],
+)
 def test_other_towers_equal_open_clip_exactly(tmp_path, text_cfg):
     """CLIPA looks both ways and pools at the last position; multilingual models pool at an end token of their own."""
     cfg = TINY | {"text_cfg": TINY["text_cfg"] | {"vocab_size": 1000, "hf_tokenizer_name": "none/here"} | text_cfg}
@@ -49,7 +57,23 @@ def test_other_towers_equal_open_clip_exactly(tmp_path, text_cfg):
     text = model.tokenize(TEXTS)
     vectors, tokens = towers.text(model.clip, text, tokens=True)
     assert torch.equal(vectors, model.clip.encode_text(text, normalize=True))
-    ends = text.shape[1] - 1 if text_cfg["pool_type"] == "last" else (text == 1).int().argmax(-1)
+    ends = text.shape[1] - 1 if text_cfg["pool_type"] == "last" else (text == text_cfg["eos_id"]).int().argmax(-1)
+    torch.testing.assert_close(F.normalize(tokens[torch.arange(3), ends], dim=-1), vectors)
+    assert (vectors[0] - vectors[2]).norm() > 0.01  # where no end is found, the first position is every text's
+
+
+SIGLIP_TEXT = {"pool_type": "last", "no_causal_mask": True, "proj_bias": True, "norm_kwargs": {"eps": 1e-6}}
+
+
+@pytest.mark.parametrize("text_cfg", [{}, SIGLIP_TEXT], ids=["EVA02 and PE", "SigLIP 2"])
+def test_towers_of_their_own_equal_open_clip_exactly(tmp_path, text_cfg):
+    """The text tower as a module of its own: the pooled token's projection is the embedding."""
+    write_json(tmp_path / "own.json", TINY | {"custom_text": True, "text_cfg": TINY["text_cfg"] | text_cfg})
+    model = backbone.create(str(tmp_path / "own.json"), seed=3)
+    text = model.tokenize(TEXTS)
+    vectors, tokens = towers.text(model.clip, text, tokens=True)
+    assert torch.equal(vectors, model.clip.encode_text(text, normalize=True))
+    ends = text.shape[1] - 1 if text_cfg else text.argmax(-1)
     torch.testing.assert_close(F.normalize(tokens[torch.arange(3), ends], dim=-1), vectors)
 
 
@@ -75,6 +99,46 @@ def test_patches_are_projected_class_free_tokens(model):
     torch.testing.assert_close(towers.image(model.clip, image, tokens=True)[1], expected)
 
 
+def test_the_one_patch_of_a_mean_is_the_embedding(tmp_path):
+    """CLIPA and CLIPS take the mean of patches, then the norm: of one patch its token is the picture's embedding."""
+    mean = {"image_size": 16, "no_ln_pre": True, "pool_type": "avg", "final_ln_after_pool": True}
+    write_json(tmp_path / "mean.json", TINY | {"vision_cfg": TINY["vision_cfg"] | mean})
+    clip = backbone.create(str(tmp_path / "mean.json"), seed=3).clip
+    image = torch.randn(2, 3, 16, 16)
+    pooled, patches = towers.image(clip, image, tokens=True)
+    assert torch.equal(pooled, clip.encode_image(image, normalize=True))
+    torch.testing.assert_close(F.normalize(patches[:, 0], dim=-1), pooled)
+
+
+TIMM = {
+    "SigLIP": ("vit_tiny_patch16_224", {"global_pool": "map", "class_token": False, "num_classes": 0}),
+    "EVA02": ("eva02_base_patch16_clip_224", {"global_pool": "token", "num_classes": 24, "embed_dim": 48}),
+    "PE": ("vit_pe_core_tiny_patch16_384", {"global_pool": "map", "num_classes": 24, "embed_dim": 48}),
+}
+
+
+@pytest.mark.parametrize("tower", TIMM)
+def test_patches_of_timm_s_towers(tower):
+    """A patch's token is what the model's own head gives that sees this patch alone; the class token is left out."""
+    clip = _timm_clip(*TIMM[tower])
+    image, trunk = torch.randn(2, 3, 32, 32), clip.visual.trunk
+    pooled, patches = towers.image(clip, image, tokens=True)
+    assert torch.equal(pooled, clip.encode_image(image, normalize=True))
+    seen = trunk.forward_features(image)
+    assert patches.shape == (2, 4, pooled.shape[1]) and seen.shape[1] == 4 + (tower != "SigLIP")
+    for i in range(4):
+        place = seen.shape[1] - 4 + i
+        torch.testing.assert_close(patches[:, i], trunk.forward_head(seen[:, place : place + 1]))
+
+
+def test_a_tower_without_patches_is_named():
+    """A convolutional one of timm's."""
+    clip = _timm_clip()
+    clip.visual.trunk.forward_features = lambda x: x
+    with pytest.raises(UserError, match=r"image tower \(VisionTransformer\) has no patches"):
+        towers.image(clip, torch.randn(1, 3, 32, 32), tokens=True)
+
+
 def test_siglip_value_tokens():
     """With zero keys the pool attends uniformly: its output before the MLP is the mean of our tokens' value path."""
     clip = _timm_clip()
@@ -92,15 +156,13 @@ def test_siglip_value_tokens():
     torch.testing.assert_close(F.normalize(tokens.mean(1), dim=-1), pooled)
 
 
-def _timm_clip():
+def _timm_clip(name=TIMM["SigLIP"][0], options=TIMM["SigLIP"][1]):
     import timm
 
     class Visual(torch.nn.Module):
         def __init__(self):
             super().__init__()
-            self.trunk = timm.create_model(
-                "vit_tiny_patch16_224", img_size=32, num_classes=0, global_pool="map", class_token=False
-            )
+            self.trunk = timm.create_model(name, **{"img_size": 32, "depth": 2, "num_heads": 3} | options)
             self.head = torch.nn.Identity()
 
         def forward(self, x):

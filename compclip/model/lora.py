@@ -37,8 +37,8 @@ WEIGHTS, CONFIG = "adapter_model.safetensors", "adapter_config.json"
 NAME = "default"
 # What each target means by module name, in open_clip's own towers and in timm's.
 MODULES = {
-    "attention": r"\.attn\.(in_proj|out_proj|qkv|proj)|\.attn_pool\.(q|kv|proj)",
-    "mlp": r"\.mlp\.(c_fc|c_proj|fc1|fc2)",
+    "attention": r"\.attn\.(in_proj|out_proj|qkv|q_proj|k_proj|v_proj|proj)|\.attn_pool\.(q|kv|proj)",
+    "mlp": r"\.mlp\.(c_fc|c_proj|fc1|fc1_g|fc1_x|fc2)",
     "patch": r"visual\.(conv1|trunk\.patch_embed\.proj)",
 }
 LAYERS = (nn.Linear, nn.Conv2d)
@@ -158,7 +158,8 @@ def _projections(modules: dict[str, nn.Module]) -> list[str]:
         plain = type(module) is nn.MultiheadAttention and module.dropout == 0 and module.bias_k is None
         if plain and _SELF_ATTENTION.search(name):
             found += [f"{name}.in_proj", f"{name}.out_proj"]
-        elif hasattr(module, "in_proj_weight"):
+        elif hasattr(module, "in_proj_weight") or getattr(module, "q_bias", None) is not None:
+            # timm's EVA with a bias beside its weights reads these past whatever stands in the layer's place
             raise UserError(
                 f"train.lora.targets: {name} is attention that cannot be adapted "
                 f"({type(module).__name__}); remove 'attention'"

@@ -74,10 +74,10 @@ class StandIn:
     its ids mean nothing.
     """
 
-    layout, record = Layout(starts=0, end=1), STAND_IN
-    _first = 2  # ids 0 and 1 are SigLIP's padding and end
+    record = STAND_IN
 
-    def __init__(self, vocab_size: int, context_length: int) -> None:
+    def __init__(self, vocab_size: int, context_length: int, end: int = 1) -> None:
+        self.layout, self._first = Layout(starts=0, end=end), end + 1  # SigLIP's: padding 0, end 1
         room = vocab_size - BYTES - self._first
         if room < 0:
             raise UserError(f"tokenizer {STAND_IN!r}: needs a vocabulary of {BYTES + self._first}, not {vocab_size}")
@@ -118,12 +118,10 @@ class Hub:
         self(["a"])  # one that cannot pad says so here
 
     def _probed(self) -> Layout:
-        """What the tokenizer puts around a text, as one word shows it."""
-        whole, word = self._hf.tokenizer("a").input_ids, self._plain("a")
+        """What the tokenizer puts around a text, as one word shows it: CLIPS has other marks than its tokenizer."""
+        whole, word = self._hf(["a"])[0].tolist(), self._plain("a")
         starts = next((i for i in range(len(whole)) if whole[i : i + len(word)] == word), 0)
-        behind = whole[starts + len(word) :]
-        end = behind[0] if behind else self._hf.tokenizer.pad_token_id
-        return Layout(starts, 0 if self._hf.strip_sep_token and end == self._hf.tokenizer.sep_token_id else end)
+        return Layout(starts, whole[starts + len(word)])
 
     def _plain(self, text: str) -> list[int]:
         return self._hf.tokenizer(self._hf.clean_fn(text), add_special_tokens=False).input_ids
@@ -159,7 +157,8 @@ def of(name: str, model_cfg: dict, choice: str = "", folder: Path | None = None)
             raise UserError(f"model {name}: has CLIP's own tokenizer; remove tokenizer={choice}")
         return _clip(name, text_cfg)
     if choice == STAND_IN:
-        return StandIn(text_cfg.get("vocab_size", VOCABULARY), text_cfg.get("context_length", 77))
+        end = text_cfg.get("eos_id", 2) if text_cfg.get("pool_type") == "eos" else 1
+        return StandIn(text_cfg.get("vocab_size", VOCABULARY), text_cfg.get("context_length", 77), end)
     if choice and not is_folder(Path(choice)):
         raise UserError(f"tokenizer {choice!r}: no folder with {' or '.join(FILES)}; {_download(own)}")
     return _hub(name, own, choice or (str(folder) if folder and is_folder(folder) else own), text_cfg)

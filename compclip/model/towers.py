@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from compclip.base.errors import UserError
 from compclip.base.lazy import open_clip
 from compclip.model.tokenizers import Layout
 
@@ -18,8 +19,9 @@ CLIP = Layout()
 def image(clip: nn.Module, image_B3HW: Tensor, tokens: bool = False) -> tuple[Tensor, Tensor | None]:
     """Unit embeddings [B, D] and, if asked, raw projected patches [B, N, D].
 
-    ViT: the final layer norm and the projection on every patch token, the class token left out. timm's attention pool
-    (SigLIP): the pool's value map, output projection and residual MLP on every token (C2LIP Eq. 3 and 6).
+    ViT: the final layer norm and the projection on every patch token, the class token left out; timm's (EVA02) alike.
+    timm's attention pool (SigLIP, PE): the pool's value map, output projection and residual MLP on every patch (C2LIP
+    Eq. 3 and 6), and what follows the pool. Raises UserError for a tower of timm's without patches (ConvNeXt).
     """
     image_B3HW = image_B3HW.to(next(clip.visual.parameters()).dtype)
     if not tokens:
@@ -35,11 +37,21 @@ def image(clip: nn.Module, image_B3HW: Tensor, tokens: bool = False) -> tuple[Te
 
 
 def _timm(visual: nn.Module, image_B3HW: Tensor) -> tuple[Tensor, Tensor]:
-    token_BNW = visual.trunk.forward_features(image_B3HW)
-    pooled_BD = visual.head(visual.trunk.forward_head(token_BNW))
-    pool = visual.trunk.attn_pool
+    trunk = visual.trunk
+    token_BNW = trunk.forward_features(image_B3HW)
+    if token_BNW.ndim != 3 or not hasattr(trunk, "num_prefix_tokens"):
+        raise UserError(f"backbone: its image tower ({type(trunk).__name__}) has no patches, which the method looks at")
+    pooled_BD = visual.head(trunk.forward_head(token_BNW))
+    patch_BNW = token_BNW[:, trunk.num_prefix_tokens :]
+    if (pool := getattr(trunk, "attn_pool", None)) is not None:
+        patch_BNW = _values(pool, patch_BNW)
+    return F.normalize(pooled_BD, dim=-1), visual.head(trunk.head(trunk.fc_norm(patch_BNW)))
+
+
+def _values(pool: nn.Module, token_BNW: Tensor) -> Tensor:
+    """What a pool would give that attended to one token alone."""
     value_BNW = pool.proj(pool.kv(token_BNW).chunk(2, dim=-1)[1])
-    return F.normalize(pooled_BD, dim=-1), visual.head(value_BNW + pool.mlp(pool.norm(value_BNW)))
+    return value_BNW + pool.mlp(pool.norm(value_BNW))
 
 
 def text(clip: nn.Module, text_BL: Tensor, tokens: bool = False) -> tuple[Tensor, Tensor | None]:
