@@ -13,6 +13,7 @@ from compclip.benchmarks import (
     hard_positives,
     imagecode,
     spec,
+    sugarcrepe_pp,
     svo_probes,
     valse,
     vl_checklist,
@@ -39,7 +40,7 @@ SUGARCREPE = (
 RECALLS = tuple(f"{way}_recall_at_{k}" for way in ("i2t", "t2i") for k in (1, 5, 10))
 METRICS = {
     "sugarcrepe": SUGARCREPE,
-    "sugarcrepe_pp": tuple(f"{kind}_{task}" for kind in ("replace", "swap") for task in ("itt", "tot")),
+    "sugarcrepe_pp": (*(f"{s}_{task}" for s in sugarcrepe_pp.SUBSETS for task in ("itt", "tot")), *sugarcrepe_pp.MEANS),
     "winoground": ("text", "image", "group"),
     "retrieval": RECALLS,
     "coco_counterfactuals": RECALLS,

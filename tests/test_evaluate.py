@@ -306,7 +306,7 @@ def test_missing_images_are_warned_of_and_give_no_metrics(checkpoint, params, ro
         "warning: plus: 0 of 20 records scored (20 missing_image)",
     ]
     assert files.read_json(root / "out" / "sugarcrepe.json")["metrics"] == {}
-    assert set(files.read_json(root / "out" / "plus.json")["means"]) == {"replace_tot", "swap_tot"}
+    assert set(files.read_json(root / "out" / "plus.json")["means"]) == {"replace_tot", "swap_tot", "average_tot"}
 
 
 def test_unknown_names(checkpoint, params):

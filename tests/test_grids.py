@@ -20,7 +20,8 @@ NUMBERS = published.read(ROOT / "experiments" / "published")
 TABLES = {
     "clic_table1": ("CLIC", "Table 1", "Table 2", "Table 20"), "clic_table3": ("CLIC", "Table 3"),
     "clic_table6": ("CLIC", "Table 6"), "clic_table10": ("CLIC", "Table 10"), "clic_table11": ("CLIC", "Table 11"),
-    "clic_table12": ("CLIC", "Table 12"), "clic_table13": ("CLIC", "Table 13"),
+    "clic_table12": ("CLIC", "Table 12"), "clic_table13": ("CLIC", "Table 13"), "clic_table16": ("CLIC", "Table 16"),
+    "clic_table17": ("CLIC", "Table 17"), "clic_table18": ("CLIC", "Table 18", "Table 19"),
     "fsc_clip_main": ("FSC-CLIP", "main", "retrieval"), "fsc_clip_components": ("FSC-CLIP", "components"),
     "fsc_clip_sensitivity_local": ("FSC-CLIP", "sensitivity: local weight"),
     "fsc_clip_sensitivity_gamma": ("FSC-CLIP", "sensitivity: focal gamma"),
@@ -149,6 +150,8 @@ STATED = [  # grid, cell, what the paper (or its code) says of training and of t
     ("clic_table11", "clic.epochs3-vit_b_32-ms_coco-0", CLIC | {"epochs": 15}, {}),
     ("clic_table12", "clic.frozen_text-vit_b_32-laion-0", CLIC | {"trainable": "image"}, {}),
     ("clic_table13", "clic.positives5-vit_b_32-laion-0", CLIC, {"positives": 5, "lambda_uni": 1.0}),
+    ("clic_table16", "negclip.clic_swap-vit_b_16-redcaps-0", CLIC | {"trainable": "text"}, {"swap": "clic"}),
+    ("clic_table18", "clic-vit_l_14_eva02-redcaps-0", CLIC | {"trainable": "text", "epochs": 1}, {"restart": True}),
     ("fsc_clip_main", "fsc_clip-vit_b_32-laion_coco_100k-2", FSC | {"lora": None},
      {"lambda_global": 0.5, "lambda_local": 0.2, "gamma": 2.0, "epsilon": 0.02, "replace": "clove", "shuffle": "tokens"}),
     ("fsc_clip_main", "fsc_clip.lora-vit_b_32-cc3m_100k-0", FSC | LORA, {"lambda_global": 1.0}),

@@ -22,7 +22,7 @@ MEANS = {
     f"{kind}_{task}": tuple(f"{s}_{task}" for s in SUBSETS if s.startswith(kind))
     for task in ("itt", "tot")
     for kind in ("replace", "swap")
-}
+} | {f"average_{task}": tuple(f"{s}_{task}" for s in SUBSETS) for task in ("itt", "tot")}  # CLIC's Tables 16 to 18
 TEXTS = ("caption", "caption2", "negative_caption")
 
 
