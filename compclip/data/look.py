@@ -78,9 +78,9 @@ def _roots(recaption: Path, rewrite: Path) -> list[str]:
     read, released = read_mapping(recaption), read_mapping(rewrite)
     with undamaged(recaption):
         asked, written = read["params"], released["params"]
-        beside = asked["negative_images"]
+        negatives = asked["negative_images"]
         named = [asked["path"], asked["images"], asked["captions"].get("file")]
-        named += [beside.get("file"), beside.get("images")]
+        named += [negatives.get("file"), negatives.get("images")]
         named += [
             written[name] for name in ("captions", "swap", "replace") if "captions" in written and name in written
         ]
