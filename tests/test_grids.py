@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from pathlib import PurePosixPath
 
 import open_clip
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from compclip.config import __main__ as config_command
 from compclip.config import grid as config_grid
 from compclip.config import read
+from compclip.data.fetch import catalogue
 from compclip.report import published
 from tests.conftest import ROOT
 
@@ -29,6 +31,13 @@ TABLES = {
     "hard_positives_table4": ("Hard Positives", "Table 4", "Table 6"),
     "hard_positives_table7": ("Hard Positives", "Table 7"),
 }  # fmt: skip
+# Authors' own checkpoints, scored and never trained: of these tables the rows on the grid's backbone.
+RELEASED = {
+    "fsc_clip_checkpoints": TABLES["fsc_clip_main"], "c2lip_checkpoints": ("C2LIP", "Table 2"),
+    "c2lip_checkpoints_vit_b_16": ("C2LIP", "Table 2"), "clic_table1_checkpoints": TABLES["clic_table1"],
+    "clic_table3_checkpoints": ("CLIC", "Table 3", "Table 17", "Table 19"), "clic_table16_checkpoints": ("CLIC", "Table 16"),
+    "hard_positives_checkpoints": TABLES["hard_positives_table4"],
+}  # fmt: skip
 # Rows that name a method of ours but are its authors' checkpoint, as the grids' headers say.
 CHECKPOINTS = {
     ("CLIC", "NegCLIP", "negclip"),
@@ -45,11 +54,12 @@ def rows(name: str) -> list[published.Number]:
     """The numbers of a grid's tables whose rows are methods that we train."""
     paper, *tables = TABLES[name]
     mine = [n for n in NUMBERS if n.paper == paper and n.table in tables and n.method]
+    mine = [n for n in mine if not n.method.startswith(published.RELEASED)]
     return [n for n in mine if (paper, n.row, n.method) not in CHECKPOINTS]
 
 
 def test_every_paper_grid_is_known_here():
-    assert set(GRIDS) == set(TABLES) | {"claims", "photographs"}
+    assert set(GRIDS) == set(TABLES) | set(RELEASED) | {"claims", "field", "photographs"}
 
 
 @pytest.mark.parametrize("name", GRIDS)
@@ -71,6 +81,21 @@ def test_every_published_row_of_ours_has_its_cell(name):
     assert wanted and not lacking
     named = {w[0] for w in wanted} | ({"pretrained"} if name in TABLES else set())
     assert set(params.grid.methods) == named | BESIDE.get(name, set())
+
+
+@pytest.mark.parametrize("name", RELEASED)
+def test_every_published_checkpoint_has_its_cell(name):
+    """And each cell's file its entry in the catalogue; nothing in such a grid is trained."""
+    params, offers = read.load(GRIDS[name]), catalogue.read()
+    (backbone,), (paper, *tables) = params.grid.backbones, RELEASED[name]
+    mine = [n for n in NUMBERS if n.paper == paper and n.table in tables and published.slug(n.backbone) == backbone]
+    assert {n.method for n in mine if n.method.startswith(published.RELEASED)} <= set(params.grid.methods)
+    for method in params.grid.methods[1:]:
+        path = PurePosixPath(config_grid.method_config(params, method)[0].path)
+        offer = offers[path.parts[2]]
+        assert offer.section.folder == "/".join(path.parts[:3])
+        inside = str(path.relative_to(offer.section.folder))
+        assert inside in offer.files or offer.section.patterns or path.name in offer.section.note
 
 
 @pytest.mark.parametrize("name", TABLES)
@@ -110,7 +135,8 @@ CLIC = {
 }
 CROPS = {"augment": "random_resized_crop", "augment_scale": [0.9, 1.0]}
 FSC = CROPS | {"lr": 5e-6, "epochs": 5, "batch_size": 256, "warmup_steps": 50, "weight_decay": 0.1}
-LORA = {"lr": 5e-5, "lora": {"rank": 4, "alpha": 1.0, "targets": ["attention", "mlp", "patch"]}}
+ADAPTER = {"rank": 4, "alpha": 1.0, "targets": ["attention", "mlp", "patch"], "patch": "matrix"}
+LORA = {"lr": 5e-5, "lora": ADAPTER}
 C2LIP = CROPS | {"lr": 1e-5, "epochs": 5, "batch_size": 768, "warmup_steps": 50, "beta2": 0.98, "eps": 1e-6}
 STATED = [  # grid, cell, what the paper (or its code) says of training and of the method; COCO: epochs of pictures, not captions
     ("clic_table1", "clic-vit_b_32-laion-0", CLIC | {"epochs": 1, "trainable": "text", "augment": "none"},

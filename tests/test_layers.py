@@ -35,7 +35,7 @@ HEAVY = {
     "submitit": {"launch.slurm"},
     "peft": {"model.lora"},
     "nltk": {"text.wordnet", "text.wordnet_data"},
-    "transformers": {"data.captioners.hf", "data.fill_mask"},
+    "transformers": {"data.captioners.hf", "data.fill_mask", "model.t5"},
 }
 
 

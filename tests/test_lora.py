@@ -110,6 +110,59 @@ def test_what_is_adapted_and_how_many_numbers(model):
     assert len(trained) == 2 * (4 * 4 + 1)
 
 
+def test_the_released_parametrisation_of_the_patch_convolution():
+    """ViT-B/32 at rank 4: A [128, 96] and B [24576, 128] of the patches are 3.16 of 4.14 million trained numbers."""
+    cfg = open_clip.get_model_config("ViT-B-32-quickgelu")
+    with torch.device("meta"):
+        clip = open_clip.CLIP(**cfg)
+    optimiser.freeze(clip, Train(lora=Lora(patch="matrix")))
+    patch = {n: tuple(p.shape) for n, p in lora.adapter(clip).items() if n.startswith("visual.conv1")}
+    assert list(patch.values()) == [(128, 96), (24576, 128)]
+    layers = 12 * 4 * sum((w + 3 * w) + (w + w) + 2 * (w + 4 * w) for w in (768, 512))
+    assert 128 * 96 + 24576 * 128 == 3_158_016
+    assert optimiser.counts(clip)["trained_parameters"] == 3_158_016 + layers == 4_141_056
+
+
+@pytest.mark.parametrize("targets", [["patch"], ["attention", "patch"]])
+def test_a_patch_matrix_by_hand(model, inputs, tmp_path, targets):
+    """It starts at zero, is saved and read again, and merges as W + scale alpha / r (B A) at every place of WiSE-FT."""
+    cfg = Train(lr=1e-2, trainable="image", lora=Lora(rank=2, alpha=3.0, targets=targets, patch="matrix"))
+    base, before = copy.deepcopy(model.clip), outputs(model.clip, inputs)
+    lora.inject(model.clip, cfg.lora, ("image",))
+    for a, b in zip(before, outputs(model.clip, inputs), strict=True):
+        torch.testing.assert_close(a, b, rtol=0, atol=1e-5)
+    fit(model.clip, inputs, cfg)
+    model.clip.eval()
+    adapted = outputs(model.clip, inputs)
+    lora.finish(model.clip, tmp_path)
+    a, b = (load_file(tmp_path / lora.WEIGHTS)[f"visual.conv1.lora_{f}.weight"].double() for f in "AB")
+    assert (a.shape, b.shape) == ((2 * 16, 3 * 16), (32 * 16, 2 * 16))
+    assert b.abs().max() > 1e-3
+    for scale in (0.0, 0.3, 1.0):
+        clip = copy.deepcopy(base).eval()
+        lora.load(clip, tmp_path)
+        lora.merge(clip, scale)
+        expected = base.visual.conv1.weight.double() + scale * 1.5 * (b @ a).reshape(32, 3, 16, 16)
+        torch.testing.assert_close(clip.visual.conv1.weight.double(), expected, rtol=0, atol=1e-7)
+        assert clip.state_dict().keys() == base.state_dict().keys()
+    for x, y, z in zip(adapted, outputs(clip, inputs), outputs(model.clip, inputs), strict=True):
+        torch.testing.assert_close(x, y, rtol=0, atol=1e-5)
+        torch.testing.assert_close(x, z, rtol=0, atol=1e-5)
+
+
+def test_a_patch_matrix_of_another_kernel_is_refused(model, tmp_path):
+    """By the shapes of its factors; and none is made for a kernel that is no square."""
+    lora.inject(model.clip, Lora(patch="matrix"), BOTH)
+    lora.finish(model.clip, tmp_path)
+    write_json(tmp_path / "small.json", TINY | {"vision_cfg": TINY["vision_cfg"] | {"patch_size": 8}})
+    small = backbone.create(str(tmp_path / "small.json")).clip
+    with pytest.raises(UserError, match=r"'visual.conv1.lora_A.default.weight'|not an adapter of this model"):
+        lora.load(small, tmp_path)
+    small.visual.conv1 = nn.Conv2d(3, 32, (8, 4))
+    with pytest.raises(UserError, match=r"patch: matrix: visual.conv1 is no plain convolution .* set patch: factors"):
+        lora.inject(small, Lora(targets=["patch"], patch="matrix"), ("image",))
+
+
 @pytest.mark.parametrize("targets,modules", [(["attention"], 8), (["mlp"], 8), (["patch"], 1), (["mlp", "patch"], 9)])
 def test_targets(model, targets, modules):
     """Each target alone."""
@@ -352,6 +405,7 @@ def _stopping(after: int):
         ("{alpha: 0}", r"train.lora.alpha=0.0: must be > 0"),
         ("{rnak: 4}", r"train.lora: unknown key 'rnak'; did you mean 'rank'"),
         ("{targets: [atention]}", r"unknown target 'atention'.*did you mean 'attention'"),
+        ("{patch: matrx}", r"unknown patch 'matrx'.*did you mean 'matrix'"),
         ("{targets: []}", r"targets=\[\]: must name"),
     ],
 )

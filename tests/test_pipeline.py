@@ -17,7 +17,7 @@ from tests.tiny_project import TINY
 SMALL = """
 grid: {methods: [pretrained, finetune, negclip.words], backbones: [tiny], data: [scenes], seeds: [0]}
 train: {max_steps: 2, batch_size: 8, lr: 1.0e-3, warmup_steps: 1, threads: 1, log_every_steps: 1}
-methods: {pretrained: {}, finetune: {caption: first}, negclip: {caption: first, variants: {words: {swap: clic}}}}
+methods: {pretrained: {}, finetune: {caption: first}, negclip: {caption: first, variants: {words: {swap: clic, hard_images: 1}}}}
 backbones: {tiny: {model: tiny.json}}
 data: {scenes: {source: karpathy, path: data/scenes_world/train.json, images: data/scenes_world/train, captioner: scenes}}
 benchmarks:
@@ -62,7 +62,7 @@ def test_all_stages_run_once_then_the_plan_alone(made):
     root, first = made
     assert first == {
         *ALWAYS,
-        *("scenes", "recaption@scenes", "rewrite@scenes", "annotate@scenes", "backbone@tiny", "keys"),
+        *("scenes", "recaption@scenes", "rewrite@scenes", "annotate@scenes", "backbone@tiny", "neighbours", "keys"),
         *("benchmark@sugarcrepe", "benchmark@retrieval", "wise_ft@finetune", "report", "track"),
         *(f"{stage}@{method}" for stage in ("train", "evaluate") for method in METHODS),
     }

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import fields
+from typing import Any
 
 from compclip.base import plugins
 from compclip.base.errors import UserError, unknown
 from compclip.base.names import Name
+from compclip.config import pictures, wanted
 from compclip.config.grid import (
     PER_DATA,
     captioner_config,
@@ -19,11 +21,14 @@ from compclip.config.grid import (
     sets,
     texts_config,
 )
-from compclip.config.sections import Params
+from compclip.config.sections import Data, Params
 from compclip.config.structured import SEEDS, mapping
 
 # What lies in data/, or beside a benchmark's results, by a name of its own.
-OWN = {"data": ("benchmarks", "fingerprints", "looks", "overlaps", "scenes_world"), "benchmark": ("summary",)}
+OWN = {
+    "data": ("benchmarks", "fingerprints", "looks", "neighbours", "overlaps", "scenes_world"),
+    "benchmark": ("summary",),
+}
 
 
 def name(text: str, kind: str) -> Name:
@@ -41,6 +46,7 @@ def alone(params: Params) -> None:
         plugins.find(plugins.SOURCES, data.source)
         captioner_config(data, f"data.{name}.options")
         captions_config(data, f"data.{name}.captions")
+        _check_pictures(data, f"data.{name}")
         rewriter_config(data, f"data.{name}.rewriter")
         rewrites_config(data, f"data.{name}.rewrites")
         texts_config(data, f"data.{name}.texts")
@@ -77,6 +83,8 @@ def _check_grid(params: Params) -> None:
         if base not in params.methods:
             raise unknown("method", base, params.methods, "grid.methods")
         config, _ = method_config(params, method)
+        _check_wants(f"methods.{method}", method, config, params)
+        _check_backbones(params, method, config)
         lacking = [d for d in grid.data if (own := params.data.get(d)) and not (own.rewriter or own.rewrites)]
         if getattr(config, "source", "") == "llm" and lacking:
             raise UserError(
@@ -102,6 +110,32 @@ def _check_needs(params: Params, method: str, data: str) -> None:
         if getattr(params.data[data], key) != value:
             written = str(value).lower() if isinstance(value, bool) else value
             raise UserError(f"methods.{method}: needs data.{data}.{key}: {written}; set it there")
+
+
+def _check_pictures(data: Data, where: str) -> None:
+    """Negative images must be such as its source can have them."""
+    pictures.of(data, f"{where}.negative_images")
+    if (asked := pictures.members(data)) and not hasattr(plugins.find(plugins.SOURCES, data.source), "MEMBERS"):
+        raise UserError(f"{where}: source {data.source!r} reads no tars, and has no member {asked[0]!r}; give a file")
+
+
+def _check_wants(where: str, method: str, config: object, params: Params) -> None:
+    """What a method asks of data sets besides captions must be there."""
+    bare = [d for d in params.grid.data if (own := params.data.get(d)) and not own.negative_images]
+    if bare and wanted.negative_images(method, config):
+        raise UserError(f"{where}: shows negative images; data.{bare[0]} has none: add data.{bare[0]}.negative_images")
+    if wanted.neighbours(method, config) and (asked := wanted.nearest(method, config)) > wanted.STORED:
+        raise UserError(
+            f"{where}: draws from the {asked} nearest pictures, of which {wanted.STORED} are kept; lower it"
+        )
+
+
+def _check_backbones(params: Params, method: str, config: Any) -> None:
+    """What a method itself says of the backbones that it stands beside."""
+    if check := getattr(plugins.find(plugins.METHODS, method.partition(".")[0]), "check", None):
+        for name in params.grid.backbones:
+            if name in params.backbones:
+                check(config, params.backbones[name], f"grid: methods.{method} on backbones.{name}")
 
 
 def _check_wise_ft(params: Params) -> None:
@@ -133,11 +167,11 @@ def together(params: Params) -> None:
 def _check_lines(params: Params) -> None:
     """A run that wise_ft names and the grid lacks: its stage would wait for a checkpoint."""
     seeds = params.wise_ft.seeds if params.wise_ft.methods else []  # of no method: no run
-    for name, wanted, there in (
+    for name, named, there in (
         ("methods", params.wise_ft.methods, params.grid.methods),
         ("seeds", seeds, params.grid.seeds),
     ):
-        if absent := [value for value in wanted if value not in there]:
+        if absent := [value for value in named if value not in there]:
             raise UserError(f"wise_ft.{name}: {absent[0]} is not in grid.{name}; add it there or remove it here")
 
 

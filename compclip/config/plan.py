@@ -15,6 +15,7 @@ from typing import Any
 
 from compclip.base import code, links, plugins
 from compclip.base.files import update_json
+from compclip.config import wanted
 from compclip.config.grid import line_cells, resolved
 from compclip.config.sections import Cell, Data, Params, Run
 
@@ -26,6 +27,7 @@ ENTRIES = {
     "annotate": "compclip.data.annotate",
     "backbone": "compclip.model.backbone",
     "benchmark": "compclip.evaluate.census",
+    "neighbours": "compclip.train.nearest",
     "train": "compclip.train.finish",
     "evaluate": "compclip.evaluate.score",
     "wise_ft": "compclip.evaluate.line",
@@ -65,7 +67,9 @@ def documents(params: Params) -> Iterator[tuple[str, str, dict[str, Any]]]:
     for name, benchmark in params.benchmarks.items():
         scored_by = code_of("benchmark", _benchmarks(params, [name]))
         yield "benchmark", name, {"params": asdict(benchmark), "code": scored_by}
-    for method, runs in itertools.groupby(resolved(params), key=lambda run: run.cell.method):
+    every = list(resolved(params))
+    yield "neighbours", "neighbours", neighbours(every)
+    for method, runs in itertools.groupby(every, key=lambda run: run.cell.method):
         own = list(runs)
         yield "train", method, train(method, own)
         yield "evaluate", method, evaluate(params, [run.cell for run in own])
@@ -105,10 +109,20 @@ def _reads(data: Data) -> list[str]:
 def train(method: str, runs: Iterable[Run]) -> dict[str, Any]:
     """The runs of a method, resolved as config.yaml has them."""
     base = method.partition(".")[0]
-    trains = getattr(plugins.find(plugins.METHODS, base), "TRAINS", True)
-    found = {_short(run.cell): asdict(run) for run in runs}
-    located = plugins.locate(plugins.METHODS, base)
-    return {"method": method, "trains": trains, "code": code_of("train", [located]), "cells": found}
+    module, own = plugins.find(plugins.METHODS, base), list(runs)
+    found = {_short(run.cell): asdict(run) for run in own}
+    near = [_short(run.cell) for run in own if wanted.neighbours(base, run.method)]
+    asked = {"method": method, "trains": getattr(module, "TRAINS", True), "near": near, "cells": found}
+    if reads := getattr(module, "reads", None):
+        asked["reads"] = {_short(run.cell): reads(run.method) for run in own}
+    return asked | {"code": code_of("train", [plugins.locate(plugins.METHODS, base)])}
+
+
+def neighbours(runs: Iterable[Run]) -> dict[str, Any]:
+    """The pairs of data and backbone that some run wants the neighbours of; where none does, there is no code."""
+    cells = (run.cell for run in runs if wanted.neighbours(run.method_name, run.method))
+    pairs = sorted({(str(cell.data), str(cell.backbone)) for cell in cells})
+    return {"pairs": pairs, "code": code_of("neighbours") if pairs else ""}
 
 
 def evaluate(params: Params, own: Iterable[Cell]) -> dict[str, Any]:

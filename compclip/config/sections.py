@@ -29,6 +29,7 @@ class Grid:
 
 
 LORA_TARGETS = ("attention", "mlp", "patch")
+LORA_PATCHES = ("factors", "matrix")
 
 
 @dataclass(frozen=True)
@@ -38,6 +39,7 @@ class Lora:
     rank: int = 4
     alpha: float = 1.0  # the update is scaled by alpha / rank
     targets: list[str] = field(default_factory=lambda: list(LORA_TARGETS))  # patch: the image's patch convolution
+    patch: str = "factors"  # of rank `rank`; matrix: of rank `rank` times its side, as FSC-CLIP and SVLC adapt it
 
     def __post_init__(self) -> None:
         if self.rank < 1:
@@ -49,6 +51,8 @@ class Lora:
         for target in self.targets:
             if target not in LORA_TARGETS:
                 raise unknown("target", target, LORA_TARGETS, "targets")
+        if self.patch not in LORA_PATCHES:
+            raise unknown("patch", self.patch, LORA_PATCHES, "patch")
 
 
 @dataclass(frozen=True)
@@ -128,6 +132,8 @@ class Data:
     limit: int = 0  # 0: all
     min_sentences: int = 0  # of 4 to 34 words in all captions of a picture, which is left out below (CLIC B.1)
     images_outside: bool = False  # whether pictures may lie outside of `images`, by their names or through links
+    negative_images: dict[str, Any] = field(default_factory=dict)  # pictures beside each as negatives; none where empty
+    members: list[str] = field(default_factory=list)  # endings of further files of a sample's tar whose place is noted
 
     def __post_init__(self) -> None:
         if self.openings not in OPENINGS:

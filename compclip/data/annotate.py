@@ -11,7 +11,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from compclip.config.texts import Texts
-from compclip.data import beside, overlap, rewrite, shards
+from compclip.data import beside, negatives, overlap, rewrite, shards
 from compclip.data.item import Item, Made, Make
 from compclip.data.sample import Sample
 from compclip.data.shards import Manifest
@@ -107,5 +107,5 @@ def batch(
     edges = pa.array(itertools.accumulate(said, initial=0), pa.int32())
     listed = pa.ListArray.from_arrays(edges, stored(found.array(), texts or {}))
     own = {name: pa.array([getattr(s, name) for s in samples], shards.SCHEMA.field(name).type) for name in OWN}
-    made = pa.RecordBatch.from_pydict(own | {"captions": listed})
+    made = pa.RecordBatch.from_pydict(own | {"captions": listed} | negatives.column(samples))
     return made.replace_schema_metadata({f"made by {k}": v for k, v in about().items()} | dict(more_about or {}))

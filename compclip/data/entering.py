@@ -11,6 +11,7 @@ from dataclasses import replace
 
 from compclip.base.surrogates import has, repaired
 from compclip.data import images
+from compclip.data.place import Place
 from compclip.data.sample import Sample
 
 LONG_WORDS = 1000  # a caption with more words is kept and counted
@@ -59,18 +60,23 @@ def measured(samples: Iterable[Sample], counts: Counter) -> list[Sample]:
     return made
 
 
+def seen(place: Place) -> tuple[int, int, int]:
+    """Width, height and checksum of a picture. Raises ImageError, or OSError where it goes in the meantime."""
+    raw = images.read(place, HEAD)
+    width, height = images.size(place, raw)
+    return width, height, checksum(place.length or os.stat(place.path).st_size, raw)
+
+
 def _measured(sample: Sample) -> Sample | str:
     try:
-        raw = images.read(sample.picture, HEAD)
-        width, height = images.size(sample.picture, raw)
-        length = sample.length or os.stat(sample.image).st_size
+        width, height, head = seen(sample.picture)
     except images.ImageError as error:
         return f"{error.reason}_image"
     except OSError:  # gone since
         return "missing_image"
     if not sample.captions:
         return "no_caption"
-    return replace(sample, width=width, height=height, head=checksum(length, raw))
+    return replace(sample, width=width, height=height, head=head)
 
 
 def checksum(length: int, raw: bytes) -> int:

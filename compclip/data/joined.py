@@ -110,6 +110,11 @@ class Joined:
         return [lists.join_key(key, self._on) for key in keys]
 
 
+def keys(sample: Sample, on: str) -> list[str]:
+    """What a list is asked for on behalf of a sample: its captions, or its address, key or picture's name."""
+    return list(sample.captions) if on == "caption" else [_key(sample, on)]
+
+
 def _key(sample: Sample, on: str) -> str:
     if on == "url":
         return sample.url

@@ -78,7 +78,9 @@ def _roots(plan: Path, name: str) -> list[str]:
     read, released, beside = (read_mapping(plan / stage / name) for stage in ("recaption", "rewrite", "annotate"))
     with undamaged(plan / "recaption" / name):
         asked, written = read["params"], released["params"]
+        shown = asked["negative_images"]
         named = [asked["path"], asked["images"], asked["captions"].get("file")]
+        named += [shown.get("file"), shown.get("images")]
         named += [
             written[name] for name in ("captions", "swap", "replace") if "captions" in written and name in written
         ]

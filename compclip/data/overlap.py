@@ -18,11 +18,11 @@ import hashlib
 import itertools
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 import pyarrow as pa
@@ -30,7 +30,7 @@ import pyarrow as pa
 from compclip.base import files
 from compclip.base.errors import UserError
 from compclip.data import entering, images, shards
-from compclip.data.sample import Sample
+from compclip.data.sample import GONE, Sample
 
 BENCHMARKS, OVERLAPS = "benchmarks", "overlaps"  # beside the data sets' folders
 STAGE = "benchmark"  # makes what is read here
@@ -38,6 +38,7 @@ CRITERIA = ("sha256", "bytes", "coco_id")
 SCHEMA = pa.schema([("coco_id", pa.int64()), ("bytes", pa.uint64()), ("sha256", pa.string())])
 COCO = re.compile(r"(COCO_[a-z]+20\d\d_)?(\d{12})(?:\.[A-Za-z]{3,4})?", re.ASCII)
 READ = ("id", "image", "length", "url", "sha256", "head")  # of a sample
+BESIDE = "negatives"  # its negative images, where a shard has any
 NONE = -1  # where a picture has no number
 
 
@@ -150,17 +151,32 @@ def fingerprint(path: Path) -> str:
 
 def without(samples: Sequence[Sample], excluded: dict[str, Known]) -> tuple[list[Sample], Counter]:
     """The samples whose pictures are in none of these benchmarks; the others are counted as `excluded_<benchmark>`,
-    each at the first benchmark that has it.
+    each at the first benchmark that has it. Negative images of a benchmark's leave their place empty, and are counted
+    as `excluded_negative_images_<benchmark>`.
     """
     counts: Counter = Counter()
     kept = []
     for sample in samples:
-        own = identity(sample)
-        if name := next((name for name, known in excluded.items() if known.criterion(own)), ""):
+        if name := _holder(identity(sample), excluded):
             counts[f"excluded_{name}"] += 1
         else:
-            kept.append(sample)
+            kept.append(_without(sample, excluded, counts) if sample.negatives else sample)
     return kept, counts
+
+
+def _holder(own: Identity, excluded: dict[str, Known]) -> str:
+    """The first benchmark that has a picture; "" where none does."""
+    return next((name for name, known in excluded.items() if known.criterion(own)), "")
+
+
+def _without(sample: Sample, excluded: dict[str, Known], counts: Counter) -> Sample:
+    named = [(one, _holder(_of_negative(vars(one)), excluded)) for one in sample.negatives]
+    counts.update(f"excluded_negative_images_{name}" for _, name in named if name)
+    return replace(sample, negatives=tuple(GONE if name else one for one, name in named))
+
+
+def _of_negative(one: dict[str, Any]) -> Identity:
+    return _known_by("", one["image"], one["length"], "", "", one["head"])
 
 
 def take(folder: Path, samples: Iterable[Path], exclude: Sequence[str] = ()) -> dict[str, dict[str, int]]:
@@ -176,18 +192,29 @@ def shared(
 ) -> dict[str, dict[str, int]]:
     """How many samples of these shards each benchmark has: `pictures`, and of them by criterion.
 
-    Samples that some benchmark of `exclude` has are no more part of the data set.
+    A sample counts where the benchmark has its picture, or a negative image of it. What some benchmark of `exclude` has
+    is no more part of the data set.
     """
     counts: dict[str, Counter] = {name: Counter() for name in benchmarks}
     anywhere, left_out = _together(benchmarks.values()), _together(benchmarks[name] for name in exclude)
     for path in samples:
-        rows = shards.read_batch(path, "recaption").select(READ).to_pydict()
-        for own in itertools.starmap(_known_by, zip(*(rows[name] for name in READ), strict=True)):
-            if anywhere.criterion(own) and not left_out.criterion(own):
+        for own, beside in _pictures(shards.read_batch(path, "recaption")):
+            if left_out.criterion(own):
+                continue
+            every = [own, *(one for one in beside if not left_out.criterion(one))]
+            if any(map(anywhere.criterion, every)):
                 for name, known in benchmarks.items():
-                    if criterion := known.criterion(own):
+                    if criterion := next(filter(None, map(known.criterion, every)), ""):
                         counts[name].update(("pictures", criterion))
     return {name: dict(sorted(found.items())) for name, found in counts.items()}
+
+
+def _pictures(batch: pa.RecordBatch) -> Iterator[tuple[Identity, list[Identity]]]:
+    """What each sample's picture is known by, and its negative images."""
+    rows = batch.select(READ).to_pydict()
+    beside = batch[BESIDE].to_pylist() if BESIDE in batch.schema.names else itertools.repeat(())
+    for own, others in zip(zip(*(rows[name] for name in READ), strict=True), beside, strict=False):
+        yield _known_by(*own), [_of_negative(one) for one in others if one["image"]]
 
 
 def _together(every: Iterable[Known]) -> Known:

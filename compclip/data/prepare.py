@@ -22,10 +22,10 @@ from compclip.base import names
 from compclip.base.errors import UserError, entry, unknown
 from compclip.base.files import write_json
 from compclip.base.names import Name
-from compclip.config import grid, plan, read
+from compclip.config import grid, pictures, plan, read
 from compclip.config.asked import ANNOTATE, FOLDER, RECAPTION, REWRITE
 from compclip.config.sections import Data
-from compclip.data import annotate, beside, joined, overlap, partners, recaption, rewrite, shards
+from compclip.data import annotate, beside, joined, negatives, overlap, partners, recaption, rewrite, shards
 from compclip.data.shards import MANIFEST, SAMPLES, SHARDS, Manifest
 from compclip.data.work import BLOCKS, Work
 
@@ -66,6 +66,7 @@ def collect(made: Work, folder: Path) -> dict:
     if made.stage == RECAPTION:
         manifest, counts = made.published(folder / SAMPLES)
         counts.update(joined.counted(grid.captions_config(made.section), map(made.shard, made.items)))
+        counts.update(negatives.counted(pictures.of(made.section)))
         told = recaption.told(made.section, counts)
         return _written(folder / SAMPLES / MANIFEST, manifest, folder / "counts.json", told)
     if made.stage == REWRITE:

@@ -16,7 +16,8 @@ import numpy as np
 import pyarrow as pa
 
 from compclip.base.errors import UserError
-from compclip.data import partners, shards
+from compclip.data import negatives, partners, shards
+from compclip.data.place import Place
 from compclip.data.sample import Sample
 from compclip.data.shards import Shard
 from compclip.text.annotation import Annotation
@@ -57,6 +58,11 @@ class Prepared:
         """One of a sample's captions."""
         shard, row = self._row(index)
         return shard.rows[shard.caption(row, which)]
+
+    def negative_images(self, index: int) -> tuple[Place, ...]:
+        """The pictures that stand beside a sample as its negatives; an empty path where one is not there."""
+        shard, row = self._row(index)
+        return shard.negative_images(row)
 
     def nouns(self, index: int, which: int) -> list[str]:
         """The nouns of the first sentence of one of a sample's captions."""
@@ -142,10 +148,17 @@ class _Open:
             self.rows = Rows(said.values, str(path))
             self._texts = {name: Strings(batch[name]) for name in ("id", "image", "split")}
             self._numbers = {name: batch[name].to_numpy() for name in ("width", "height", "offset", "length")}
+            has = negatives.COLUMN in batch.schema.names
+            self._beside = negatives.Places(batch[negatives.COLUMN]) if has else None
 
     def caption(self, row: int, which: int) -> int:
         """The number of a sample's caption within the shard."""
         return int(self.starts[row]) + which
+
+    def negative_images(self, row: int) -> tuple[Place, ...]:
+        """Where those of one sample are."""
+        with _sound(self.path):
+            return self._beside[row] if self._beside else ()
 
     def sample(self, row: int) -> Sample:
         """One sample."""

@@ -22,10 +22,11 @@ from compclip.base import plugins
 from compclip.base.errors import UserError
 from compclip.base.files import fingerprint
 from compclip.base.surrogates import repaired
+from compclip.config import pictures
 from compclip.config.captions import Captions
 from compclip.config.sections import Data
 from compclip.config.servers import Server
-from compclip.data import entering, joined, look, shards, within
+from compclip.data import entering, joined, look, negatives, shards, within
 from compclip.data.item import Item, Made, Make
 from compclip.data.sample import Sample
 from compclip.text import sentences
@@ -62,10 +63,10 @@ def items(cfg: Data, options: Any, code: str, spool: Path) -> tuple[list[Item], 
 
 
 def _captioners_files(cfg: Data, options: Any) -> Iterable[str]:
-    """What a captioner reads beside the pictures, and a list of captions: the answers depend on it."""
+    """What is read beside the samples' own pictures: by a captioner, of lists, negative images."""
     reads = getattr(plugins.find(plugins.CAPTIONERS, cfg.captioner), "reads", None)
     listed = (file.path for file in look.files(cfg.captions["file"])) if cfg.captions else ()
-    return itertools.chain(reads(cfg, options) if reads else (), listed)
+    return itertools.chain(reads(cfg, options) if reads else (), listed, negatives.files(pictures.of(cfg)))
 
 
 def _stamps(paths: Iterable[str]) -> str:
@@ -123,12 +124,17 @@ def opened(cfg: Data, options: Any, captions: Captions | None = None) -> Iterato
     `captions` is a list whose captions the samples get before the captioner sees them.
     """
     source, captioner = plugins.find(plugins.SOURCES, cfg.source), plugins.find(plugins.CAPTIONERS, cfg.captioner)
-    with captioner.opened(cfg, options) as caption, joined.of(captions) as listed:
+    with (
+        captioner.opened(cfg, options) as caption,
+        joined.of(captions) as listed,
+        negatives.opened(pictures.of(cfg)) as beside,
+    ):
 
         def make(item: Item, path: Path) -> Made:
             counts = Counter[str]()
             found, about = _joined(_samples(source, cfg, Part(**item.given), counts), listed, counts)
             samples = _captioned(entering.measured(found, counts), caption, item.name, cfg, counts)
+            samples = beside(samples, counts)
             shards.save(path, samples, about)
             return Made(len(samples), sum(len(s.captions) for s in samples), dict(counts))
 

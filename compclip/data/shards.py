@@ -21,7 +21,7 @@ import pyarrow as pa
 
 from compclip.base.errors import UserError
 from compclip.base.files import atomic, read_mapping, regular, write_json
-from compclip.data.sample import Sample
+from compclip.data.sample import Member, Negative, Sample
 
 SAMPLES, SHARDS, MANIFEST = "samples", "shards", "manifest.json"
 ROWS = 4096  # samples of a shard where the source does not come in shards of its own
@@ -42,6 +42,11 @@ SCHEMA = pa.schema(
         ("head", pa.uint64()),
     ]
 )
+PLACE = [("offset", pa.int64()), ("length", pa.int64())]
+MORE = {  # columns that a shard has where one of its samples has something in them
+    "members": (Member, pa.list_(pa.struct([("name", pa.string()), *PLACE]))),
+    "negatives": (Negative, pa.list_(pa.struct([("image", pa.string()), *PLACE, ("head", pa.uint64())]))),
+}
 
 
 @dataclass(frozen=True)
@@ -149,7 +154,12 @@ def read_about(path: Path, stage: str) -> dict[str, str]:
 def save(path: Path, samples: Sequence[Sample], about: dict[str, str] | None = None) -> None:
     """Write samples as a shard, with what `about` says of them."""
     columns = [pa.array([getattr(s, f.name) for s in samples], f.type) for f in SCHEMA]
-    write_batch(path, pa.RecordBatch.from_arrays(columns, schema=SCHEMA.with_metadata(about or {})), compressed=True)
+    schema = SCHEMA.with_metadata(about or {})
+    for name, (_, kind) in MORE.items():
+        if any(getattr(sample, name) for sample in samples):
+            columns.append(pa.array([[vars(one) for one in getattr(s, name)] for s in samples], kind))
+            schema = schema.append(pa.field(name, kind))
+    write_batch(path, pa.RecordBatch.from_arrays(columns, schema=schema), compressed=True)
 
 
 def load(path: Path, stage: str = "recaption") -> list[Sample]:
@@ -157,10 +167,17 @@ def load(path: Path, stage: str = "recaption") -> list[Sample]:
     batch = read_batch(path, stage)
     try:
         batch.validate(full=True)
-        rows = batch.select(SCHEMA.names).cast(SCHEMA).to_pylist()
-        return [Sample(**{**row, "captions": tuple(row["captions"])}) for row in rows]
+        more = [name for name in MORE if name in batch.schema.names]
+        wanted = pa.schema([*SCHEMA, *(pa.field(name, MORE[name][1]) for name in more)])
+        rows = batch.select(wanted.names).cast(wanted).to_pylist()
+        return [_sample(row, more) for row in rows]
     except (pa.ArrowException, KeyError, TypeError, ValueError) as error:
         raise UserError(f"{path}: no readable samples; run `dvc repro {stage}` again") from error
+
+
+def _sample(row: dict[str, Any], more: Sequence[str]) -> Sample:
+    lists = {name: tuple(MORE[name][0](**one) for one in row[name]) for name in more}
+    return Sample(**{**row, "captions": tuple(row["captions"]), **lists})
 
 
 def described(path: Path, name: str, samples: int, captions: int) -> Shard:

@@ -1,7 +1,12 @@
 """NegCLIP: negatives that exchange words join the contrast of the batch (Yuksekgonul et al., ICLR 2023; CLIC Eq. 2).
 
-B images, K negatives, D dim. Departures: no negative images are added to the batch (as in the re-implementations of
-FSC-CLIP and CLIC); a caption without a negative gives none, and its place in the softmax stays empty.
+B images, K negatives, D dim. With `hard_images: 1` as published and released: each row brings one of the three pictures
+nearest to its own (pretrained image tower, cosine), drawn anew in each epoch, with a caption and a negative of its own.
+They are rows like any other: 2B images, 4B texts, of which the 2B negatives are wrong for every image and never asked.
+A picture that is there twice is a wrong answer to itself, as there. 0, the default, is how FSC-CLIP and CLIC train it.
+
+Departures: neighbours are found among all pictures, not among those alone whose caption has a negative; a caption
+without one gives none, and its place in the softmax stays empty (released: such rows are left out of the file).
 """
 
 from __future__ import annotations
@@ -9,6 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from compclip.base.errors import UserError
 from compclip.methods import _check
 from compclip.text import swap as text_swap
 from compclip.train import losses
@@ -27,17 +33,22 @@ RULES = {"negclip": text_swap.negclip, "clic": text_swap.single}
 class Config:
     swap: str = "negclip"  # "negclip": six kinds of spans; "clic": words of one category (CLIC B.2, D.1)
     caption: str = "full"  # the whole caption, or its "first" sentence
+    hard_images: int = 0  # neighbours of each picture in the batch; published: 1
+    nearest: int = 3  # of which they are drawn
 
     def __post_init__(self) -> None:
         _check.one_of(self, "swap", RULES)
         _check.one_of(self, "caption", ("full", "first"))
+        if not 0 <= self.hard_images <= self.nearest or not self.nearest:
+            raise UserError(f"hard_images={self.hard_images}: must be from 0 to nearest={self.nearest}, which is >= 1")
 
 
 def views(cfg: Config, step: int) -> Views:
-    """One negative a caption."""
-    return Views(negatives=(RULES[cfg.swap],), caption=cfg.caption)
+    """One negative a caption, and the hard images."""
+    rules = (RULES[cfg.swap],)
+    return Views(negatives=rules, caption=cfg.caption, neighbours=cfg.hard_images, nearest=cfg.nearest)
 
 
 def loss(f: Features, cfg: Config, step: int) -> dict[str, Tensor]:
-    """CLIP with the batch's negatives among the texts, a scalar."""
+    """CLIP with the batch's negatives among the texts, a scalar; hard images are rows of the batch."""
     return {"negclip": losses.negclip(f.image_BD, f.text_BD, f.negative_BKD, f.mask_BK, f.scale)}  # CLIC Eq. 2

@@ -10,11 +10,14 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from compclip.base.errors import UserError, unknown
 from compclip.base.files import read_json
 from compclip.base.lazy import open_clip
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 # Beyond every model that open_clip has, and little enough to be refused or built at once.
 LAYERS, WIDTH, SIDE, POSITIONS, WORDS = 200, 16384, 4096, 8192, 1 << 22
@@ -212,6 +215,16 @@ def _check_patches(vision: dict, where: str) -> None:
     if min(sides) < patch or (stages and max(sides) % patch):
         fix = f"must be a multiple of {patch}" if stages else f"must be at least patch_size={patch}"
         raise UserError(f"{where}: vision_cfg.image_size={_shown(vision.get('image_size', 224))}: {fix}")
+
+
+def adapt(model_cfg: dict, state: Mapping[str, Tensor]) -> None:
+    """Write into a config what weights say of it themselves: a learnt bias, and how long a text is (CLoVe: 64)."""
+    bias = state.get("logit_bias")
+    if bias is not None and bias.numel() == 1 and model_cfg.get("init_logit_bias") is None:  # tuned with a sigmoid loss
+        model_cfg["init_logit_bias"] = bias.item()
+    places = state.get("positional_embedding", state.get("text.positional_embedding"))
+    if places is not None and places.ndim == 2 and 3 <= len(places) <= POSITIONS:
+        model_cfg["text_cfg"]["context_length"] = len(places)
 
 
 def pair(size: Any) -> tuple[int, int]:

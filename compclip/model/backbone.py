@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from compclip.base.errors import UserError, one_line, unknown
 from compclip.base.files import fingerprint, read_json, write_json
 from compclip.base.lazy import open_clip
-from compclip.model import architecture, borrowed, hub, tokenizers
+from compclip.model import architecture, borrowed, hub, tokenizers, transformers_folder
 from compclip.model import weights as weights_files
 from compclip.model.weights import CONFIG
 
@@ -125,13 +125,14 @@ def create(
     tokenizer: str = "",
     activation: str = "",
     tells: bool = False,
+    alpha: float = 1.0,
 ) -> Model:
     """A model by open_clip name or config file, with hub weights by tag, local weights by path, or random ones.
 
     Names `hf-hub:REPOSITORY` and `local-dir:FOLDER` bring their own weights. `tokenizer` is a folder, or `clip` for a
     stand-in; `activation` says what weights were trained with that do not tell it themselves; `tells` asks for a model
-    that writes captions (CoCa), which is no backbone. Raises UserError for an unknown name, missing or foreign weights,
-    and what a hub would have to be asked for.
+    that writes captions (CoCa), which is no backbone; `alpha` is that of a file's adapters. Raises UserError for an
+    unknown name, missing or foreign weights, and what a hub would have to be asked for.
     """
     if model.startswith(SCHEMES):
         if weights:
@@ -144,9 +145,10 @@ def create(
         return loaded
     cfg = open_clip.get_model_config(name)
     _check_kind(cfg, f"model {model}", tells)
+    state = _read(Path(weights), cfg, alpha) if _is_path(weights) else None
     coder = tokenizers.of(name, cfg, tokenizer)
     torch.manual_seed(seed)
-    made = _from_file(name, cfg, Path(weights), activation) if _is_path(weights) else _from_tag(name, cfg, weights)
+    made = _from_tag(name, cfg, weights) if state is None else _from_file(name, cfg, Path(weights), activation, state)
     clip, preprocess = made
     return _wrap(clip.to(device), cfg, f"{model}::{weights or RANDOM}", preprocess, coder)
 
@@ -158,8 +160,9 @@ def load(
     tokenizer: str = "",
     activation: str = "",
     tells: bool = False,
+    alpha: float = 1.0,
 ) -> Model:
-    """A checkpoint: a folder in open_clip's format, a weights file with `model` given, or `NAME::TAG` from a hub."""
+    """A checkpoint: a folder in open_clip's format, `NAME::TAG` of a hub, or, with `model`, another's weights."""
     ref = str(ref).removeprefix("local-dir:")
     if ref.startswith("hf-hub:"):
         ref = str(weights_files.fetch_repository(ref.removeprefix("hf-hub:")))
@@ -171,7 +174,7 @@ def load(
         raise UserError(f"checkpoint {ref!r}: no such file or folder; give one with {CONFIG}, a file, or NAME::TAG")
     if not model:
         raise UserError(f"checkpoint {ref!r}: weights without {CONFIG}; give the architecture with --model NAME")
-    return create(model, ref, device=device, tokenizer=tokenizer, activation=activation, tells=tells)
+    return create(model, ref, 0, device, tokenizer, activation, tells, alpha)
 
 
 def _named(ref: str) -> tuple[str, str]:
@@ -288,13 +291,16 @@ def _register(model: str) -> str:
     return model
 
 
-def _from_file(name: str, cfg: dict, file: Path, activation: str) -> tuple[nn.Module, dict]:
-    if file.is_dir():
+def _read(file: Path, cfg: dict, alpha: float) -> dict[str, Tensor]:
+    """The weights at a path; `cfg` is given what they say of it."""
+    if file.is_dir() and not transformers_folder.holds(file):
         raise UserError(f"weights {file}: a folder without {CONFIG}; put it there, or give the weights file")
-    state = weights_files.read(file)
-    bias = state.get("logit_bias")
-    if bias is not None and bias.numel() == 1 and cfg.get("init_logit_bias") is None:  # tuned with a sigmoid loss
-        cfg["init_logit_bias"] = bias.item()
+    state = weights_files.read(file, alpha)
+    architecture.adapt(cfg, state)
+    return state
+
+
+def _from_file(name: str, cfg: dict, file: Path, activation: str, state: dict[str, Tensor]) -> tuple[nn.Module, dict]:
     clip = _filled(cfg, name, file, state)
     weights_files.check_activation(file, name, cfg, activation)
     return clip, weights_files.usual_preprocessing(name)
@@ -365,7 +371,7 @@ def known(ref: str) -> str:
     """
     if not Path(ref).exists():
         return ref
-    if not _is_folder(ref) and not Path(ref).is_file():
+    if not (_is_folder(ref) or transformers_folder.holds(Path(ref)) or Path(ref).is_file()):
         raise UserError(f"checkpoint {ref!r}: no weights file, and no folder with {CONFIG}; give one, or NAME::TAG")
     return weights_fingerprint(ref)
 

@@ -2,7 +2,8 @@
 
 FSC-CLIP and TSVLC: rank 4, alpha 1, on attention, MLP and the patch convolution; the logit scale stays frozen.
 Departures from their code: every update starts at zero (theirs draws both factors of the attention's input projection
-at random, so that step 0 is not the pretrained model), and the convolution's has rank `rank` (theirs: times its side).
+at random, so that step 0 is not the pretrained model). The convolution's has rank `rank`, and with
+`patch: matrix` theirs, `rank` times its side (model/patch_lora.py): PEFT knows no such factors and cannot open them.
 
 PEFT's own layer for nn.MultiheadAttention (0.21) adds its update to the weights and takes it off again in every forward
 pass: that moves frozen weights by rounding, breaks with two threads, and adds the output projection's twice. So the
@@ -24,7 +25,9 @@ from torch.nn import functional as F
 
 from compclip.base.errors import UserError, one_line
 from compclip.base.files import read_json, write_atomic, write_json
+from compclip.model import patch_lora
 from compclip.model import weights as weights_files
+from compclip.model.patch_lora import MatrixConv
 
 if TYPE_CHECKING:
     from compclip.config.sections import Lora
@@ -87,7 +90,8 @@ def inject(clip: nn.Module, cfg: Lora, towers: tuple[str, ...], seed: int = 0) -
 
     Raises UserError where a target fits nothing in a tower, or an attention that cannot be adapted.
     """
-    _adapt(clip, cfg.rank, cfg.alpha, "|".join(map(re.escape, _targets(clip, cfg.targets, towers))))
+    names = _targets(clip, cfg.targets, towers)
+    _adapt(clip, cfg.rank, cfg.alpha, names, _patches(clip, names) if cfg.patch == "matrix" else [])
     generator = torch.Generator().manual_seed(seed)
     for name, factor in adapter(clip).items():
         if ".lora_A." in name:  # as nn.Linear's own start: uniform within 1 / sqrt(fan in)
@@ -95,13 +99,26 @@ def inject(clip: nn.Module, cfg: Lora, towers: tuple[str, ...], seed: int = 0) -
             factor.data.copy_(drawn / factor[0].numel() ** 0.5)
 
 
-def _adapt(clip: nn.Module, rank: int, alpha: float, pattern: str) -> None:
+def _adapt(clip: nn.Module, rank: int, alpha: float, names: list[str], matrices: list[str]) -> None:
+    """Adapt the modules `names`; those that are `matrices` as one, and not by PEFT."""
     import peft
 
+    pattern = "|".join(map(re.escape, sorted(set(names) - set(matrices))))
     _replace_all(clip, lambda name, m: _adaptable(name, m, pattern), Attention)
     made = peft.LoraConfig(r=rank, lora_alpha=alpha, target_modules=pattern)
     with torch.random.fork_rng():  # PEFT draws from the global generator
-        peft.inject_adapter_in_model(made, clip, NAME)
+        if pattern:
+            peft.inject_adapter_in_model(made, clip, NAME)
+        _replace_all(clip, lambda name, _: name in matrices, lambda m: MatrixConv(m, rank, alpha).to(m.weight.device))
+    clip.peft_config = {NAME: made}
+
+
+def _patches(clip: nn.Module, names: list[str]) -> list[str]:
+    """Of the modules to adapt the patch convolutions. Raises UserError for one that has another form."""
+    found = [name for name in names if re.search(f"({MODULES['patch']})$", name)]
+    for name in found:
+        patch_lora.check(name, clip.get_submodule(name))
+    return found
 
 
 def _adaptable(name: str, module: nn.Module, pattern: str) -> bool:
@@ -179,6 +196,7 @@ def merge(clip: nn.Module, scale: float = 1.0) -> None:
         return layer.get_base_layer()
 
     _replace_all(clip, lambda _, m: isinstance(m, LoraLayer), merged)
+    _replace_all(clip, lambda _, m: isinstance(m, MatrixConv), lambda m: m.merged(scale))
     _replace_all(clip, lambda _, m: isinstance(m, Attention), Attention.restored)
     del clip.peft_config
 
@@ -188,8 +206,11 @@ def load(clip: nn.Module, folder: str | Path) -> None:
     folder = Path(folder)
     rank, alpha = _settings(folder / CONFIG)
     saved = weights_files.read(folder / WEIGHTS)
+    names = _adapted(saved, folder)
+    matrices = [name for name in names if _is_matrix(clip, saved, name)]
+    _check_ranks(saved, rank, matrices, folder)
     try:
-        _adapt(clip, rank, alpha, "|".join(map(re.escape, _adapted(saved, rank, folder))))
+        _adapt(clip, rank, alpha, names, matrices)
     except (KeyError, ValueError, RuntimeError) as error:
         why = f"{folder}: not an adapter of this model: {one_line(str(error))[:160]}"
         raise UserError(f"{why}; give the backbone that it was trained on") from error
@@ -218,16 +239,31 @@ def _settings(path: Path) -> tuple[int, float]:
     return rank, alpha
 
 
-def _adapted(saved: dict[str, Tensor], rank: int, folder: Path) -> list[str]:
+def _adapted(saved: dict[str, Tensor], folder: Path) -> list[str]:
     """The modules that an adapter has factors for; what its config names is a pattern of whoever wrote it."""
-    for name, factor in saved.items():
-        if not (place := _FACTOR.fullmatch(name)):
+    for name in saved:
+        if not _FACTOR.fullmatch(name):
             raise UserError(f"{folder}: {name[:120]!r} is no factor of an adapter; give a folder that PEFT wrote")
-        if factor.ndim < 2 or factor.shape[0 if place[2] == "A" else 1] != rank:
-            raise UserError(f"{folder}: {name!r} is {list(factor.shape)}, not of rank {rank}; fetch the folder again")
     if not saved:
         raise UserError(f"{folder}: holds no factors of an adapter; fetch the folder again")
     return sorted({name.partition(".lora_")[0] for name in saved})
+
+
+def _is_matrix(clip: nn.Module, saved: dict[str, Tensor], name: str) -> bool:
+    """Whether the factors of a convolution are those of one matrix."""
+    first, module = saved.get(f"{name}.lora_A.weight"), dict(clip.named_modules()).get(name)
+    if first is None or first.ndim != 2 or not isinstance(module, nn.Conv2d):
+        return False
+    patch_lora.check(name, module)
+    return True
+
+
+def _check_ranks(saved: dict[str, Tensor], rank: int, matrices: list[str], folder: Path) -> None:
+    for name, factor in saved.items():
+        place = _FACTOR.fullmatch(name)
+        matrix = place is not None and place[1] in matrices  # _fitting looks at its shape
+        if not matrix and (factor.ndim < 2 or factor.shape[0 if ".lora_A." in name else 1] != rank):
+            raise UserError(f"{folder}: {name!r} is {list(factor.shape)}, not of rank {rank}; fetch the folder again")
 
 
 def _fitting(saved: dict[str, Tensor], name: str, factor: Tensor, folder: Path) -> Tensor:

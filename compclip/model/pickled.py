@@ -1,7 +1,7 @@
 """What a pickle describes as inert values: an object is a name and a dict, a call is what was to be called.
 
-A pickle is a program for a machine with a stack. This one has the instructions that TorchScript writes, and none that
-imports or calls: what it meets of classes and functions are their names.
+A pickle is a program for a machine with a stack. This one has the instructions that TorchScript and torch.save write,
+and none that imports or calls: what it meets of classes and functions are their names.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 TENSOR, MAPPING = "torch._utils._rebuild_tensor_v2", "collections.OrderedDict"
+PARAMETER = "torch._utils._rebuild_parameter"
 
 
 class Fault(Exception):
@@ -46,7 +47,7 @@ class View:
 def value(program: bytes) -> Any:
     """The object that a pickle describes.
 
-    Raises Fault for an instruction that TorchScript does not write, ValueError, KeyError or IndexError for a damaged
+    Raises Fault for an instruction that neither writes, ValueError, KeyError or IndexError for a damaged
     one.
     """
     machine = _Machine()
@@ -106,6 +107,8 @@ def _call(machine: _Machine, _: Any) -> None:
     name = _name(function)
     if name == TENSOR:
         machine.push(_view(arguments))
+    elif name == PARAMETER and isinstance(arguments, tuple) and isinstance(next(iter(arguments), None), View):
+        machine.push(arguments[0])
     else:
         machine.push({} if name == MAPPING else Object(name))
 
@@ -142,7 +145,7 @@ def _argument(machine: _Machine, argument: Any) -> None:
 
 _STEPS: dict[str, Callable[[_Machine, Any], None]] = {
     **dict.fromkeys(("PROTO", "STOP", "BINPERSID"), _nothing),  # a storage stays the tuple that names it
-    **dict.fromkeys(("BININT", "BININT1", "BININT2", "LONG1", "BINFLOAT", "BINUNICODE"), _argument),
+    **dict.fromkeys(("BININT", "BININT1", "BININT2", "LONG1", "BINFLOAT", "BINUNICODE", "SHORT_BINBYTES"), _argument),
     "NONE": lambda m, _: m.push(None),
     "NEWTRUE": lambda m, _: m.push(True),
     "NEWFALSE": lambda m, _: m.push(False),

@@ -199,26 +199,3 @@ def _download(own: str) -> str:
         f"download tokenizer.json and tokenizer_config.json of {hub.address(own)} into a folder and give it "
         f"as backbones.<name>.tokenizer; `tokenizer: {STAND_IN}` is a stand-in for random weights"
     )
-
-
-@functools.cache
-def _reader(source: str) -> Any:
-    from transformers import AutoTokenizer
-
-    borrowed.check_tokenizer(source)
-    try:
-        return AutoTokenizer.from_pretrained(source, trust_remote_code=False)
-    except Exception as error:  # a damaged file is met by whichever line of transformers reads it
-        raise UserError(
-            f"decoder={source}: its tokenizer cannot be read ({type(error).__name__}); give a folder with "
-            f"{' or '.join(FILES)}"
-        ) from error
-
-
-def targets(source: str, texts: list[str], longest: int) -> Tensor:
-    """Ids [B, L <= longest] of some texts by a transformers tokenizer, padded with -1; they end with its end token.
-
-    Raises UserError for a folder without one.
-    """
-    found = _reader(source)(texts, truncation=True, max_length=longest, padding="max_length", return_tensors="pt")
-    return found.input_ids.masked_fill(found.attention_mask == 0, -1)

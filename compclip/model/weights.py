@@ -1,10 +1,13 @@
 """Weights as files: what a hub has, what a file holds, and which activation it was trained with.
 
-A file holds a raw state dict, {"state_dict": ...}, or is the TorchScript archive in which OpenAI published its own.
+A file holds a raw state dict, one below a key (Lightning, open_clip, OpenAI's clip package as its users save it), with
+adapters beside the weights or without, or is the TorchScript archive in which OpenAI published its own. A folder is
+open_clip's or transformers'.
 """
 
 from __future__ import annotations
 
+import pickle
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -17,14 +20,17 @@ from torch import Tensor, nn
 from compclip.base.errors import UserError, unknown
 from compclip.base.files import write_atomic
 from compclip.base.lazy import open_clip
-from compclip.model import architecture, hub, torchscript
+from compclip.model import architecture, hub, loralib, pickled, torchscript, transformers_folder
 
 CONFIG = "open_clip_config.json"
 # What a folder in open_clip's format calls its weights, best first.
 NAMES = ("open_clip_model.safetensors", "open_clip_pytorch_model.safetensors", "open_clip_pytorch_model.bin")
 GELU, QUICK = "gelu", "quickgelu"
 _ARCHIVE_SIZES = ("input_resolution", "context_length", "vocab_size")  # no weights
-LAYOUT = "give a file of tensors by name, plain or below the key state_dict"
+KEYS = ("state_dict", "model_state_dict", "model")  # below which a file may hold its tensors
+PREFIXES = ("module.", "model.", "_orig_mod.")  # of DDP, of Lightning and wrappers, of torch.compile
+LAYOUT = f"give a file of tensors by name, plain or below the key {', '.join(KEYS[:-1])} or {KEYS[-1]}"
+LAYOUTS = ("open_clip", "transformers", "towers", "file")
 SHARED = 4  # times that tensors may stand on the same bytes, all told
 
 
@@ -39,32 +45,72 @@ def write(path: Path, state: dict[str, Tensor], model_cfg: dict) -> None:
     write_atomic(path, save(tensors, {"activation": activation(model_cfg)}))
 
 
-def read(path: Path) -> dict[str, Tensor]:
-    """A file's tensors by open_clip's names, floats as float32; nothing in the file is run.
+def layout(path: Path) -> str:
+    """How weights lie at a path, one of LAYOUTS: two folders, two towers in folders of their own, or a file."""
+    if (path / CONFIG).is_file():
+        return LAYOUTS[0]
+    if transformers_folder.holds(path):
+        return LAYOUTS[1] if (path / transformers_folder.CONFIG).is_file() else LAYOUTS[2]
+    return LAYOUTS[3]
 
-    Raises UserError for one that cannot be read, holds something else, or would grow beyond its size.
+
+def read(path: Path, alpha: float = 1.0) -> dict[str, Tensor]:
+    """Tensors by open_clip's names, floats as float32, adapters of `alpha` merged; nothing in a file is run.
+
+    Raises UserError for a file that cannot be read, holds something else, or would grow beyond its size.
     """
+    if transformers_folder.holds(path):
+        parts = [_file(file) for file in transformers_folder.files(path)]
+        return transformers_folder.renamed({name: tensor for part in parts for name, tensor in part.items()})
+    return loralib.merged(_file(path), alpha, path)
+
+
+def _file(path: Path) -> dict[str, Tensor]:
+    """A file's own tensors, without what wrappers put before their names."""
     if not path.is_file():
         raise UserError(f"{path}: no such weights file; give an existing one")
     try:
         state = _tensors(path)
     except torchscript.Fault as error:
         raise UserError(f"{path}: not a readable weights file: {error}; fetch it again") from error
+    except pickle.UnpicklingError as error:
+        raise UserError(
+            f"{path}: not a readable weights file: damaged, or with objects of its authors' code, which is not run "
+            "here; fetch it again, or where you trust it save its state_dict alone"
+        ) from error
     except Exception as error:  # pickle, zip and safetensors errors share no base
         raise UserError(f"{path}: not a readable weights file ({type(error).__name__}); fetch it again") from error
-    state = state.get("state_dict", state) if isinstance(state, dict) else state
+    state = _chosen(state)
     _check_tensors(state, path)
-    prefix = "module." if all(k.startswith("module.") for k in state) else ""
-    return {k.removeprefix(prefix): v.float() if v.is_floating_point() else v for k, v in state.items()}
+    return {k: v.float() if v.is_floating_point() else v for k, v in _unprefixed(state).items()}
+
+
+def _chosen(held: Any) -> Any:
+    """The part of what a file holds that is its weights."""
+    below = (held.get(key) for key in KEYS) if isinstance(held, dict) else ()
+    return next((part for part in below if isinstance(part, dict)), held)
+
+
+def _unprefixed(state: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Weights by the names that they have in the model itself; what OpenAI's archives say of sizes is none."""
+    state = {name: tensor for name, tensor in state.items() if name not in _ARCHIVE_SIZES}
+    while state and (shared := [p for p in PREFIXES if all(name.startswith(p) for name in state)]):
+        state = {name.removeprefix(shared[0]): tensor for name, tensor in state.items()}
+    return state
 
 
 def _tensors(path: Path) -> Any:
     if path.suffix == ".safetensors":
         return load_file(path)
     if _is_archive(path):
-        return {k: v for k, v in torchscript.read(path).items() if k not in _ARCHIVE_SIZES}
+        return torchscript.read(path)
     _check_growth(path)
-    return torch.load(path, "cpu", weights_only=True)
+    try:
+        return torch.load(path, "cpu", weights_only=True)
+    except pickle.UnpicklingError:  # objects beside the tensors: settings, an optimiser, a number of numpy's
+        if not zipfile.is_zipfile(path):
+            raise
+        return torchscript.saved(path, _chosen)
 
 
 def _check_growth(path: Path) -> None:
@@ -83,7 +129,8 @@ def _check_tensors(state: Any, path: Path) -> None:
         if not isinstance(name, str):
             raise UserError(f"{path}: names something by a {type(name).__name__}, not by a text; {LAYOUT}")
         if not isinstance(tensor, Tensor):
-            raise UserError(f"{path}: {name[:80]!r} is a {type(tensor).__name__}, not a tensor; {LAYOUT}")
+            kind = tensor.kind[:80] if isinstance(tensor, pickled.Object) else type(tensor).__name__
+            raise UserError(f"{path}: {name[:80]!r} is a {kind}, not a tensor; {LAYOUT}")
         if tensor.layout != torch.strided or tensor.device.type != "cpu" or tensor.is_quantized:
             raise UserError(f"{path}: {name[:80]!r} is no plain tensor; save it dense, on the CPU, not quantized")
     if sum(t.nbytes for t in state.values()) > SHARED * path.stat().st_size:
@@ -142,6 +189,9 @@ def recorded(path: Path) -> tuple[str, str]:
                     return found, "its own header"
         except Exception as error:  # safetensors' error has no public base
             raise UserError(f"{path}: not a readable weights file ({type(error).__name__}); fetch it again") from error
+    if transformers_folder.holds(path):
+        found = transformers_folder.activation(path)
+        return found, transformers_folder.CONFIG if found else ""
     beside = path.parent / CONFIG
     if path.name in NAMES and beside.is_file():
         return activation(architecture.read(beside)["model_cfg"]), str(beside)

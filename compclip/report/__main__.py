@@ -1,5 +1,7 @@
 """The grid's results as one page and as tables: `python -m compclip.report [--partial]`.
 
+`python -m compclip report published` writes instead which of the papers' numbers have a method in the grids.
+
 Reads the runs and results of the grid in params.yaml; writes index.html, report.md, report.csv, report.tex, claims.csv,
 metrics.json and plots/ into reports/. A missing cell or result is an error that names it, unless --partial shows what
 there is.
@@ -19,8 +21,10 @@ from compclip.base.errors import UserError, entry
 from compclip.base.files import out_folder, write_atomic, write_json
 from compclip.config import grid, read, sections
 from compclip.report import (
+    among,
     claims,
     claims_table,
+    coverage,
     formats,
     overlaps,
     page,
@@ -44,13 +48,16 @@ LEGEND = (
 
 def main(argv: list[str]) -> int:
     """The `report` stage."""
+    if argv[:1] == ["published"]:
+        return coverage.main(argv[1:])
     args = _parser().parse_args(argv)
     _check_given(args)
     params = read.load(args.params)
     benchmarks = list(params.evaluate.benchmarks)
     runs, missing = collect(grid.cells(params), benchmarks, args.root, args.partial)
     missing += stale.check(params, runs, args.partial)
-    printed = published.read(args.published or PUBLISHED)
+    folder = args.published or PUBLISHED
+    printed = published.read(folder)
     stated = _claims(args.claims or CLAIMS, params, runs, printed)
     lines, without = wise_ft.collect(grid.line_cells(params), args.root, args.partial)
     made = page.build(
@@ -64,6 +71,7 @@ def main(argv: list[str]) -> int:
         stated,
         lines,
         overlaps.read(args.root, [run.cell.data for run in runs]),
+        among.read(folder / among.FOLDER),
     )
     write(made, args.out)
     print(f"{args.out / 'index.html'}: {len(runs)} runs" + (f", {len(missing)} missing" if missing else ""))

@@ -12,12 +12,12 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 from markupsafe import Markup
 
 from compclip.config.sections import PRETRAINED
-from compclip.report import claims_table, details, overlaps, plots, tables, wise_ft
+from compclip.report import among, claims_table, details, overlaps, plots, tables, wise_ft
 from compclip.report.claims import Claim, Finding, judge
 from compclip.report.collect import Missing
 from compclip.report.formats import header, number
 from compclip.report.overlaps import Shared
-from compclip.report.published import Comparison, Number, compare
+from compclip.report.published import TOLERANCE, Comparison, Number, compare
 from compclip.report.statistics import DRAWS
 from compclip.report.tables import SUMMARY, Column, Group, Row, Statistic
 from compclip.runs.results import FinishedRun
@@ -44,6 +44,7 @@ class Page:
     findings: tuple[Finding, ...] = ()
     lines: tuple[wise_ft.Line, ...] = ()
     overlaps: Mapping[str, Shared] = field(default_factory=dict)  # what each data set shares with benchmarks
+    models: tuple[among.Model, ...] = ()  # published ones, to stand among
 
     def shared(self, group: Group) -> Shared:
         """What a table's trained rows have seen of the benchmarks."""
@@ -60,7 +61,7 @@ def build(
     runs: Sequence[FinishedRun], benchmarks: Sequence[str], wanted: Sequence[str] | None, missing: Sequence[Missing],
     published: Sequence[Number], defaults: Callable[[FinishedRun], dict[str, Any]], draws: int = DRAWS,
     claims: Sequence[Claim] = (), lines: Sequence[wise_ft.Line] = (),
-    shared: Mapping[str, Shared] | None = None,
+    shared: Mapping[str, Shared] | None = None, models: Sequence[among.Model] = (),
 ) -> Page:  # fmt: skip
     """Compute every table. `main`: summary and chosen columns; `parts`: groups of items; `rest`: all other metrics."""
     tables.comparable(runs)
@@ -73,7 +74,7 @@ def build(
     findings = tuple(judge(claims, runs, made[0], columns, published, draws))
     return Page(
         tuple(runs), tuple(benchmarks), *made, tuple(missing), tuple(published), defaults, draws, findings,
-        tuple(lines), shared or {},
+        tuple(lines), shared or {}, tuple(models),
     )  # fmt: skip
 
 
@@ -89,7 +90,8 @@ def render(page: Page) -> str:
         tradeoffs=[(g.name, f, tradeoff_key(g)) for g in page.main if (f := tradeoff_figures(g))],
         lines=[(g.name, f) for g in page.main if (f := line_figures(g, page.lines))],
         losses=[(g.name, f) for g in page.main if (f := loss_figures(g))],
-        published=comparisons(page), claims=claims_table.sections(page.findings), claims_rule=claims_table.RULE,
+        published=comparisons(page), tolerance=TOLERANCE, standings=standings(page), models=len(page.models),
+        claims=claims_table.sections(page.findings), claims_rule=claims_table.RULE,
         count_names=names, counts=counts,
         group_counts=details.group_counts(page.runs),
         hours=hours(page), machines=details.machines(page.runs), versions=details.versions(page.runs),
@@ -243,11 +245,18 @@ def loss_figures(group: Group) -> list[tuple[str, Markup]]:
 
 def comparisons(page: Page) -> list[Comparison]:
     """The papers' tables beside ours, over all columns of each group."""
-    found = []
-    for group in page.main:
-        other = [g for g in (*page.parts, *page.rest) if g.name == group.name]
-        found += compare(page.published, _joined(group, other))
-    return found
+    return [comparison for group in _whole(page) for comparison in compare(page.published, group)]
+
+
+def standings(page: Page) -> list[among.Standing]:
+    """Each method among published models, over all columns of each group."""
+    return [standing for group in _whole(page) for standing in among.standings(group, page.models)]
+
+
+def _whole(page: Page) -> list[Group]:
+    """The groups with all their columns."""
+    parts = (*page.parts, *page.rest)
+    return [_joined(group, [g for g in parts if g.name == group.name]) for group in page.main]
 
 
 def _joined(group: Group, others: Sequence[Group]) -> Group:

@@ -20,6 +20,8 @@ from compclip.report.tables import Column, Group, Row, Statistic
 
 FIELDS = ("paper", "table", "row", "method", "backbone", "data", "benchmark", "metric", "value", "unit")
 UNITS = ("percent", "score")  # a score is a cosine
+TOLERANCE = 0.5  # percentage points between two measurements of the same weights; their printed digits are 0.1
+RELEASED = "released."  # what others' checkpoints are called in a grid
 KINDS = {  # endings of the printed columns whose mean stands for a summary column that the table does not print
     "summary/ZS": ("/top_1",),
     "summary/I2T": ("/i2t_recall_at_1", "/i2t_recall_at_5"),
@@ -159,9 +161,25 @@ def _compare(title: str, numbers: Sequence[Number], group: Group) -> Comparison:
     lines: list[Line] = []
     for method in sorted(dict.fromkeys(n.method for n in kept), key=lambda m: m != PRETRAINED):
         # a variant of ours (`fsc_clip.lora`) is matched only by a published row of that very name
-        mine = [_ours(row, group, names) for row in group.rows if row.method == method]
+        mine = [_ours(row, group, names, kept) for row in group.rows if method in _methods(row.method, kept)]
         lines += [*_printed(method, kept, names), *mine] if mine else []
     return Comparison(title, names, tuple(lines))
+
+
+def _methods(ours: str, numbers: Sequence[Number]) -> set[str]:
+    """The published methods that a row of ours stands for, among those of a table."""
+    return {n.method for n in _of(ours, numbers)}
+
+
+def _of(ours: str, numbers: Sequence[Number]) -> list[Number]:
+    """The numbers of a row of ours: those of its name; of a released checkpoint also its authors' own, by its name.
+
+    `released.fsc_clip_lora` is `fsc_clip.lora` on whatever data, `released.clic_laion` is `clic` on LAION.
+    """
+    if exact := [n for n in numbers if n.method == ours]:
+        return exact
+    name = ours.removeprefix(RELEASED) if ours.startswith(RELEASED) else None
+    return [n for n in numbers if n.method and name in (slug(n.method), slug(f"{n.method} {n.data}"))]
 
 
 def slug(printed: str) -> str:
@@ -195,13 +213,24 @@ def _cell(found: Number | None, base: Number | None) -> str:
     return f"{found.value} ({float(found.value) - float(base.value):+.{digits}f})".replace("-", "−")
 
 
-def _ours(row: Row, group: Group, names: Sequence[str]) -> Line:
+def _ours(row: Row, group: Group, names: Sequence[str], numbers: Sequence[Number]) -> Line:
     found = {c.name: (c, e) for c, e in zip(group.columns, row.statistics, strict=True)}
-    return Line(f"ours: {group.backbone}, {group.data}", row.method, True, tuple(_our_cell(*found[n]) for n in names))
+    same = _of(row.method, numbers) if row.method == PRETRAINED or row.method.startswith(RELEASED) else []
+    printed = {n: [float(s.value) for s in same if s.column == n and _here(s, group)] for n in names}
+    cells = tuple(_our_cell(*found[n], printed[n]) for n in names)
+    return Line(f"ours: {group.backbone}, {group.data}", row.method, True, cells)
 
 
-def _our_cell(column: Column, found: Statistic | None) -> str:
+def _here(found: Number, group: Group) -> bool:
+    """Whether a number is of this group's backbone, and not one that is shown for want of any."""
+    return slug(found.backbone) == group.backbone
+
+
+def _our_cell(column: Column, found: Statistic | None, printed: Sequence[float] = ()) -> str:
+    """Our number; `printed` are those of the same weights."""
     if found is None:
         return "–"
     change = "" if found.change is None else f" ({number(found.change, column, sign=True)})"
-    return number(found.mean, column) + change
+    apart = min((abs(found.mean * column.scale - value) for value in printed), default=0.0)
+    limit = TOLERANCE * column.scale / 100 + 1e-9
+    return number(found.mean, column) + change + (" ≠" if apart > limit else "")

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import asdict
 from typing import Any
 
+from compclip.base import plugins
 from compclip.base.errors import UserError
 from compclip.config import grid, sections
 from compclip.config.sections import PRETRAINED
@@ -34,6 +35,8 @@ def _other(run: FinishedRun, grid_has: Callable[[str, str], dict[str, Any]]) -> 
     if run.cell.method == PRETRAINED or not run.config:
         return ""
     wanted, used = grid_has(run.cell.method, run.cell.data), _flat(run.config)
+    if not getattr(plugins.find(plugins.METHODS, run.cell.method.partition(".")[0]), "TRAINS", True):
+        wanted, used = ({k: v for k, v in values.items() if not k.startswith("train.")} for values in (wanted, used))
     for key in sorted(wanted.keys() | used.keys()):
         if wanted.get(key) != used.get(key):
             return f"{key}={used.get(key)} where the grid has {wanted.get(key)}"

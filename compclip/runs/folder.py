@@ -24,6 +24,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from compclip.base.errors import UserError
 from compclip.base.files import read_mapping
 from compclip.base.names import Name
 
@@ -34,6 +35,8 @@ RUNS, RESULTS = "runs", "results"
 LINES = "_wise_ft"  # below results; no method has a name that begins with _
 SUMMARY = "summary.json"
 WEIGHTS = "open_clip_model.safetensors"  # the name that open_clip gives them
+NEAR = Path("data/neighbours")
+NEAR_MADE = NEAR / "made.json"  # of what each file there was made
 LEASE = re.compile(r"lease\.(\d+)\.json")
 
 
@@ -229,6 +232,25 @@ class Inputs:
     def backbone(self) -> Path:
         """The pretrained model, in open_clip's format."""
         return self.root / "models" / self.cell.backbone
+
+    @property
+    def pair(self) -> str:
+        """Data and backbone, as the record of neighbours calls them."""
+        return f"{self.cell.data}/{self.cell.backbone}"
+
+    @property
+    def near(self) -> Path:
+        """Of each picture of the data the nearest ones by the backbone, for methods that ask for them."""
+        return self.root / NEAR / self.cell.data / f"{self.cell.backbone}.npy"
+
+
+def near_made(root: Path) -> dict[str, dict[str, Any]]:
+    """Of what the neighbours of each pair of data and backbone were made. Raises UserError for a damaged record."""
+    path = root / NEAR_MADE
+    found = read_mapping(path) if path.is_file() else {}
+    if not all(isinstance(made, dict) for made in found.values()):
+        raise UserError(f"{path}: damaged; remove it and run `dvc repro neighbours`")
+    return found
 
 
 @dataclass(frozen=True)

@@ -76,7 +76,7 @@ def trains(method: str) -> bool:
 def _watched(params: Params) -> list[str]:
     """Data, backbones and the code of other packages that the keys of a grid depend on."""
     inputs = (Inputs(Path(), cell) for cell in grid.cells(params))
-    paths = {str(path) for given in inputs for path in (given.manifest, given.backbone)}
+    paths = {str(path) for given in inputs for path in (given.manifest, given.backbone, given.near)}
     methods = {plugins.locate(plugins.METHODS, name.partition(".")[0]) for name in params.grid.methods}
     files = code.closure(key.TRAINER, *sorted(methods)).values()
     return sorted(paths | {str(file) for file in files if not file.is_relative_to(PACKAGE)})

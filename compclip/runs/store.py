@@ -21,7 +21,7 @@ from compclip.base.files import fingerprint, read_mapping, write_atomic
 from compclip.base.names import Name
 from compclip.config.sections import Cell, Run
 from compclip.runs import key, users
-from compclip.runs.folder import Folder, Inputs, Published, Trained
+from compclip.runs.folder import Folder, Inputs, Published, Trained, near_made
 
 VARIABLE = "COMPCLIP_STORE"
 PLAN, KEYS = Path("plan/train"), Path("keys")
@@ -125,9 +125,11 @@ def folders(root: Path = Path(".")) -> list[Folder]:
 def of(run: Run, root: Path = Path(".")) -> StoredRun:
     """The place of any run, in the grid or not. Raises UserError for inputs that were not made yet."""
     from compclip.base import plugins
+    from compclip.config import wanted
 
     method = plugins.find(plugins.METHODS, run.method_name)
-    found = inputs(Inputs(root, run.cell))
+    reads, near = getattr(method, "reads", None), wanted.neighbours(run.method_name, run.method)
+    found = inputs(Inputs(root, run.cell), reads(run.method) if reads else {}, near)
     run_key = key.of(asdict(run), getattr(method, "TRAINS", True), found.all, _code(run.method_name))
     return StoredRun(run.cell, run_key, asdict(run), found.data, folder(run_key, root), root)
 
@@ -159,7 +161,8 @@ def keys(plan: Mapping[str, Any], root: Path) -> dict[str, dict[str, str]]:
     """What the stage `keys` writes of a method's plan: each cell's run key, and the fingerprint of its data."""
     made = {}
     for name, run in plan["cells"].items():
-        found = inputs(Inputs(root, Cell(**run["cell"])))
+        reads, near = plan.get("reads", {}).get(name, {}), name in plan["near"]
+        found = inputs(Inputs(root, Cell(**run["cell"])), reads, near)
         made[name] = {"key": key.of(run, plan["trains"], found.all, plan["code"]), "data": found.data}
     return made
 
@@ -172,13 +175,31 @@ class Fingerprints:
     all: str
 
 
-def inputs(given: Inputs) -> Fingerprints:
-    """The contents that a run depends on. Raises UserError for what was not made yet."""
-    made_by = ((given.manifest, "annotate"), (given.backbone, "backbone"))
-    for path, stage in made_by:
+def inputs(given: Inputs, reads: Mapping[str, str] | None = None, near: bool = False) -> Fingerprints:
+    """The contents that a run depends on; `reads` are its method's own, with what brings each; `near`: neighbours too.
+
+    Raises UserError for what was not made, or fetched, yet.
+    """
+    for path, stage in ((given.manifest, "annotate"), (given.backbone, "backbone")):
         if not path.exists():
             raise UserError(f"{path}: not there; run `dvc repro {stage}` first")
-    return Fingerprints(_current((given.manifest,)), _current((given.manifest, *sorted(given.backbone.iterdir()))))
+    more = {given.root / path: fix for path, fix in (reads or {}).items()}
+    for path, fix in more.items():
+        if not path.exists():
+            raise UserError(f"{path}: not there; {fix}")
+    own = (given.manifest, *sorted(given.backbone.iterdir()), *more)
+    data, every = _current((given.manifest,)), _current(own)
+    return Fingerprints(data, _current((*own, _neighbours(given, every))) if near else every)
+
+
+def _neighbours(given: Inputs, every: str) -> Path:
+    """Those of a run. Raises UserError where they are of other data, or of another backbone."""
+    if not given.near.is_file() or near_made(given.root).get(given.pair, {}).get("inputs") != every:
+        raise UserError(
+            f"{given.near}: not there, or of other data; run `dvc repro neighbours`, or for a method outside of the "
+            f"grid `python -m compclip.train.neighbours --data {given.cell.data} --backbone {given.cell.backbone}`"
+        )
+    return given.near
 
 
 def _current(paths: Iterable[Path]) -> str:

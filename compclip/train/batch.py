@@ -37,7 +37,8 @@ class Views:
     `whole_concept`: a caption without concepts is one itself. `ends`: how sentences end, "kept", or as CLIC's released
     code has it ("clic"): without full stop alone, each with one in a composite. `statistics`: "imagenet" for pictures
     that are normalised by ImageNet's mean and deviation, not the backbone's own.
-    `neighbours`: how many of each sample's nearest pictures join the batch, each a row with texts of its own (NegCLIP).
+    `neighbours`: how many of each sample's nearest pictures join the batch, each a row with texts of its own (NegCLIP);
+    they are drawn from its `nearest` ones.
     `negative_images`: how many of the pictures that were stored beside the sample are shown as its negatives.
     `bag`: how many texts are drawn, with replacement, of the caption and the dense texts stored beside it (DAC); they
     stand behind the other positives. `bag_rule` makes a negative of each, behind the other negatives.
@@ -57,6 +58,7 @@ class Views:
     alternatives: int = 0
     target: str = ""
     neighbours: int = 0
+    nearest: int = 3
     negative_images: int = 0
     bag: int = 0
     bag_rule: TextRule | None = None

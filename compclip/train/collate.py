@@ -9,7 +9,7 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from compclip.model import tokenizers, towers
+from compclip.model import t5, towers
 from compclip.model.backbone import Model
 from compclip.train import composite
 from compclip.train.batch import Batch, View, Views
@@ -46,7 +46,7 @@ def _targets(rows: list[View], views: Views, model: Model) -> Tensor | None:
         return None
     texts = [row.target for row in rows]
     if views.target != "own":
-        return tokenizers.targets(views.target, texts, model.tokenize([""]).shape[1])
+        return t5.tokens(views.target, texts, model.tokenize([""]).shape[1])
     ids_BL = model.tokenize(texts)
     return ids_BL.masked_fill(~_read(ids_BL, model), -1)
 

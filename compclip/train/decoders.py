@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from compclip.base.errors import UserError, one_line
+from compclip.model import t5
 from compclip.train.batch import Widths
 
 PADDING = -1
@@ -59,7 +59,7 @@ class T5(nn.Module):
 
     def __init__(self, source: str, width: int) -> None:
         super().__init__()
-        self.decoder = _t5(source).eval().requires_grad_(False)
+        self.decoder = t5.model(source).eval().requires_grad_(False)
         self.project = nn.Linear(width, self.decoder.config.d_model, bias=False)
 
     def forward(self, text_BD: Tensor, target_BL: Tensor) -> tuple[Tensor, Tensor]:
@@ -73,13 +73,3 @@ class T5(nn.Module):
         super().train(mode)
         self.decoder.eval()
         return self
-
-
-def _t5(source: str) -> nn.Module:
-    from transformers import T5ForConditionalGeneration
-
-    try:
-        return T5ForConditionalGeneration.from_pretrained(source, use_safetensors=True)
-    except (OSError, ValueError, RuntimeError) as error:
-        why = one_line(str(error))[:160]
-        raise UserError(f"decoder={source}: no T5 of transformers ({why}); give a folder with its files") from error

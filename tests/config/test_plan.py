@@ -24,6 +24,7 @@ EVERY = [  # a stage of each kind, and plug-ins of each kind
     "data.other.rewriter={url: 'http://x', model: m}",
     "benchmarks.valse={path: p, images: i}",
     "wise_ft={methods: [fsc_clip], seeds: [0], benchmarks: [valse]}",
+    "methods.negclip.hard_images=1",
 ]
 
 
@@ -111,7 +112,12 @@ EDITS = [
     ("report.bootstrap_samples=300", ["report/report", "track/track"]),
     ("scenes.train=7", ["scenes/scenes"]),
     ("grid.seeds=[0]", [*METHODS, *EVALUATE, "report/report", "track/track"]),
-    ("grid.data=[scenes]", [*METHODS, *EVALUATE, "wise_ft/fsc_clip", "report/report", "track/track"]),
+    ("methods.negclip.hard_images=2", ["train/negclip"]),
+    ("methods.negclip.hard_images=0", ["train/negclip", "neighbours/neighbours"]),
+    (
+        "grid.data=[scenes]",
+        [*METHODS, *EVALUATE, "neighbours/neighbours", "wise_ft/fsc_clip", "report/report", "track/track"],
+    ),
 ]
 
 

@@ -105,6 +105,7 @@ def test_a_file_for_each_data_set(folder, tmp_path):
 def test_where_the_plan_has_the_files(tmp_path):
     """Annotations and pictures, a list of captions, released rewrites, what stands beside; a damaged plan is one line."""
     section = {"path": "a/x.json", "images": "a/pictures/", "captions": {"file": "l.csv", "on": "url"}}
+    section["negative_images"] = {}
     write_json(tmp_path / "recaption" / "d.json", {"params": section})
     write_json(
         tmp_path / "rewrite" / "d.json", {"params": {"captions": "c.json", "swap": "s.jsonl"}, "masked": {"model": "m"}}
@@ -116,6 +117,9 @@ def test_where_the_plan_has_the_files(tmp_path):
     write_json(tmp_path / "annotate" / "d.json", {"params": {"texts": {}}})
     write_json(tmp_path / "recaption" / "d.json", {"params": section | {"captions": {}}})
     assert look.planned(tmp_path) == {"d": ["a/x.json", "a/pictures"]}
+    beside = {"captions": {}, "negative_images": {"file": "n.csv", "images": "n/"}}
+    write_json(tmp_path / "recaption" / "d.json", {"params": section | beside})
+    assert look.planned(tmp_path) == {"d": ["a/x.json", "a/pictures", "n.csv", "n"]}
     write_json(tmp_path / "recaption" / "d.json", {})
     with pytest.raises(UserError, match="recaption/d.json: damaged"):
         look.planned(tmp_path)

@@ -25,6 +25,19 @@ def test_swap_chooses_the_rule(name, rule):
     assert negclip.views(negclip.Config(swap=name), 0).negatives == (rule,)
 
 
+def test_hard_images_are_asked_for_as_neighbours():
+    """The loss of a batch with them is that of twice as many rows: `test_neighbours.py` makes one by hand."""
+    views = negclip.views(negclip.Config(hard_images=1), 0)
+    assert (views.neighbours, views.nearest) == (1, 3)
+    assert negclip.views(negclip.Config(), 0).neighbours == 0
+
+
+@pytest.mark.parametrize("changes", [{"hard_images": -1}, {"hard_images": 4}, {"nearest": 0}])
+def test_as_many_hard_images_as_there_are_neighbours(changes):
+    with pytest.raises(UserError, match="hard_images=.*: must be from 0 to nearest="):
+        negclip.Config(**changes)
+
+
 def test_an_unknown_swap_is_refused():
     with pytest.raises(UserError, match="swap=negclp: must be one of negclip, clic; did you mean 'negclip'"):
         negclip.Config(swap="negclp")

@@ -218,7 +218,7 @@ def test_a_file_holds_tensors_by_name(tmp_path):
     write_json(tmp_path / "own.json", TINY)
     for content, said in (
         ([torch.ones(1)], "holds a list, not tensors by name"),
-        ({"model": {"a": torch.ones(1)}}, "'model' is a dict, not a tensor; give a file of tensors by name"),
+        ({"net": {"a": torch.ones(1)}}, "'net' is a dict, not a tensor; give a file of tensors by name"),
         ({1: torch.ones(1)}, "names something by a int"),
         ({"a": torch.ones(1).expand(1 << 30)}, "its tensors are larger than the file"),
         ({"a": torch.eye(2).to_sparse()}, "'a' is no plain tensor"),

@@ -284,6 +284,6 @@ def test_no_pickle_runs(tmp_path, name, protocol):
     torch.save({"a": Runs(f"touch {tmp_path / 'ran'}")}, raw, pickle_protocol=protocol)
     for content in (raw.getvalue(), pickle.dumps(Runs(f"touch {tmp_path / 'ran'}"), protocol)):
         (tmp_path / name).write_bytes(content)
-        with pytest.raises(UserError, match="not a readable weights file"):
+        with pytest.raises(UserError, match="not a readable weights file|'a' is a posix.system, not a tensor"):
             weights.read(tmp_path / name)
     assert not (tmp_path / "ran").exists()

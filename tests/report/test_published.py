@@ -10,6 +10,7 @@ import pytest
 from compclip.base import plugins
 from compclip.base.errors import UserError
 from compclip.report import published
+from compclip.report.tables import Column, Group, Row, Statistic
 from tests.conftest import ROOT
 
 FOLDER = ROOT / "experiments" / "published"
@@ -21,6 +22,7 @@ ELSEWHERE = {  # benchmarks without a module here, and means over benchmarks
 TABLES = {
     ("CLIC", "Table 1"): 12, ("CLIC", "Table 2"): 12, ("CLIC", "Table 3"): 11, ("CLIC", "Table 10"): 11, ("CLIC", "Table 6"): 3,
     ("CLIC", "Table 11"): 4, ("CLIC", "Table 12"): 4, ("CLIC", "Table 13"): 6, ("CLIC", "Table 20"): 11,
+    ("CLIC", "Table 16"): 5, ("CLIC", "Table 17"): 5, ("CLIC", "Table 18"): 9, ("CLIC", "Table 19"): 13,
     ("FSC-CLIP", "main"): 20, ("FSC-CLIP", "components"): 8, ("FSC-CLIP", "sensitivity: local weight"): 4,
     ("FSC-CLIP", "sensitivity: focal gamma"): 4, ("FSC-CLIP", "sensitivity: label smoothing"): 4,
     ("FSC-CLIP", "ViT-B/16"): 4, ("FSC-CLIP", "DataComp"): 4, ("FSC-CLIP", "attention norm"): 6,
@@ -29,7 +31,7 @@ TABLES = {
     ("Hard Positives", "Table 6"): 9, ("Hard Positives", "Table 7"): 4,
 }  # fmt: skip
 METRICS = (  # endings of the report's metric names, and the two that are no column of ours
-    r"(add|replace|swap)(_(obj|att|rel))?(_(itt|tot))?|text|image|group|average|(i2t|t2i)_recall_at_(1|5|10)|top_[15]"
+    r"(add|replace|swap)(_(obj|att|rel))?(_(itt|tot))?|text|image|group|average(_(itt|tot))?|(i2t|t2i)_recall_at_(1|5|10)|top_[15]"
     r"|(replace|replace_relations|replace_attributes|swap)_(original|augmented|gap|brittleness|mean_score)"
     r"|Comp|ZS|I2T|T2I|mean_recall_at_5"
 )
@@ -134,6 +136,38 @@ def test_c2lip_averages(name, columns):
         parts = [v for c, v in values.items() if c != "overall/average"]
         assert len(parts) == columns
         assert values["overall/average"] == pytest.approx(mean(parts), abs=ROUNDED), model
+
+
+@pytest.mark.parametrize("name", ["Table 16", "Table 17", "Table 18"])
+def test_clic_averages_of_itt(name):
+    """The mean of the five subsets of SugarCrepe++."""
+    subsets = ("replace_obj", "replace_att", "replace_rel", "swap_obj", "swap_att")
+    for model, values in table("CLIC", name).items():
+        found = [values[f"sugarcrepe_pp/{subset}_itt"] for subset in subsets]
+        assert values["sugarcrepe_pp/average_itt"] == pytest.approx(mean(found), abs=ROUNDED), model
+
+
+def test_clic_subsets_agree_with_table_3():
+    """But for the three places that the README names."""
+    whole, apart, checked = table("CLIC", "Table 3"), [], 0
+    of = {"sugarcrepe/add": 2, "sugarcrepe/replace": 3, "sugarcrepe/swap": 2}
+    for name in ("Table 17", "Table 18"):
+        for model, values in table("CLIC", name).items():
+            if model not in whole:  # EVA02 is not in it
+                continue
+            made = {kind: mean([v for c, v in values.items() if c.startswith(f"{kind}_")]) for kind in of}
+            made |= {f"sugarcrepe_pp/{k}_itt": mean([v for c, v in values.items() if c.startswith(f"sugarcrepe_pp/{k}_")])
+                     for k in ("replace", "swap")}  # fmt: skip
+            tot = [whole[model][f"sugarcrepe_pp/{k}_tot"] for k in ("replace", "swap")]
+            pairs = [(c, v, whole[model][c]) for c, v in made.items()]
+            pairs.append(("tot", values["sugarcrepe_pp/average_tot"], (3 * tot[0] + 2 * tot[1]) / 5))
+            apart += [(model[0], model[2], c) for c, ours, theirs in pairs if abs(ours - theirs) > 0.15]
+            checked += len(pairs)
+    assert checked == 11 * 6
+    assert sorted(apart) == [
+        ("CLIC-LAION", "ViT-L/14 CLIPS", "tot"), ("CLIC-RedCaps", "ViT-L/14", "sugarcrepe/replace"),
+        ("CLIP", "ViT-L/14", "tot"),
+    ]  # fmt: skip
 
 
 def test_c2lip_retrieval_is_the_mean_of_both_ways():
@@ -249,3 +283,38 @@ def test_a_bad_line_is_named(tmp_path, line, message):
     (tmp_path / "bad.csv").write_text(",".join(published.FIELDS) + "\n" + line + "\n")
     with pytest.raises(UserError, match=message):
         published.read(tmp_path)
+
+
+def compared(rows, numbers):
+    """The lines of a comparison on ViT-B/32, of rows with one number each."""
+    column = Column("sugarcrepe", "swap")
+    made = tuple(Row(method, (), (Statistic(value / 100, None, 1),)) for method, value in rows.items())
+    found = published.compare(numbers, Group("vit_b_32", "scenes", (column,), made))
+    return [(line.label, line.ours, line.cells[0]) for comparison in found for line in comparison.lines]
+
+
+def printed(method, value, data="", row="theirs"):
+    return published.Number("p", "t", row, method, "ViT-B/32", data, "sugarcrepe", "swap", value)
+
+
+def test_a_checkpoint_that_disagrees_with_what_is_printed_is_marked():
+    """By more than half a point, also the pretrained model; a method that is trained here may differ."""
+    numbers = [printed("pretrained", "60.0"), printed("released.negclip", "75.0"), printed("clic", "70.0", "COCO")]
+    rows = {"pretrained": 60.5, "released.negclip": 74.4, "clic": 50.0}
+    assert [cell for _, ours, cell in compared(rows, numbers) if ours] == ["60.5", "74.4 ≠", "50.0"]
+    rows = {"pretrained": 60.6, "released.negclip": 75.5, "clic": 50.0}
+    assert [cell for _, ours, cell in compared(rows, numbers) if ours] == ["60.6 ≠", "75.5", "50.0"]
+
+
+def test_a_checkpoint_stands_beside_its_authors_own_row_by_its_name():
+    """On the data that its name says; where a table has a row for the checkpoint itself, beside that alone."""
+    numbers = [printed("pretrained", "60.0"), printed("clic", "70.0", "LAION", "on LAION"),
+               printed("fsc_clip.lora", "65.0", "MS-COCO 100K", "lora")]  # fmt: skip
+    rows = {"pretrained": 60.0, "released.clic_laion": 70.2, "released.clic_redcaps": 70.0,
+            "released.fsc_clip_lora": 62.0, "released.fsc_clip_lora_ms_coco_100k": 65.0}  # fmt: skip
+    assert [(label, cell) for label, ours, cell in compared(rows, numbers) if ours] == [
+        ("pretrained", "60.0"), ("released.clic_laion", "70.2"), ("released.fsc_clip_lora", "62.0 ≠"),
+        ("released.fsc_clip_lora_ms_coco_100k", "65.0"),
+    ]  # fmt: skip
+    both = [printed("negclip", "80.0"), printed("released.negclip", "75.0")]
+    assert [cell for _, ours, cell in compared({"released.negclip": 75.0}, both) if ours] == ["75.0"]

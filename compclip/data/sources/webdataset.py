@@ -5,24 +5,28 @@
     images: data/cc12m
 
 A tar is a shard. A sample is 000170003.jpg with its caption in 000170003.txt, or in `caption` of 000170003.json, whose
-`url` and `sha256` are kept.
+`url` and `sha256` are kept; or 7.image with 7.caption, as in TripletData. Of further members those are noted that the
+section names: `members: [neg_caption]`, `negative_images: {member: neg_image}`.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from compclip.base import json_text
 from compclip.base.errors import UserError
+from compclip.config import pictures
 from compclip.config.sections import Data
-from compclip.data import tars
+from compclip.data import sample, tars
 from compclip.data.sample import Sample
 from compclip.data.tars import DamagedTar, Group, Member
 
-SUFFIXES = ("jpg", "jpeg", "png", "webp")
+SUFFIXES = ("jpg", "jpeg", "png", "webp", "image")
+TEXTS = ("txt", "caption")
+MEMBERS = True  # further ones may be named
 MOST = 1 << 20  # bytes of a caption's file
 COMPRESSED = (".tar.gz", ".tgz", ".tar.bz2", ".tar.xz", ".tar.zst")
 
@@ -47,12 +51,12 @@ def records(cfg: Data, counts: Counter, part: str) -> Iterator[Sample]:
             counts["duplicate_keys"] += len(group.repeated) + (group.key in seen)
             if group.key not in seen:
                 seen.add(group.key)
-                yield from _sample(group, part, stem, cfg.split, counts)
+                yield from _sample(group, part, stem, cfg, counts)
     except DamagedTar:
         counts["damaged_tars"] += 1
 
 
-def _sample(group: Group, tar: str, stem: str, split: str, counts: Counter) -> Iterator[Sample]:
+def _sample(group: Group, tar: str, stem: str, cfg: Data, counts: Counter) -> Iterator[Sample]:
     picture = next((group.members[s] for s in SUFFIXES if s in group.members), None)
     if picture is None:
         counts["no_picture"] += 1
@@ -61,9 +65,17 @@ def _sample(group: Group, tar: str, stem: str, split: str, counts: Counter) -> I
         counts["unreadable_image"] += 1
         return
     facts = _facts(group, tar)
-    captions = _captions(group.members.get("txt"), facts, tar, counts)
+    told = next((group.members[s] for s in TEXTS if s in group.members), None)
+    captions = _captions(told, facts, tar, counts)
     url, sha256 = (value if isinstance(value := facts.get(name), str) else "" for name in ("url", "sha256"))
-    yield Sample(f"{stem}/{group.key}", tar, captions, split, 0, 0, picture.offset, picture.size, url, sha256)
+    place = {"offset": picture.offset, "length": picture.size, "url": url, "sha256": sha256}
+    yield Sample(f"{stem}/{group.key}", tar, captions, cfg.split, **place, members=_noted(group, pictures.members(cfg)))
+
+
+def _noted(group: Group, names: Sequence[str]) -> tuple[sample.Member, ...]:
+    """Where the members of these endings are; an empty one is not there."""
+    found = ((name, group.members[name]) for name in names if name in group.members)
+    return tuple(sample.Member(name, one.offset, one.size) for name, one in found if one.size)
 
 
 def _facts(group: Group, tar: str) -> dict[str, Any]:

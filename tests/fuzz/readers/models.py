@@ -20,6 +20,11 @@ def readers() -> Iterator[Reader]:
     yield Reader("checkpoint", _checkpoint, lambda _: _opened("model"), ("model/*.json", "model/*.json", "model/*"))
     yield Reader("weights:safetensors", _checkpoint, lambda _: _opened("model"), ("model/*.safetensors",))
     yield Reader("weights:pt", _pickled, lambda _: _opened("weights.pt", "tiny.json", "gelu"), ("weights.pt",))
+    yield Reader("weights:beside", _beside, lambda _: _opened("weights.pt", "tiny.json", "gelu"), ("weights.pt",))
+    yield Reader("weights:loralib", _loralib, lambda _: _opened("weights.pt", "tiny.json", "gelu"), ("weights.pt",))
+    yield Reader(
+        "weights:transformers", _transformers, lambda _: _opened("theirs", "tiny.json"), ("theirs/*", "theirs/*")
+    )
     yield Reader("weights:archive", _archive, lambda _: _opened("weights.pt", "tiny.json"), ("weights.pt",))
     yield Reader("model", _checkpoint, lambda _: _created("tiny.json"), ("tiny.json",))
     yield Reader("adapter", _adapter, _adapted, ("adapter/*",))
@@ -50,6 +55,72 @@ def _pickled(folder: Path) -> None:
 
     _checkpoint(folder)
     torch.save(tiny().clip.state_dict(), folder / "weights.pt")
+
+
+def _beside(folder: Path) -> None:
+    """As CoN-CLIP's and others': settings beside the weights, which torch does not read by itself."""
+    import argparse
+
+    import torch
+
+    _checkpoint(folder)
+    torch.save({"model": tiny().clip.state_dict(), "args": argparse.Namespace(lr=1e-6)}, folder / "weights.pt")
+
+
+def _loralib(folder: Path) -> None:
+    import torch
+
+    _checkpoint(folder)
+    factors = {}
+    for name, weight in tiny().clip.state_dict().items():
+        if name.endswith(("in_proj_weight", "c_fc.weight", "conv1.weight")):
+            side = weight.shape[-1] if weight.ndim == 4 else 1
+            stem = f"{name}_" if name.endswith("in_proj_weight") else name.removesuffix("weight")
+            factors[f"{stem}lora_A"] = torch.zeros(2 * side, weight.shape[1] * side)
+            factors[f"{stem}lora_B"] = torch.zeros(weight.shape[0] * side, 2 * side)
+    torch.save({"state_dict": tiny().clip.state_dict() | factors}, folder / "weights.pt")
+
+
+def _transformers(folder: Path) -> None:
+    """The tiny model under transformers' names."""
+    from safetensors.torch import save_file
+
+    _checkpoint(folder)
+    (folder / "theirs").mkdir()
+    acts = {"hidden_act": "gelu"}
+    config = {"model_type": "clip", "text_config": acts, "vision_config": acts}
+    (folder / "theirs" / "config.json").write_text(json.dumps(config))
+    tensors = {}
+    for name, tensor in tiny().clip.state_dict().items():
+        found = functools.reduce(lambda n, pair: n.replace(*pair), _THEIRS, name)
+        if ".in_proj_" in found:
+            stem, _, end = found.partition("in_proj_")
+            tensors |= {f"{stem}{k}_proj.{end}": t.clone() for k, t in zip("qkv", tensor.chunk(3), strict=True)}
+        else:
+            tensors[found] = (tensor.T if found.endswith("_projection.weight") else tensor).contiguous()
+    save_file(tensors, folder / "theirs" / "model.safetensors")
+
+
+# open_clip's names, in the order in which they are exchanged for transformers'.
+_THEIRS = (
+    ("visual.transformer.resblocks", "vision_model.encoder.layers"),
+    ("transformer.resblocks", "text_model.encoder.layers"),
+    ("visual.proj", "visual_projection.weight"),
+    ("text_projection", "text_projection.weight"),
+    ("visual.positional_embedding", "vision_model.embeddings.position_embedding.weight"),
+    ("visual.class_embedding", "vision_model.embeddings.class_embedding"),
+    ("visual.conv1", "vision_model.embeddings.patch_embedding"),
+    ("visual.ln_pre", "vision_model.pre_layrnorm"),
+    ("visual.ln_post", "vision_model.post_layernorm"),
+    ("positional_embedding", "text_model.embeddings.position_embedding.weight"),
+    ("token_embedding", "text_model.embeddings.token_embedding"),
+    ("ln_final", "text_model.final_layer_norm"),
+    ("ln_1", "layer_norm1"),
+    ("ln_2", "layer_norm2"),
+    (".attn.", ".self_attn."),
+    ("c_fc", "fc1"),
+    ("c_proj", "fc2"),
+)
 
 
 def _archive(folder: Path) -> None:
@@ -89,7 +160,7 @@ def _adapter(folder: Path) -> None:
 
     _checkpoint(folder)
     clip = backbone.load(folder / "model").clip
-    lora.inject(clip, Lora(), ("image", "text"))
+    lora.inject(clip, Lora(patch="matrix"), ("image", "text"))
     lora.finish(clip, folder / "adapter")
 
 

@@ -1,0 +1,30 @@
+"""What a method's steps ask of the data set, beside its captions and pictures: by its views of the first step."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from compclip.base import plugins
+
+STORED = 10  # neighbours of each picture that the stage keeps
+
+
+def neighbours(method: str, config: Any) -> bool:
+    """Whether a method, with these parameters, shows the nearest pictures of each."""
+    return _views(method, config, "neighbours") > 0
+
+
+def nearest(method: str, config: Any) -> int:
+    """From how many of the nearest it draws them."""
+    return _views(method, config, "nearest")
+
+
+def negative_images(method: str, config: Any) -> bool:
+    """Whether it shows the pictures that are stored beside each as its negatives."""
+    return _views(method, config, "negative_images") > 0
+
+
+def _views(method: str, config: Any, name: str) -> int:
+    """How many of a kind; a method that trains nothing, and a plug-in that was written before, ask for none."""
+    module = plugins.find(plugins.METHODS, method.partition(".")[0])
+    return getattr(module.views(config, 0), name, 0) if getattr(module, "TRAINS", True) else 0

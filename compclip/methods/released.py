@@ -1,0 +1,90 @@
+"""Checkpoints that others published, scored beside ours and never trained: a variant names one by its path.
+
+The run's checkpoint is the published weights in open_clip's format; `compclip fetch` brings most of them to
+models/released, where the stage `keys` sees them. docs/usage.md names the layouts, and those that nobody can have.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from compclip.base.errors import UserError
+from compclip.methods import _check
+
+if TYPE_CHECKING:
+    from compclip.config.sections import Backbone, Run
+    from compclip.model.backbone import Model
+
+TRAINS = False
+FETCHED = ("models", "released")
+
+
+@dataclass(frozen=True)
+class Config:
+    path: str = ""  # a file, or a folder of open_clip's or transformers', from the project's own folder
+    model: str = ""  # open_clip's name of what it is; "": the grid's backbone
+    activation: str = ""  # gelu or quickgelu, of a file that does not tell and a model that is there with both
+    layout: str = ""  # open_clip, transformers, towers or file: what the path must be; "": whatever it is
+    tokenizer: str = ""  # a folder, where the model's own is not at hand
+    lora_alpha: float = 1.0  # of adapters that lie beside the weights, W + alpha / rank B A; FSC-CLIP, SVLC, DAC: 1
+
+    def __post_init__(self) -> None:
+        _check.one_of(self, "activation", ("", "gelu", "quickgelu"))
+        _check.one_of(self, "layout", ("", "open_clip", "transformers", "towers", "file"))
+        if not 0 < self.lora_alpha < math.inf:
+            raise UserError(f"lora_alpha={self.lora_alpha}: must be > 0 and finite")
+
+
+def check(cfg: Config, backbone: Backbone, where: str) -> None:
+    """Raise UserError where a checkpoint is of another architecture than a backbone of its grid, by their names."""
+    names = [name.removesuffix("-quickgelu") for name in (cfg.model or backbone.model, backbone.model)]
+    if names[0] != names[1] and not any(name.endswith(".json") or ":" in name for name in names):
+        raise UserError(f"{where}: is a {cfg.model}, not a {backbone.model}; give it a grid of its own architecture")
+
+
+def reads(cfg: Config) -> dict[str, str]:
+    """The path that its run depends on, and what brings it there. Raises UserError where none is named.
+
+    Below models/released, a folder has the name of its entry in the catalogue.
+    """
+    if not cfg.path:
+        raise UserError("method released: names no checkpoint; name a variant of it that has a path: released.NAME")
+    parts = Path(cfg.path).parts
+    entry = parts[2] if parts[:2] == FETCHED and len(parts) > 2 else ""
+    return {cfg.path: f"run `compclip fetch {entry}`" if entry else "put it there"}
+
+
+def model(run: Run, root: Path, start: dict[str, Any], device: str) -> Model:
+    """The published model. Raises UserError where it is of another architecture than the backbone `start`."""
+    from compclip.model import backbone, weights
+
+    cfg, path = run.method, root / run.method.path
+    if cfg.layout and (found := weights.layout(path)) != cfg.layout:
+        raise UserError(f"{path}: layout={cfg.layout}: it is laid out as {found}; mend methods.{run.cell.method}")
+    known = weights.layout(path) == "open_clip"
+    made = backbone.load(
+        path,
+        "" if known else cfg.model or run.backbone.model,
+        device,
+        cfg.tokenizer,
+        cfg.activation,
+        alpha=cfg.lora_alpha,
+    )
+    if differs := [
+        key for key in ("embed_dim", "vision_cfg", "text_cfg") if _of(made.model_cfg, key) != _of(start, key)
+    ]:
+        raise UserError(
+            f"{path}: of another architecture than backbone {run.cell.backbone}: {', '.join(differs)} differ; "
+            f"give {run.cell.method} a grid of its own"
+        )
+    return made
+
+
+def _of(model_cfg: dict[str, Any], key: str) -> Any:
+    """A part of a config without what may differ: how long a text is, and where towers and words came from."""
+    free = ("context_length", "timm_model_pretrained", "hf_model_pretrained", "hf_tokenizer_name", "tokenizer_kwargs")
+    part = model_cfg.get(key)
+    return {k: v for k, v in part.items() if k not in free} if isinstance(part, dict) else part

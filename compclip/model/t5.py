@@ -1,0 +1,48 @@
+"""A T5 of transformers that reads texts out of embeddings (READ-CLIP): its weights, and its tokens.
+
+B texts, L positions.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+from torch import Tensor, nn
+
+from compclip.base.errors import UserError, one_line
+from compclip.model import borrowed, tokenizers
+
+
+def model(source: str) -> nn.Module:
+    """The model in a folder or in the hub's cache. Raises UserError where there is none that can be read."""
+    from transformers import T5ForConditionalGeneration
+
+    try:
+        return T5ForConditionalGeneration.from_pretrained(source, use_safetensors=True)
+    except (OSError, ValueError, RuntimeError) as error:
+        why = one_line(str(error))[:160]
+        raise UserError(f"decoder={source}: no T5 of transformers ({why}); give a folder with its files") from error
+
+
+def tokens(source: str, texts: list[str], longest: int) -> Tensor:
+    """Ids [B, L = longest] of some texts, padded with -1; they end with the tokenizer's end token.
+
+    Raises UserError for a folder without one.
+    """
+    found = _tokenizer(source)(texts, truncation=True, max_length=longest, padding="max_length", return_tensors="pt")
+    return found.input_ids.masked_fill(found.attention_mask == 0, -1)
+
+
+@functools.cache
+def _tokenizer(source: str) -> Any:
+    from transformers import AutoTokenizer
+
+    borrowed.check_tokenizer(source)
+    try:
+        return AutoTokenizer.from_pretrained(source, trust_remote_code=False)
+    except Exception as error:  # a damaged file is met by whichever line of transformers reads it
+        raise UserError(
+            f"decoder={source}: its tokenizer cannot be read ({type(error).__name__}); give a folder with "
+            f"{' or '.join(tokenizers.FILES)}"
+        ) from error

@@ -1,0 +1,135 @@
+"""Published checkpoints as rows: scored as they are, beside ours, and known by what their file holds."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+
+from compclip.base.errors import UserError
+from compclip.base.files import write_json
+from compclip.config import read
+from compclip.config.sections import Backbone
+from compclip.methods import released
+from compclip.model import backbone
+from compclip.runs import store
+from compclip.train import __main__ as train_command
+from tests import tiny_project
+from tests.tiny_project import trained
+
+PATH = "models/released/theirs/theirs.pt"
+VARIANTS = (
+    f"methods.released.variants={{theirs: {{path: {PATH}, activation: gelu}}, "
+    "adapted: {path: models/released/lora.pt, activation: gelu, lora_alpha: 2}}"
+)
+ARGS = ["grid.methods=[pretrained,released.theirs,released.adapted]", VARIANTS]
+CELL = tiny_project.cell("released.theirs")
+
+
+@pytest.fixture
+def here(project, tmp_path, monkeypatch):
+    """A project with two checkpoints of others."""
+    root = shutil.copytree(project, tmp_path / "project")
+    monkeypatch.chdir(root)
+    (root / "models" / "released" / "theirs").mkdir(parents=True)
+    state = backbone.create("tiny.json", seed=5).clip.state_dict()
+    torch.save({"state_dict": {f"module.{k}": v for k, v in state.items()}}, PATH)
+    torch.manual_seed(0)
+    factors = {"visual.conv1.lora_A": torch.randn(32, 48), "visual.conv1.lora_B": torch.randn(512, 32)}
+    torch.save({"state_dict": state | factors}, "models/released/lora.pt")
+    return root
+
+
+def test_a_published_checkpoint_is_scored_and_never_trained(here):
+    """Its weights are the run's checkpoint to the bit, nothing is logged, and its results are those of the file."""
+    assert train_command.main(["--cell", CELL, *ARGS]) == 0
+    folder = trained(here, CELL)
+    found, theirs = backbone.load(folder / "checkpoint"), torch.load(PATH)["state_dict"]
+    assert all(torch.equal(v, theirs[f"module.{k}"]) for k, v in found.clip.state_dict().items())
+    facts = json.loads((folder / "environment.json").read_text())
+    assert facts["trained_parameters"] == 0 and facts["parameters"] > 0
+    assert (folder / "metrics.jsonl").read_bytes() == b""
+    for name in (CELL, tiny_project.cell("released.adapted")):
+        assert train_command.main(["--cell", name, *ARGS]) == 0
+    adapted = backbone.load(trained(here, tiny_project.cell("released.adapted")) / "checkpoint").clip
+    files = torch.load("models/released/lora.pt")["state_dict"]
+    update = (files["visual.conv1.lora_B"] @ files["visual.conv1.lora_A"]).view(32, 3, 16, 16)
+    torch.testing.assert_close(adapted.visual.conv1.weight, files["visual.conv1.weight"] + 2 / 2 * update)
+
+
+def test_its_run_is_known_by_the_file(here):
+    """Another file is another run; other parameters of training, and another seed, are not."""
+    key = tiny_project.at(CELL, *ARGS).key
+    for more in (["train.lr=1e-5"], ["train.average_alpha=0.5"], ["grid.seeds=[0]"]):
+        assert tiny_project.at(CELL, *ARGS, *more).key == key
+    state = torch.load(PATH)
+    torch.save({**state, "epoch": 2}, PATH)
+    assert tiny_project.at(CELL, *ARGS).key != key
+
+
+def test_plan_and_keys_name_what_is_read(here):
+    """The stage `keys` needs the file, not the method's code; it says how a missing one is had."""
+    params = Path("params.yaml").read_text()
+    more = f"""released: {{variants: {{theirs: {{path: {PATH}, activation: gelu}}}}}}"""
+    Path("params.yaml").write_text(
+        params.replace("methods: {pretrained: {}", f"methods: {{{more}, pretrained: {{}}").replace(
+            "[pretrained, finetune", "[pretrained, released.theirs, finetune"
+        )
+    )
+    tiny_project.plan()
+    planned = {stored.name: stored.key for stored in store.planned("released.theirs")}
+    assert planned == {CELL: tiny_project.at(CELL).key}
+    Path(PATH).unlink()
+    with pytest.raises(UserError, match=rf"{PATH}: not there; run `compclip fetch theirs`"):
+        tiny_project.plan()
+
+
+def test_a_missing_file_of_the_catalogue_is_named_with_its_command():
+    """By the folder that it belongs to."""
+    (fix,) = released.reads(released.Config(path="models/released/negclip/negclip.pth")).values()
+    assert fix == "run `compclip fetch negclip`"
+    (fix,) = released.reads(released.Config(path="elsewhere/negclip.pth")).values()
+    assert fix == "put it there"
+    with pytest.raises(UserError, match=r"names no checkpoint; name a variant of it that has a path: released.NAME"):
+        released.reads(released.Config())
+
+
+def test_another_architecture_is_named_before_and_after_it_is_opened(here):
+    """By its name with the grid, by its sizes with the file; an activation of its own is no other architecture."""
+    where = "grid: methods.released.x on backbones.b"
+    said = r"methods.released.x on backbones.b: is a ViT-B-32-quickgelu, not a ViT-B-16; give it a grid of its own"
+    with pytest.raises(UserError, match=said):
+        released.check(released.Config(path="x", model="ViT-B-32-quickgelu"), Backbone("ViT-B-16"), where)
+    released.check(released.Config(path="x", model="ViT-B-32-quickgelu"), Backbone("ViT-B-32"), where)
+    released.check(released.Config(path="x"), Backbone("ViT-B-16"), where)
+    with pytest.raises(UserError, match=r"released.b32 on backbones.b16: is a ViT-B-32, not a ViT-B-16"):
+        read.load("params.yaml", ["methods.released.variants={b32: {path: x, model: ViT-B-32}}",
+                                  "backbones.b16={model: ViT-B-16}", "grid.backbones=[b16]",
+                                  "grid.methods=[pretrained,released.b32]"])  # fmt: skip
+    other = tiny_project.TINY | {"vision_cfg": tiny_project.TINY["vision_cfg"] | {"width": 48}}
+    write_json(here / "other.json", other)
+    backbone.create("other.json").save("models/released/other")
+    variant = "methods.released.variants={other: {path: models/released/other}}"
+    with pytest.raises(
+        UserError, match=r"another architecture than backbone tiny: vision_cfg differ; give released.other"
+    ):
+        _model("released.other", variant)
+
+
+def test_the_layout_that_is_stated_is_the_one_that_is_there(here):
+    """Or one line says what it is."""
+    variant = f"methods.released.variants={{theirs: {{path: {PATH}, activation: gelu, layout: transformers}}}}"
+    with pytest.raises(UserError, match=r"layout=transformers: it is laid out as file; mend methods.released.theirs"):
+        _model("released.theirs", variant)
+    with pytest.raises(UserError, match=r"variants.theirs.layout=hub: must be one of"):
+        read.load("params.yaml", ["methods.released.variants={theirs: {path: a, layout: hub}}"])
+    with pytest.raises(UserError, match=r"lora_alpha=0.0: must be > 0"):
+        read.load("params.yaml", ["methods.released.variants={theirs: {path: a, lora_alpha: 0}}"])
+
+
+def _model(method: str, variant: str):
+    stored = tiny_project.at(tiny_project.cell(method), f"grid.methods=[{method}]", variant)
+    return released.model(stored.run, stored.root, backbone.load("models/tiny").model_cfg, "cpu")

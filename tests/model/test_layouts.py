@@ -1,0 +1,296 @@
+"""Others' checkpoints, in the layouts that they are released in: the source model's own embeddings, or one line."""
+
+from __future__ import annotations
+
+import argparse
+import copy
+import math
+import os
+import pickle
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from torch import nn
+from torch.nn import functional as F
+
+from compclip.base.errors import UserError
+from compclip.base.files import read_json, write_json
+from compclip.model import backbone, weights
+from tests.test_backbone import SIGLIP
+from tests.test_towers import TEXTS, TINY
+
+QUICK = TINY | {"quick_gelu": True}
+
+
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory) -> str:
+    """A config file; what is made of it has QuickGELU."""
+    path = tmp_path_factory.mktemp("tiny") / "tiny.json"
+    write_json(path, QUICK)
+    return str(path)
+
+
+@pytest.fixture
+def source(tiny):
+    """A model of random weights, as somebody else trained it."""
+    return backbone.create(tiny, seed=11)
+
+
+def embedded(clip: nn.Module, texts: torch.Tensor, side: int = 32) -> list[torch.Tensor]:
+    """What a model makes of two pictures and of texts."""
+    pictures = torch.randn(2, 3, side, side, generator=torch.Generator().manual_seed(1))
+    with torch.no_grad():
+        return [clip.encode_image(pictures), clip.encode_text(texts)]
+
+
+def same(one: nn.Module, other: nn.Module, texts: torch.Tensor, atol: float = 0.0, side: int = 32) -> None:
+    """Assert equal embeddings, and the same scale."""
+    for a, b in zip(embedded(one.eval(), texts, side), embedded(other.eval(), texts, side), strict=True):
+        torch.testing.assert_close(a, b, rtol=0, atol=atol)
+    assert one.logit_scale.exp().item() == pytest.approx(other.logit_scale.exp().item(), rel=1e-6 + atol)
+
+
+def prefixed(state: dict, prefix: str) -> dict:
+    """The same tensors as a wrapper names them."""
+    return {f"{prefix}{name}": tensor for name, tensor in state.items()}
+
+
+LAYOUTS = {
+    "raw": lambda s: s,
+    "open_clip, DDP": lambda s: {"epoch": 5, "name": "x", "state_dict": prefixed(s, "module."), "scaler": {}},
+    "Lightning": lambda s: {"state_dict": prefixed(s, "model."), "hparams": {"lr": 1e-5}, "callbacks": {}},
+    "DDP in Lightning": lambda s: {"state_dict": prefixed(s, "model.module.")},
+    "compiled": lambda s: {"model_state_dict": prefixed(s, "module._orig_mod.")},
+    "CoN-CLIP": lambda s: {"model": s, "optimizer": {"state": {}}, "args": argparse.Namespace(lr=1e-6, arch="x")},
+    "TripletCLIP": lambda s: {"model_state_dict": s, "optimizer_state_dict": {}, "epoch": 3},
+    "GNM-CLIP": lambda s: {"model_state_dict": {k: v.half() for k, v in s.items()}, "loss": np.float64(0.5)},
+    "parameters": lambda s: {"model": {k: nn.Parameter(v) for k, v in s.items()}, "loss": np.array([1.0])},
+    "sizes": lambda s: s | {"input_resolution": torch.tensor(32), "vocab_size": torch.tensor(49408)},
+}
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_files(tiny, source, tmp_path, layout):
+    """Each layout gives the source model to the bit, or in half precision to its rounding; nothing in it is run."""
+    torch.save(LAYOUTS[layout](source.clip.state_dict()), tmp_path / "theirs.pt")
+    found = backbone.load(tmp_path / "theirs.pt", tiny, activation="quickgelu")
+    same(found.clip, source.clip, source.tokenize(TEXTS), atol=2e-2 if layout == "GNM-CLIP" else 0.0)
+
+
+class Evil:
+    """What would run a command when it is read."""
+
+    def __reduce__(self):
+        return (os.mkdir, ("ran",))
+
+
+@pytest.mark.parametrize("zipped", [True, False])
+def test_code_beside_weights_is_not_run(tiny, source, tmp_path, monkeypatch, zipped):
+    """In torch's own archives it is passed over; in the old format, which has no parts, one line says what to do."""
+    monkeypatch.chdir(tmp_path)
+    held = {"model": source.clip.state_dict(), "args": Evil()}
+    torch.save(held, "theirs.pt", _use_new_zipfile_serialization=zipped)
+    if zipped:
+        same(backbone.load("theirs.pt", tiny, activation="quickgelu").clip, source.clip, source.tokenize(TEXTS))
+    else:
+        with pytest.raises(UserError, match=r"objects of its authors' code.* save its state_dict alone"):
+            backbone.load("theirs.pt", tiny, activation="quickgelu")
+    assert not Path("ran").exists()
+    with pytest.raises(pickle.UnpicklingError):  # what the file is for torch itself
+        torch.load("theirs.pt", weights_only=True)
+
+
+def test_a_key_that_holds_no_weights(tiny, tmp_path):
+    """A settings object in the place of tensors is named."""
+    torch.save({"model": {"a": argparse.Namespace()}}, tmp_path / "theirs.pt")
+    with pytest.raises(UserError, match=r"'a' is a argparse.Namespace, not a tensor; give a file of tensors by name"):
+        backbone.load(tmp_path / "theirs.pt", tiny)
+
+
+def test_a_shorter_context_is_the_models(tiny, source, tmp_path):
+    """CLoVe has 64 positions in a model of 77: texts are cut there."""
+    state = source.clip.state_dict()
+    torch.save(state | {"positional_embedding": state["positional_embedding"][:64]}, tmp_path / "clove.pt")
+    found = backbone.load(tmp_path / "clove.pt", tiny, activation="quickgelu")
+    assert found.tokenize(["word " * 200]).shape == (1, 64)
+    assert found.model_cfg["text_cfg"]["context_length"] == 64
+    found.save(tmp_path / "saved")
+    same(backbone.load(tmp_path / "saved").clip, found.clip, found.tokenize(TEXTS))
+
+
+def adapted(state: dict, rank: int) -> tuple[dict, dict]:
+    """A checkpoint with loralib's factors beside its weights, and what it computes with, by hand (alpha 1)."""
+    torch.manual_seed(4)
+    files, whole = dict(state), dict(state)
+    for name, w in state.items():
+        side = w.shape[-1] if w.ndim == 4 else 1
+        if not name.endswith(
+            ("attn.in_proj_weight", "out_proj.weight", "c_fc.weight", "c_proj.weight", "conv1.weight")
+        ):
+            continue
+        a, b = torch.randn(rank * side, w.shape[1] * side) * 0.1, torch.randn(w.shape[0] * side, rank * side) * 0.1
+        stem = f"{name}_lora_" if name.endswith("in_proj_weight") else f"{name.removesuffix('weight')}lora_"
+        files |= {f"{stem}A": a, f"{stem}B": b}
+        whole[name] = (w.double() + (b.double() @ a.double()).reshape(w.shape) / rank).float()
+    return files, whole
+
+
+@pytest.mark.parametrize("rank", [2, 4])
+def test_adapters_beside_their_weights(tiny, source, tmp_path, rank):
+    """FSC-CLIP's, SVLC's and DAC's LoRA files: rank from the shapes, alpha 1, or as it is stated."""
+    files, whole = adapted(source.clip.state_dict(), rank)
+    assert len(files) - len(whole) == 2 * (4 * 4 + 1)
+    torch.save({"epoch": 5, "state_dict": prefixed(files, "module.")}, tmp_path / "lora.pt")
+    expected = copy.deepcopy(source.clip)
+    expected.load_state_dict(whole)
+    found = backbone.load(tmp_path / "lora.pt", tiny, activation="quickgelu")
+    same(found.clip, expected, source.tokenize(TEXTS), atol=1e-4)
+    doubled = weights.read(tmp_path / "lora.pt", 2.0)["visual.conv1.weight"]
+    plain = source.clip.visual.conv1.weight
+    torch.testing.assert_close(doubled - plain, 2 * (whole["visual.conv1.weight"] - plain), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "change,said",
+    [
+        ({"a.weight": (4, 6), "a.lora_A": (2, 6)}, r"'a.lora_A': a factor of an adapter without its other"),
+        ({"a.weight": (4, 6), "a.lora_B": (4, 2)}, r"'a.lora_B': a factor of an adapter without its other"),
+        ({"a.lora_A": (2, 6), "a.lora_B": (4, 2)}, r"'a.lora_A': adapts 'a.weight', which the file lacks"),
+        ({"a.weight": (4, 6), "a.lora_A": (2, 6), "a.lora_B": (5, 2)}, r"factors \[2, 6\] and \[5, 2\] are none of"),
+        ({"a.weight": (4, 6), "a.lora_A": (6,), "a.lora_B": (4, 2)}, r"factors \[6\] and \[4, 2\] are none of"),
+        ({"a.weight": (4, 6), "a.lora_A": (0, 6), "a.lora_B": (4, 0)}, r"are none of a weight \[4, 6\]"),
+        ({"a.weight": (), "a.lora_A": (1, 1), "a.lora_B": (1, 1)}, r"are none of a weight \[\]"),
+        ({"a.weight": (4, 3, 2, 2), "a.lora_A": (3, 6), "a.lora_B": (8, 3)}, r"are none of a weight \[4, 3, 2, 2\]"),
+    ],
+)
+def test_factors_that_fit_nothing(tmp_path, change, said):
+    """Each with its name and shapes."""
+    torch.save({name: torch.ones(shape) for name, shape in change.items()}, tmp_path / "lora.pt")
+    with pytest.raises(UserError, match=said):
+        weights.read(tmp_path / "lora.pt")
+
+
+TEXT = {"vocab_size": 49408, "hidden_size": 32, "intermediate_size": 128, "num_hidden_layers": 2, "num_attention_heads": 2,
+        "max_position_embeddings": 77, "projection_dim": 16}  # fmt: skip
+VISION = {"hidden_size": 32, "intermediate_size": 128, "num_hidden_layers": 2, "num_attention_heads": 2, "image_size": 32,
+          "patch_size": 16, "projection_dim": 16}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def theirs():
+    """transformers, which is only installed for tests and some captioners."""
+    return pytest.importorskip("transformers")
+
+
+@pytest.fixture
+def clip_model(theirs):
+    """A tiny CLIPModel of random weights."""
+    torch.manual_seed(6)
+    made = theirs.CLIPModel(theirs.CLIPConfig(text_config=TEXT, vision_config=VISION, projection_dim=16)).eval()
+    with torch.no_grad():
+        made.logit_scale.fill_(3.0)
+        for parameter in made.parameters():  # their biases start at zero, and a swap of two would not be seen
+            parameter += 0.05 * torch.randn_like(parameter) if parameter.ndim == 1 else 0
+    return made
+
+
+def compare(model, made, texts: torch.Tensor, side: int, atol: float) -> None:
+    """Assert that a CLIPModel or SiglipModel and what was read of it agree on unit vectors."""
+    pictures = torch.randn(2, 3, side, side, generator=torch.Generator().manual_seed(1))
+    with torch.no_grad():
+        out = made(input_ids=texts, pixel_values=pictures)
+        for a, b in (
+            (out.image_embeds, model.clip.encode_image(pictures)),
+            (out.text_embeds, model.clip.encode_text(texts)),
+        ):
+            torch.testing.assert_close(F.normalize(a, dim=-1), F.normalize(b, dim=-1), rtol=0, atol=atol)
+
+
+def test_a_clip_model_of_transformers(tiny, clip_model, tmp_path):
+    """READ-CLIP's layout: the folder's own activation decides, and every tensor has its place."""
+    clip_model.save_pretrained(tmp_path / "theirs")
+    found = backbone.load(tmp_path / "theirs", tiny)
+    compare(found, clip_model, found.tokenize(TEXTS), 32, 1e-5)
+    assert found.clip.logit_scale.item() == pytest.approx(3.0)
+    write_json(tmp_path / "gelu.json", TINY)
+    with pytest.raises(UserError, match=r"theirs: trained with quickgelu \(says config.json\)"):
+        backbone.load(tmp_path / "theirs", str(tmp_path / "gelu.json"))
+    with pytest.raises(UserError, match="give the architecture with --model NAME"):
+        backbone.load(tmp_path / "theirs")
+
+
+def test_two_towers_in_two_folders(tiny, clip_model, tmp_path):
+    """TripletCLIP's layout: `model.` before every name, no logit scale."""
+    state = clip_model.state_dict()
+    for folder, key, part in (("text-encoder", "text_config", "text"), ("vision-encoder", "vision_config", "vis")):
+        (tmp_path / "pair" / folder).mkdir(parents=True)
+        own = {f"model.{k}": v.contiguous() for k, v in state.items() if k.startswith(part)}
+        save_file(own, tmp_path / "pair" / folder / "model.safetensors")
+        write_json(tmp_path / "pair" / folder / "config.json", clip_model.config.to_dict()[key])
+    found = backbone.load(tmp_path / "pair", tiny)
+    compare(found, clip_model, found.tokenize(TEXTS), 32, 1e-5)
+    assert found.clip.logit_scale.item() == pytest.approx(math.log(100))
+    assert weights.layout(tmp_path / "pair") == "towers"
+
+
+@pytest.fixture
+def small_timm(monkeypatch):
+    """timm's names stand for whole models; this one is small, without a class token as SigLIP is."""
+    timm = pytest.importorskip("timm")
+    sizes = {"img_size": 32, "embed_dim": 32, "depth": 2, "num_heads": 2, "class_token": False}
+    whole = timm.create_model
+    monkeypatch.setattr(timm, "create_model", lambda name, **kwargs: whole(name, **kwargs | sizes))
+
+
+SIGLIP_TEXT = TEXT | {"vocab_size": 1000, "max_position_embeddings": 16, "projection_size": 32}
+
+
+@pytest.mark.parametrize("activation,atol", [("gelu", 1e-5), ("gelu_pytorch_tanh", 1e-2)])
+def test_a_siglip_model_of_transformers(theirs, small_timm, tmp_path, activation, atol):
+    """With timm's image tower and its attention pool; a GELU by tanh is close to open_clip's."""
+    torch.manual_seed(7)
+    text, vision = (c | {"hidden_act": activation} for c in (SIGLIP_TEXT, VISION))
+    made = theirs.SiglipModel(theirs.SiglipConfig(text_config=text, vision_config=vision)).eval()
+    with torch.no_grad():
+        made.logit_scale.fill_(2.0)
+        made.logit_bias.fill_(-9.0)
+        for parameter in made.parameters():
+            parameter += 0.05 * torch.randn_like(parameter) if parameter.ndim == 1 and len(parameter) > 1 else 0
+    made.save_pretrained(tmp_path / "theirs")
+    cfg = SIGLIP | {"embed_dim": 32, "vision_cfg": SIGLIP["vision_cfg"] | {"image_size": 32}}
+    cfg["text_cfg"] = cfg["text_cfg"] | {"norm_kwargs": {"eps": 1e-6}}
+    write_json(tmp_path / "siglip.json", cfg)
+    found = backbone.load(tmp_path / "theirs", str(tmp_path / "siglip.json"), tokenizer="clip")
+    compare(found, made, found.tokenize(TEXTS), 32, atol)
+    assert (found.clip.logit_scale.item(), found.clip.logit_bias.item()) == pytest.approx((2.0, -9.0))
+
+
+def test_what_a_folder_of_transformers_may_say(tiny, clip_model, tmp_path):
+    """An unknown activation, two of them, weights in parts, a tensor too few, and code beside them: one line each."""
+    folder = tmp_path / "theirs"
+    clip_model.save_pretrained(folder)
+    config = read_json(folder / "config.json")
+
+    def told(**towers: object) -> str:
+        write_json(folder / "config.json", config | {k: config[k] | v for k, v in towers.items()})
+        with pytest.raises(UserError) as error:
+            backbone.load(folder, tiny)
+        assert "\n" not in str(error.value)
+        return str(error.value)
+
+    assert "hidden_act='relu': must be one of quick_gelu" in told(text_config={"hidden_act": "relu"})
+    assert "hidden_act='[1]'" in told(text_config={"hidden_act": [1]})
+    assert "two activations, gelu and quickgelu" in told(
+        text_config={"hidden_act": "gelu"}, vision_config={"hidden_act": "quick_gelu"}
+    )
+    write_json(folder / "config.json", config | {"auto_map": {"AutoModel": "evil.Model"}})
+    backbone.load(folder, tiny)  # code is not looked at
+    state = load_file(folder / "model.safetensors")
+    first = "text_model.encoder.layers.0.self_attn.q_proj.weight"
+    save_file({k: v for k, v in state.items() if k != first}, folder / "model.safetensors")
+    assert "'transformer.resblocks.0.attn.in_proj_weight" in told()
+    (folder / "model.safetensors").rename(folder / "model-00001-of-00002.safetensors")
+    assert "has config.json but no model.safetensors; put the weights there, in one file" in told()
