@@ -84,7 +84,7 @@ def _roots(plan: Path, name: str) -> list[str]:
         named += [
             written[name] for name in ("captions", "swap", "replace") if "captions" in written and name in written
         ]
-        named += [released["masked"].get("model"), *(one["file"] for one in beside["params"]["texts"].values())]
+        named += [released["masked"].get("model"), *(one.get("file") for one in beside["params"]["texts"].values())]
         return list(dict.fromkeys(os.path.normpath(str(path)) for path in named if path))
 
 
