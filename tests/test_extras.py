@@ -13,11 +13,12 @@ import pytest
 import torch
 from torch import nn
 
+from compclip.base import plugins
 from compclip.config.sections import Train
 from compclip.train import accumulate, checkpoint, extras, losses, optimiser
 from compclip.train.batch import Teacher, Views, Widths
 from compclip.train.extras import Extras
-from tests import distributed_check
+from tests import distributed_check, small_training, tiny_project
 
 D = distributed_check.SHAPE["embed_dim"]
 
@@ -147,3 +148,39 @@ def test_heads_are_the_same_for_a_seed_and_leave_torchs_generator_alone():
     assert torch.equal(one, other) and not torch.equal(one, torch.zeros_like(one))
     torch.manual_seed(7)
     assert torch.equal(before, torch.get_rng_state())
+
+
+# --- whole runs ---------------------------------------------------------------------------------------------------
+
+
+def keeping() -> list[str]:
+    """The methods that keep something beside the model."""
+    hooks = ("heads", "teacher", "memory")
+    return [
+        n for n in plugins.names(plugins.METHODS) if any(hasattr(plugins.find(plugins.METHODS, n), h) for h in hooks)
+    ]
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory):
+    """A small project with a cell for each of them."""
+    params = tiny_project.PARAMS.replace("[pretrained, finetune, fsc_clip]", f"[{', '.join(keeping())}]")
+    tables = ", ".join(f"{name}: {OPTIONS.get(name, '{}')}" for name in keeping())
+    params = params.replace("{pretrained: {}, finetune: {}, fsc_clip: {}}", f"{{{tables}}}")
+    return tiny_project.make(tmp_path_factory.mktemp("extras") / "p", steps=4, params=params)
+
+
+OPTIONS = {"degla": "{negatives: rules, decay: 0.5}", "ce_clip": "{words: wordnet}"}
+
+
+@pytest.mark.parametrize("name", keeping())
+def test_a_run_killed_in_its_third_step_ends_with_the_bits_of_one_that_was_not(project, name, tmp_path, monkeypatch):
+    """The last two checkpoints are kept: the run goes on from the second, without what only memory held."""
+    monkeypatch.chdir(project)
+    whole = small_training.train(project, name, tmp_path / "a").clip.state_dict()
+    small_training.train(project, name, tmp_path / "b")
+    for path in sorted((tmp_path / "b").glob("step_*"))[1:]:
+        path.unlink()
+    again = small_training.train(project, name, tmp_path / "b").clip.state_dict()
+    assert [p.name for p in sorted((tmp_path / "b").glob("step_*"))][-1] == "step_00000004.safetensors"
+    assert all(torch.equal(whole[k], again[k]) for k in whole)

@@ -1,7 +1,9 @@
-"""open_clip without what only towers of other packages need: importing that takes as long as all the rest.
+"""Packages without what they import and we do not use, which takes longer than all the rest.
 
 open_clip does without timm and transformers where they are not installed; here they seem so while it is imported.
+spaCy's models compute with NumPy, and NLTK reads WordNet without its classifiers.
 torchvision asks for torch's compiler and its algebra at import, for one function that is called when it compiles.
+torch's optimisers and its counter of operations ask for it at every turn, to tell it that it must not look into them.
 """
 
 from __future__ import annotations
@@ -9,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import importlib
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from types import ModuleType
 from typing import Any
 
@@ -21,8 +23,20 @@ def open_clip() -> ModuleType:
     """The package; `complete` before a model with a tower of timm's or transformers' is built."""
     with contextlib.suppress(ImportError, AttributeError), _standing_in(_compiler()):
         importlib.import_module("torchvision")
-    with _standing_in(dict.fromkeys(WRAPPERS)):
+    with without(*WRAPPERS):
         return importlib.import_module("open_clip")
+
+
+def without(*packages: str) -> contextlib.AbstractContextManager[None]:
+    """Within, packages that were not imported yet seem not to be installed."""
+    return _standing_in(dict.fromkeys(packages))
+
+
+@contextlib.contextmanager
+def eager() -> Iterator[None]:
+    """Within, or as a decorator: torch without its compiler, unless that was imported already."""
+    with _standing_in({COMPILER: _Eager(COMPILER)}):
+        yield
 
 
 def complete(package: str) -> None:
@@ -41,8 +55,9 @@ def _standing_in(modules: Mapping[str, ModuleType | None]) -> Iterator[None]:
     try:
         yield
     finally:
-        for name in mine:
-            everything.pop(name, None)
+        for name, module in mine.items():
+            if everything.get(name) is module:
+                everything.pop(name, None)
 
 
 def _compiler() -> dict[str, ModuleType]:
@@ -54,3 +69,22 @@ def _compiler() -> dict[str, ModuleType]:
 
 def _is_compile_supported(device: str) -> bool:
     return importlib.import_module(f"{COMPILER}.utils").is_compile_supported(device)
+
+
+class _Eager(ModuleType):
+    """The compiler's words for what it leaves alone; for all others there is the compiler."""
+
+    @staticmethod
+    def disable(function: Callable[..., Any], *_: object, **__: object) -> Callable[..., Any]:
+        """What was never compiled."""
+        return function
+
+    @staticmethod
+    def graph_break() -> None:
+        """Where there is no graph."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__") and name != "__path__":  # which is asked for when a module below it is imported
+            raise AttributeError(name)
+        sys.modules.pop(COMPILER, None)
+        return getattr(importlib.import_module(COMPILER), name)

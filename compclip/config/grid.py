@@ -14,7 +14,7 @@ from compclip.config.captions import Captions, Released
 from compclip.config.sections import Cell, Data, Params, Run, Train
 from compclip.config.servers import Rewriter
 from compclip.config.structured import mapping, structured
-from compclip.config.texts import TEXT_KINDS, Masked, Texts
+from compclip.config.texts import TEXT_KINDS, Masked, MemberText, Texts
 
 PER_DATA = "per_data"  # methods.<name>.per_data.<data>: what holds on this data set alone
 
@@ -112,16 +112,20 @@ def _list(kind: Any, raw: dict, where: str) -> Any:
     return structured(kind, raw, where)
 
 
-def texts_config(data: Data, where: str = "texts") -> dict[str, Texts]:
-    """The released lists whose texts stand beside a data set's captions, by kind. Raises UserError for other kinds."""
+def texts_config(data: Data, where: str = "texts") -> dict[str, Texts | MemberText]:
+    """The texts that stand beside a data set's captions, by kind: lists, or members of the samples' tars.
+
+    Raises UserError for other kinds.
+    """
     for kind in data.texts:
         if kind not in TEXT_KINDS:
             raise unknown("kind of texts", kind, TEXT_KINDS, where)
-    return {
-        kind: _list(Texts, mapping(data.texts[kind], f"{where}.{kind}"), f"{where}.{kind}")
-        for kind in TEXT_KINDS
-        if kind in data.texts
-    }
+    given = {kind: mapping(data.texts[kind], f"{where}.{kind}") for kind in TEXT_KINDS if kind in data.texts}
+    return {kind: _texts(raw, f"{where}.{kind}") for kind, raw in given.items()}
+
+
+def _texts(raw: dict, where: str) -> Texts | MemberText:
+    return structured(MemberText, raw, where) if "member" in raw else _list(Texts, raw, where)
 
 
 def masked_config(data: Data, where: str = "masked") -> Masked | None:

@@ -73,5 +73,6 @@ def of(data: Data, where: str = "negative_images") -> NegativeImages | None:
 
 def members(data: Data) -> list[str]:
     """Which members of each sample's tar are noted beside its picture."""
-    asked = [*data.members, data.negative_images.get("member")]
+    texts = [one.get("member") for one in data.texts.values() if isinstance(one, dict)]
+    asked = [*data.members, data.negative_images.get("member"), *texts]
     return list(dict.fromkeys(str(name).lower() for name in asked if name))

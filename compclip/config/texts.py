@@ -27,6 +27,13 @@ class Texts(Captions):
 
 
 @dataclass(frozen=True)
+class MemberText:
+    """A text of one kind in a file of each sample's tar, as TripletData has its negatives: 7.neg_caption."""
+
+    member: str  # its ending
+
+
+@dataclass(frozen=True)
 class Masked:
     """The words that a masked language model puts in the place of each word of a caption (SVLC's L)."""
 

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from compclip.config.texts import Texts
 from compclip.data import beside, negatives, overlap, rewrite, shards
 from compclip.data.item import Item, Made, Make
 from compclip.data.sample import Sample
@@ -27,7 +26,7 @@ def items(
     rewritten: Manifest,
     code: str,
     exclude: Sequence[str] = (),
-    texts: Mapping[str, Texts] | None = None,
+    texts: beside.Asked | None = None,
     relatives: bool = False,
 ) -> list[Item]:
     """A shard for each of the samples in data/<name>/; `rewritten` has those whose captions a model rewrote.
@@ -56,7 +55,7 @@ def _item(folder: Path, shard: shards.Shard, written: Mapping[str, str], asked: 
 
 
 @contextlib.contextmanager
-def opened(texts: Mapping[str, Texts] | None = None) -> Iterator[Make]:
+def opened(texts: beside.Asked | None = None) -> Iterator[Make]:
     """What analyses the captions of a shard, each different one once, and joins the `texts` that belong to them."""
     from compclip.text.annotate import columns as analyse
 

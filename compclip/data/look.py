@@ -78,13 +78,13 @@ def _roots(plan: Path, name: str) -> list[str]:
     read, released, beside = (read_mapping(plan / stage / name) for stage in ("recaption", "rewrite", "annotate"))
     with undamaged(plan / "recaption" / name):
         asked, written = read["params"], released["params"]
-        beside = asked["negative_images"]
+        shown = asked["negative_images"]
         named = [asked["path"], asked["images"], asked["captions"].get("file")]
-        named += [beside.get("file"), beside.get("images")]
+        named += [shown.get("file"), shown.get("images")]
         named += [
             written[name] for name in ("captions", "swap", "replace") if "captions" in written and name in written
         ]
-        named += [released["masked"].get("model"), *(one["file"] for one in beside["params"]["texts"].values())]
+        named += [released["masked"].get("model"), *(one.get("file") for one in beside["params"]["texts"].values())]
         return list(dict.fromkeys(os.path.normpath(str(path)) for path in named if path))
 
 

@@ -21,7 +21,7 @@ from compclip.config.pictures import NegativeImages
 from compclip.data import entering, images, joined, look, within
 from compclip.data.place import Place
 from compclip.data.sample import GONE, Negative, Sample
-from compclip.text.rows import Strings
+from compclip.text.rows import Strings, numbers
 
 COLUMN = "negatives"
 TYPE = pa.list_(pa.struct([("image", pa.string()), ("offset", pa.int64()), ("length", pa.int64())]))
@@ -117,9 +117,9 @@ class Places:
         values = listed.values
         if values.offset:
             raise ValueError("a part of a column")
-        self._ends, self._size = listed.offsets.to_numpy(), len(values)
+        self._ends, self._size = numbers(listed.offsets), len(values)
         self._images = Strings(values.field("image"))
-        self._numbers = [values.field(name).to_numpy() for name in ("offset", "length")]
+        self._numbers = [numbers(values.field(name)) for name in ("offset", "length")]
 
     def __getitem__(self, row: int) -> tuple[Place, ...]:
         low, high = self._ends[row : row + 2].tolist()

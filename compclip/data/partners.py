@@ -21,7 +21,7 @@ import pyarrow as pa
 
 from compclip.base.errors import UserError
 from compclip.data import shards
-from compclip.text.rows import Lists, Strings
+from compclip.text.rows import Lists, Strings, numbers
 
 FILE = "nouns.arrow"
 STAGE = "annotate"
@@ -75,11 +75,11 @@ def _read(file: Path, vocabulary: dict[str, int]) -> _Found:
     batch = shards.read_batch(file, STAGE, mapped=True)
     said = batch["captions"]
     nouns = said.values.field("nouns")
-    wide = np.repeat(batch["width"].to_numpy() >= batch["height"].to_numpy(), said.value_lengths().to_numpy())
+    wide = np.repeat(numbers(batch["width"]) >= numbers(batch["height"]), numbers(said.value_lengths()))
     found = nouns.flatten()
     own = [vocabulary.setdefault(noun, len(vocabulary)) for noun in found.dictionary.to_pylist()]
-    captions = np.repeat(np.arange(len(nouns), dtype=np.uint32), nouns.value_lengths().to_numpy())
-    return _Found(len(nouns), np.asarray(own, np.int32)[found.indices.to_numpy()], captions, wide[captions])
+    captions = np.repeat(np.arange(len(nouns), dtype=np.uint32), numbers(nouns.value_lengths()))
+    return _Found(len(nouns), np.asarray(own, np.int32)[numbers(found.indices)], captions, wide[captions])
 
 
 class _Filled:

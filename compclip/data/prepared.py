@@ -21,7 +21,7 @@ from compclip.data.place import Place
 from compclip.data.sample import Sample
 from compclip.data.shards import Shard
 from compclip.text.annotation import Annotation
-from compclip.text.rows import Rows, Strings
+from compclip.text.rows import Rows, Strings, numbers
 
 STAGE = "annotate"
 
@@ -130,7 +130,7 @@ def _wide(path: Path, known: Shard) -> np.ndarray:
     batch = _batch(path, known)
     with _sound(path):
         batch.validate()
-        return batch["width"].to_numpy() >= batch["height"].to_numpy()
+        return numbers(batch["width"]) >= numbers(batch["height"])
 
 
 class _Open:
@@ -142,12 +142,12 @@ class _Open:
         with _sound(path):
             batch.validate()
             said = batch["captions"]
-            self.starts = said.offsets.to_numpy()
+            self.starts = numbers(said.offsets)
             if self.starts[0] != 0 or self.starts[-1] != known.captions or np.any(np.diff(self.starts) < 0):
                 raise ValueError("captions of no sample")
             self.rows = Rows(said.values, str(path))
             self._texts = {name: Strings(batch[name]) for name in ("id", "image", "split")}
-            self._numbers = {name: batch[name].to_numpy() for name in ("width", "height", "offset", "length")}
+            self._numbers = {name: numbers(batch[name]) for name in ("width", "height", "offset", "length")}
             has = negatives.COLUMN in batch.schema.names
             self._beside = negatives.Places(batch[negatives.COLUMN]) if has else None
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from compclip.methods import _check
-from compclip.text import clove, replace
+from compclip.text import replace
 from compclip.train import losses
 from compclip.train.batch import Views
 
@@ -21,22 +21,26 @@ if TYPE_CHECKING:
     from compclip.train.features import Features
 
 TRAINS = True
-RULES = {"clove": clove.replace, "wordnet": replace.wordnet}
 
 
 @dataclass(frozen=True)
 class Config:
-    replace: str = "clove"  # which rule of replacement; "wordnet": ours
+    replace: str = "clove"  # which rule, for data with `relatives: true`; "wordnet": ours
     caption: str = "full"  # the whole caption, or its "first" sentence
 
     def __post_init__(self) -> None:
-        _check.one_of(self, "replace", RULES)
+        _check.one_of(self, "replace", replace.RULES)
         _check.one_of(self, "caption", ("full", "first"))
+
+
+def needs(cfg: Config) -> dict[str, object]:
+    """What must be so in the section of a data set."""
+    return {"relatives": True} if cfg.replace == "clove" else {}
 
 
 def views(cfg: Config, step: int) -> Views:
     """One negative a caption."""
-    return Views(negatives=(RULES[cfg.replace],), caption=cfg.caption)
+    return Views(negatives=(replace.RULES[cfg.replace],), caption=cfg.caption)
 
 
 def loss(f: Features, cfg: Config, step: int) -> dict[str, Tensor]:

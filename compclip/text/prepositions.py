@@ -6,6 +6,8 @@ shared data: as a relation between two things, by `scene.read`.
 
 from __future__ import annotations
 
+import functools
+
 from compclip.text.annotation import Weighted
 
 COUNTS = """
@@ -105,6 +107,7 @@ PHRASES = frozenset(tuple(name.split()) for name in TABLE if " " in name)
 LONGEST = max(map(len, PHRASES), default=0)
 
 
+@functools.lru_cache(maxsize=1 << 10)
 def others(said: str) -> Weighted:
     """All but this one, each with its count, at least 1."""
     said = " ".join(said.lower().split())

@@ -165,6 +165,11 @@ class Strings:
         return [data[low:high].tobytes() for low, high in zip(lows, highs, strict=True)]
 
 
+def numbers(column: pa.Array) -> np.ndarray:
+    """A column of numbers, not copied; Arrow's own way would import pandas. ArrowException where it is none."""
+    return np.from_dlpack(column)
+
+
 class Lists:
     """The fields of a column of lists, or its only one, and of them one row's; ValueError where that lies outside."""
 
@@ -174,8 +179,8 @@ class Lists:
             raise ValueError("a part of a column")
         fields = [values.field(name) for name in names] or [values]
         names = names or ("",)
-        self.offsets, self.size = column.offsets.to_numpy(), len(values)
-        self.fields = [(f.indices if isinstance(f, pa.DictionaryArray) else f).to_numpy() for f in fields]
+        self.offsets, self.size = numbers(column.offsets), len(values)
+        self.fields = [numbers(f.indices if isinstance(f, pa.DictionaryArray) else f) for f in fields]
         self.dictionaries = {n: f.dictionary for n, f in zip(names, fields, strict=True) if hasattr(f, "dictionary")}
 
     def __getitem__(self, index: int) -> list[np.ndarray]:

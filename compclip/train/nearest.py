@@ -3,8 +3,8 @@
 N pictures, K neighbours, D joint dim, R and C rows and columns of a block.
 
 Cost: every picture through the image tower once, then 2 N² D flops in blocks: at a million pictures and D = 512 some
-1e15, which a large GPU does in a minute and two cores in hours. The embeddings lie in a file (4 N D bytes: 2 GiB); what
-is held at a time is a block of scores and the result, below 1 GiB with all of torch.
+1e15, which a large GPU does in a minute and two cores in four hours. The embeddings lie in a file (4 N D bytes: 2 GiB);
+what is held at a time is a block of scores and the result, some 120 MiB beside torch and the model.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from compclip.model.backbone import Model
 
 BATCH = 64  # pictures that are encoded at once
 AHEAD = 4 * BATCH  # pictures that are read before they are needed
-ROWS, COLUMNS = 2048, 16384  # of a block of scores: 128 MiB
+ROWS, COLUMNS = 2048, 8192  # of a block of scores: 64 MiB
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from torch import nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
+from compclip.base import lean
 from compclip.train import encode
 from compclip.train.accumulate import sloped
 from compclip.train.batch import Batch, Views
@@ -70,6 +71,7 @@ class Meter:
         return {"matrix_share": round(used, 4), "data_wait": round(waited, 4)}
 
 
+@lean.eager()
 def flops(clip: nn.Module, batch: Batch, views: Views, frozen: frozenset[str]) -> int:
     """Operations of the towers, forward and backward, on a batch's first two images and their texts.
 

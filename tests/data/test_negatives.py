@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -14,8 +15,9 @@ from hypothesis import strategies as st
 
 from compclip.base.errors import UserError
 from compclip.base.names import Name
-from compclip.config import pictures, read
+from compclip.config import grid, pictures, read
 from compclip.config.sections import Data
+from compclip.data import beside as beside_texts
 from compclip.data import images, negatives, overlap, prepare, shards
 from compclip.data.overlap import Known
 from compclip.data.place import Place
@@ -154,6 +156,11 @@ def test_triplet_data(photos):
     text = next(m for m in own.members if m.name == "neg_caption")
     assert images.read(Place(own.image, text.offset, text.length)) == b"A cat."
     assert [samples[1].negatives, samples[2].negatives] == [(), (GONE,)]
+    texts = grid.texts_config(replace(data, texts={"negative": {"member": "neg_caption"}}))
+    with beside_texts.opened(texts) as lists:
+        found = beside_texts.of(lists, samples)
+    assert found.texts == {"negative": [("A cat.",), (), ()]}
+    assert found.counts == {"captions_with_negative": 1, "captions_without_negative": 2}
     plain, _ = recaptioned(Data(**tars))
     assert [(s.members, s.negatives) for s in plain] == [((), ())] * 3
 

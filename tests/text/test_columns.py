@@ -204,7 +204,8 @@ def test_no_caption_beyond_the_last(annotated):
 
 def with_everything(annotated) -> bytearray:
     """The bytes of a shard that has every column."""
-    values = [replace(a, masked=(("a", "b"),) * len(a)) for a in annotated.values()]
+    table = (("fox", "sea lion"), (3, 1))
+    values = [replace(a, masked=(("a", "b"),) * len(a), relatives=(table,) * len(a)) for a in annotated.values()]
     array = stored(columns(values).array(), {"negative": [("x", a.text) for a in values]})
     batch, sink = pa.RecordBatch.from_struct_array(array), pa.BufferOutputStream()
     with pa.ipc.new_file(sink, batch.schema) as writer:

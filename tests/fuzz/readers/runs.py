@@ -103,9 +103,12 @@ def _claimed(_: random.Random) -> object:
 
 
 def _published(_: random.Random) -> object:
-    from compclip.report import published
+    from compclip.report import among, coverage, published
 
-    return published.rows(published.read(Path("experiments/published")))
+    folder = Path("experiments/published")
+    coverage.reasons(folder / coverage.REASONS)
+    models = among.read(folder / among.FOLDER)
+    return published.rows(published.read(folder)), among.place("sugarcrepe/swap_att", 60.0, models)
 
 
 def _prepared(folder: Path) -> None:
