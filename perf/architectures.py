@@ -216,7 +216,8 @@ def _inside(root: Path, module: str, args: tuple[str, ...]) -> None:
     with open("said.txt", "wb") as said:
         os.dup2(said.fileno(), 1)
         os.dup2(said.fileno(), 2)
-    _register()
+    if any(root.glob(f"*{SHORT}.json")):
+        _register()
     sys.argv = [module, *args]
     found = importlib.import_module(module)
     found = found if hasattr(found, "main") else importlib.import_module(f"{module}.__main__")

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import math
 
+import open_clip
 import pytest
 
 from perf import architectures
@@ -18,6 +20,28 @@ def test_c2lip_on_vit_s_32(shared_data, tmp_path):
     assert math.isfinite(row.first_loss) and math.isfinite(row.last_loss) and row.first_loss != row.last_loss
     assert row.scored == 12 and 0 <= row.metric <= 1 and row.peak_gib > 0.5
     assert method in architectures.table([row])
+
+
+@pytest.mark.parametrize("name", architectures.SHORTENED)
+def test_a_short_model_is_the_whole_one_but_for_its_depth(name):
+    """Widths, sizes and pooling are open_clip's."""
+    source = open_clip.get_model_config(name if name != "ViT-L-14-CLIPS" else "ViT-L-14-CLIPA")
+    made, own = architectures.config(name), ("layers", "timm_model_name", "vocab_size", "context_length")
+    for tower in ("vision_cfg", "text_cfg"):
+        kept = {k: v for k, v in source[tower].items() if k not in own and not k.startswith("tokenizer_")}
+        assert kept.items() <= made[tower].items()
+    assert made["text_cfg"]["layers"] == 1 and made["embed_dim"] == source["embed_dim"]
+    assert made["vision_cfg"].get("layers") == 1 or made["vision_cfg"]["timm_model_name"].endswith("_short")
+    assert (made["text_cfg"]["vocab_size"] == architectures.WORDS) == ("hf_tokenizer_name" in source["text_cfg"])
+
+
+def test_what_stands_beside_a_photograph_is_another_s():
+    """Two pictures and what is said about them, in the order of the list and round its end."""
+    images = [{"id": i, "file_name": f"{i}.jpg"} for i in range(4)]
+    coco = {"images": images, "annotations": [{"image_id": i, "caption": f"say {i}"} for i in (0, 1, 3)]}
+    rows = [json.loads(line) for line in architectures.beside(coco).splitlines()]
+    assert [row["image"] for row in rows] == ["0.jpg", "1.jpg", "3.jpg"]  # of the third nothing is said
+    assert rows[2] == {"image": "3.jpg", "image_1": "0.jpg", "image_2": "1.jpg", "text_1": "say 0", "text_2": "say 1"}
 
 
 def test_without_photographs_it_says_why(tmp_path, capsys):
