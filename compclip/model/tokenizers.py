@@ -121,7 +121,8 @@ class Hub:
         """What the tokenizer puts around a text, as one word shows it: CLIPS has other marks than its tokenizer."""
         whole, word = self._hf(["a"])[0].tolist(), self._plain("a")
         starts = next((i for i in range(len(whole)) if whole[i : i + len(word)] == word), 0)
-        return Layout(starts, whole[starts + len(word)])
+        behind = whole[starts + len(word) :]
+        return Layout(starts, behind[0] if behind else whole[-1])
 
     def _plain(self, text: str) -> list[int]:
         return self._hf.tokenizer(self._hf.clean_fn(text), add_special_tokens=False).input_ids
