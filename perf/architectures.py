@@ -257,7 +257,7 @@ def main(argv: list[str]) -> int:
         for model in args.models:
             rows += _measured(root, model, args.methods)
     print(table(rows))
-    return 0
+    return int(len(rows) < len(args.models) * len(args.methods))
 
 
 def _measured(root: Path, model: str, methods: list[str]) -> list[Row]:
