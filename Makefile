@@ -5,6 +5,8 @@ VENV := .venv
 # The tests that take longest wait for a cluster, a server, another process: twice as many of them as cores.
 WORKERS ?= $(shell echo $$((2 * $$(getconf _NPROCESSORS_ONLN))))
 BIN := $(abspath $(VENV))/bin
+# Set in some containers, it makes every one of hundreds of processes compile all that it imports.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: repro test lint setup
 repro: setup

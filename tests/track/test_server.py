@@ -25,7 +25,7 @@ from compclip.evaluate import embed
 from compclip.model import backbone
 from compclip.track import __main__ as track_command
 from compclip.track import store, sync
-from tests import fake_runs
+from tests import fake_runs, tiny_project
 from tests.conftest import ROOT
 from tests.track.project import HOME, params, source, steps, tracked, update
 
@@ -64,20 +64,20 @@ def runs(tmp_path):
     return fake_runs.make(tmp_path, fake_runs.cells(("pretrained", "clic")))
 
 
-def test_eight_processes_in_a_fresh_store_lose_and_duplicate_nothing(tmp_path, runs):
+def test_eight_processes_in_a_fresh_store_lose_and_duplicate_nothing(tmp_path, runs, monkeypatch):
     """Each has a run of its own and one that all share; the database is made by whoever comes first."""
+    import mlflow.tracking  # noqa: F401  once, for all of them
+
     address, started = f"sqlite:///{tmp_path / 'mlflow' / 'mlflow.db'}", []
+    monkeypatch.chdir(tmp_path)
     for i in range(8):
         mine = tmp_path / f"runs{i}"
         fake_runs.make(mine, fake_runs.cells(("clic",)))
         for folder in ("runs", "results"):
             (mine / folder / "clic" / "vit-scenes-1").rename(mine / folder / "clic" / f"own-{i}")
-        words = command_line(tmp_path, "--root", str(mine), "--uri", address)
-        started.append(
-            subprocess.Popen(words, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-        )
-    said = [process.communicate(timeout=300)[0] for process in started]
-    assert [process.returncode for process in started] == [0] * 8, said
+        words = command_line(tmp_path, "--root", str(mine), "--uri", address)[3:]
+        started.append(tiny_project.fork(lambda words=words: track_command.main(words)))
+    assert [tiny_project.ended(pid) for pid in started] == [0] * 8
     client, found = tracked(address)  # fails where a name stands twice
     assert sorted(found) == sorted(["clic-vit-scenes-0", *(f"clic-own-{i}" for i in range(8))])
     assert all(steps(client, run) == [10, 20, 30] for run in found.values())
