@@ -78,8 +78,8 @@ def kept_beside(method, cfg, clip: nn.Module) -> Extras:
 def batch(views: Views) -> Batch:
     """A batch as the views ask for it."""
     g = torch.Generator().manual_seed(1)
-    K = 1 if views.composite else len(views.negatives)
-    P = max(views.composite - 1, 0) if views.composite else len(views.positives)
+    K = 1 if views.composite else len(views.negatives) + views.bag
+    P = max(views.composite - 1, 0) if views.composite else len(views.positives) + views.alternatives + views.bag
     image = torch.randn(B, 3, 32, 32, generator=g, dtype=torch.float64)
     text, longer = _texts(g, B), _texts(g, B, low=9, high=11)
     text[3:] = longer[3:]
@@ -91,6 +91,9 @@ def batch(views: Views) -> Batch:
     span = torch.tensor([[1, 3]] * 4 + [[2, 5]] * 4)[: len(owner)]
     concepts = _texts(g, len(owner)) if views.concepts == "encoded" else torch.zeros(0, L, dtype=torch.long)
     made = Batch(image, text, _texts(g, B, K), mask, _texts(g, B, P), positive_mask, span, concepts, owner)
+    if views.target:
+        ids = _texts(g, B)
+        made = replace(made, target_BL=ids.masked_fill(ids == 0, -1))
     if not (J := views.negative_images):
         return made
     shown = torch.randn(B, J, 3, 32, 32, generator=g, dtype=torch.float64)
