@@ -9,10 +9,12 @@ B pictures, H, W pixels.
 from __future__ import annotations
 
 import argparse
+import io
 import json
 import math
 import sys
 import time
+from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
@@ -24,18 +26,19 @@ from compclip.base.errors import UserError, entry, unknown
 from compclip.base.files import write_atomic
 from compclip.config import read
 from compclip.config.sections import Pretrain
-from compclip.data.scenes import grammar, layout
-from compclip.data.scenes.render import render
+from compclip.data.scenes import web
 from compclip.model import backbone, towers
 from compclip.model.backbone import Model
 from compclip.train import losses
+
+PARTS = 6  # of a step's texts, by length
 
 
 def batch(cfg: Pretrain, seed: int, step: int) -> tuple[list[np.ndarray], list[str]]:
     """Pictures [H, W, 3] and alt-texts of one step: a function of (seed, step)."""
     rng = np.random.default_rng((seed, 2, step))
-    scenes = [layout.sample(rng, int(n), test=False) for n in rng.choice((1, 2, 3, 4), cfg.batch_size, p=cfg.things)]
-    return [render(s) for s in scenes], [grammar.alt_text(rng, s, cfg.paired) for s in scenes]
+    pictures, texts = zip(*(web.sample(rng, cfg) for _ in range(cfg.batch_size)), strict=True)
+    return list(pictures), list(texts)
 
 
 def pixels(pictures: list[np.ndarray], model: Model) -> Tensor:
@@ -44,22 +47,59 @@ def pixels(pictures: list[np.ndarray], model: Model) -> Tensor:
     return (torch.from_numpy(np.stack(pictures)).permute(0, 3, 1, 2).float() / 255 - mean) / std
 
 
+def rate(cfg: Pretrain, step: int) -> float:
+    """The learning rate of a step: rises, stays, and falls to nothing in the last share of steps."""
+    rise = (step + 1) / cfg.warmup_steps if cfg.warmup_steps else 1.0
+    fall = (cfg.steps - step) / max(1.0, cfg.cooldown * cfg.steps)
+    return cfg.lr * min(1.0, rise, fall)
+
+
 def train(model: Model, cfg: Pretrain, seed: int, log: Path) -> None:
-    """Train from random weights; one JSON line every ten steps."""
+    """Train from random weights, or go on where a training of the same numbers was stopped.
+
+    One JSON line every ten steps; a step's rate and samples depend on its number alone.
+    """
     torch.set_num_threads(cfg.threads)
     model.clip.train()
-    adamw = _adamw(model, cfg)
-    started, lines = time.perf_counter(), []
-    for step in range(cfg.steps):
-        rate = cfg.lr * min(1.0, (step + 1) / cfg.warmup_steps) * 0.5 * (1 + math.cos(math.pi * step / cfg.steps))
+    adamw, state = _adamw(model, cfg), log.with_suffix(".state.pt")
+    start, lines = _resumed(model, adamw, state, cfg, seed)
+    started = time.perf_counter()
+    for step in range(start, cfg.steps):
         for group in adamw.param_groups:
-            group["lr"] = rate
+            group["lr"] = rate(cfg, step)
         loss = _step(model, adamw, batch(cfg, seed, step), cfg)
         if (step + 1) % 10 == 0:
-            speed = (step + 1) * cfg.batch_size / (time.perf_counter() - started)
+            speed = (step + 1 - start) * cfg.batch_size / (time.perf_counter() - started)
             lines.append(json.dumps({"step": step + 1, "loss": round(loss, 4), "samples_per_second": round(speed)}))
             print(lines[-1], flush=True)
+        if (step + 1) % cfg.save_every_steps == 0:
+            _save(model, adamw, state, cfg, seed, step + 1, lines)
     write_atomic(log, "\n".join(lines) + "\n")
+
+
+def _save(
+    model: Model, adamw: torch.optim.AdamW, path: Path, cfg: Pretrain, seed: int, step: int, lines: list[str]
+) -> None:
+    buffer = io.BytesIO()
+    about = {"numbers": _numbers(cfg, seed), "step": step, "lines": lines}
+    torch.save({**about, "model": model.clip.state_dict(), "adamw": adamw.state_dict()}, buffer)
+    write_atomic(path, buffer.getvalue())
+
+
+def _resumed(model: Model, adamw: torch.optim.AdamW, path: Path, cfg: Pretrain, seed: int) -> tuple[int, list[str]]:
+    if not path.exists():
+        return 0, []
+    held = torch.load(path, weights_only=True)
+    if held["numbers"] != _numbers(cfg, seed):
+        raise UserError(f"{path}: is of a training with other numbers; remove it to begin anew")
+    model.clip.load_state_dict(held["model"])
+    adamw.load_state_dict(held["adamw"])
+    return held["step"], held["lines"]
+
+
+def _numbers(cfg: Pretrain, seed: int) -> str:
+    """All that a step depends on; the number of threads and of steps between two saves are not."""
+    return json.dumps({**asdict(cfg), "threads": 0, "save_every_steps": 0, "seed": seed}, sort_keys=True)
 
 
 def _adamw(model: Model, cfg: Pretrain) -> torch.optim.AdamW:
@@ -73,7 +113,7 @@ def _adamw(model: Model, cfg: Pretrain) -> torch.optim.AdamW:
 def _step(model: Model, adamw: torch.optim.AdamW, made: tuple[list, list], cfg: Pretrain) -> float:
     pictures, texts = made
     image_BD, _ = towers.image(model.clip, pixels(pictures, model))
-    text_BD, _ = towers.text(model.clip, model.tokenize(texts))
+    text_BD = _texts(model, texts)
     loss = losses.clip(image_BD, text_BD, model.clip.logit_scale.exp())
     adamw.zero_grad(set_to_none=True)
     loss.backward()
@@ -82,6 +122,14 @@ def _step(model: Model, adamw: torch.optim.AdamW, made: tuple[list, list], cfg: 
     with torch.no_grad():
         model.clip.logit_scale.clamp_(0.0, math.log(100))
     return loss.item()
+
+
+def _texts(model: Model, texts: list[str]) -> Tensor:
+    """Unit embeddings [B, D], short texts apart from long ones: the tower runs to the end of the longest."""
+    text_BL = model.tokenize(texts)
+    order_B = text_BL.argmax(-1).argsort(stable=True)
+    parts = [towers.text(model.clip, part)[0] for part in text_BL[order_B].chunk(PARTS)]
+    return torch.cat(parts)[order_B.argsort()]
 
 
 def pack(model: Model, path: Path) -> None:

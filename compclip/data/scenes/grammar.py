@@ -14,12 +14,12 @@ import numpy as np
 
 from compclip.data.scenes.layout import Scene, Thing, converse, related_pairs
 from compclip.data.scenes.words import (
-    COLOURS,
+    EVERY_COLOUR,
+    EVERY_SYMBOL,
     NEAR,
     NUMBERS,
     RELATIONS,
     SIZES,
-    SYMBOLS,
     TEXTURES,
     VERBS,
     article,
@@ -41,12 +41,12 @@ def name(rng: np.random.Generator, names: tuple[str, ...], rate: float = SYNONYM
 
 def noun(rng: np.random.Generator, thing: Thing) -> str:
     """A name of the symbol."""
-    return name(rng, SYMBOLS[thing.symbol][1])
+    return name(rng, EVERY_SYMBOL[thing.symbol][1])
 
 
 def colour(rng: np.random.Generator, thing: Thing) -> str:
     """A name of the colour."""
-    return name(rng, COLOURS[thing.colour][1])
+    return name(rng, EVERY_COLOUR[thing.colour][1])
 
 
 def size(rng: np.random.Generator, thing: Thing) -> str:

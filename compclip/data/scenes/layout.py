@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from compclip.data.scenes.words import COLOURS, CONVERSE, SIZES, SYMBOLS, TEXTURES
+from compclip.data.scenes.words import COLOURS, CONVERSE, EVERY_COLOUR, EVERY_SYMBOL, SIZES, SYMBOLS, TEXTURES
 
 COLUMNS = 2
 TEST_SHARE = 4  # one layout in four belongs to the test side
@@ -74,10 +74,14 @@ def related_pairs(scene: Scene) -> list[tuple[Thing, Thing, str]]:
     return [(a, b, r) for a, b, r in pairs if r]
 
 
-def sample(rng: np.random.Generator, count: int, test: bool) -> Scene:
-    """A scene of `count` things with different symbols and colours, on the test or the training side."""
+def sample(rng: np.random.Generator, count: int, test: bool, rare: bool = False) -> Scene:
+    """A scene of `count` things with different symbols and colours, on the test or the training side.
+
+    `rare`: of all symbols and colours that the web has; else of those of fine-tuning.
+    """
+    symbols, colours = (EVERY_SYMBOL, EVERY_COLOUR) if rare else (SYMBOLS, COLOURS)
     while True:
-        scene = _draw(rng, count)
+        scene = _draw(rng, count, list(symbols), list(colours))
         if is_test(scene) if test else may_train(scene):
             return scene
 
@@ -96,15 +100,22 @@ _CELLS = {
 }
 
 
-def _draw(rng: np.random.Generator, count: int) -> Scene:
+def _draw(rng: np.random.Generator, count: int, symbols: list[str], colours: list[str]) -> Scene:
     cells = _CELLS[count][rng.integers(len(_CELLS[count]))]
-    symbols = rng.choice(list(SYMBOLS), count, replace=False)
-    colours = rng.choice(list(COLOURS), count, replace=False)
+    named = rng.choice(symbols, count, replace=False)
+    dyed = rng.choice(colours, count, replace=False)
     things = tuple(
         Thing(str(s), str(c), _pick(rng, SIZES), _pick(rng, TEXTURES), cell, tuple(rng.uniform(-1, 1, 2)))
-        for s, c, cell in zip(symbols, colours, cells, strict=True)
+        for s, c, cell in zip(named, dyed, cells, strict=True)
     )
     return Scene(things, int(rng.integers(225, 256)))
+
+
+def redrawn(rng: np.random.Generator, thing: Thing) -> Thing:
+    """The thing in another size, texture and shift, which may be the same by chance."""
+    return replace(
+        thing, size=_pick(rng, SIZES), texture=_pick(rng, TEXTURES), shift=tuple(rng.uniform(-1, 1, 2).tolist())
+    )
 
 
 def _pick(rng: np.random.Generator, names: dict) -> str:

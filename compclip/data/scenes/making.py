@@ -31,7 +31,12 @@ def parallel(world: World, make: Callable, jobs: Iterable) -> list:
 
 def picture(path: Path, scene: Scene) -> None:
     """Write the scene as a PNG, its folder with it."""
+    pixels(path, render(scene))
+
+
+def pixels(path: Path, picture_HW3: np.ndarray) -> None:
+    """Write a picture, uint8 [H, W, 3], as a PNG, its folder with it."""
     buffer = io.BytesIO()
-    Image.fromarray(render(scene)).save(buffer, "PNG")
+    Image.fromarray(picture_HW3).save(buffer, "PNG")
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(buffer.getvalue())

@@ -60,7 +60,21 @@ def item(rng: np.random.Generator, kind: str, scene: Scene, s: Statement) -> Ite
     """A record of subset `kind` for a statement that is true of the scene."""
     true, false = KINDS[kind](rng, scene, s)
     form = choose(rng, FORMS)
-    return Item(true.text(form), false.text(form), true.other_words(rng).text(choose(rng, PARAPHRASES), place=1))
+    return Item(true.text(form), false.text(form), _in_other_words(rng, true))
+
+
+def items(rng: np.random.Generator, scene: Scene, s: Statement) -> dict[str, Item]:
+    """A record of every subset; where the true caption is the same, so is what is said in other words."""
+    form, told, found = choose(rng, FORMS), {}, {}
+    for kind, make in KINDS.items():
+        true, false = make(rng, scene, s)
+        told[true] = told.get(true) or _in_other_words(rng, true)
+        found[kind] = Item(true.text(form), false.text(form), told[true])
+    return found
+
+
+def _in_other_words(rng: np.random.Generator, said: Said) -> str:
+    return said.other_words(rng).text(choose(rng, PARAPHRASES), place=1)
 
 
 def absent(rng: np.random.Generator, names: dict, present: set[str]) -> str:

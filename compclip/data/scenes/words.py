@@ -5,7 +5,8 @@ The first name of each entry is the usual one; the others are true synonyms. Rel
 
 from __future__ import annotations
 
-# Glyphs of DejaVu Sans, which matplotlib carries.
+# Glyphs of DejaVu Sans, which matplotlib carries. SYMBOLS and COLOURS are those of fine-tuning and of questions about
+# composition; the web, on which the world's model is pretrained, and zero-shot naming have those of RARE_ as well.
 SYMBOLS: dict[str, tuple[str, tuple[str, ...]]] = {
     "umbrella": ("\u2602", ("umbrella", "parasol")),
     "plane": ("\u2708", ("plane", "aeroplane", "airplane")),
@@ -28,6 +29,28 @@ COLOURS: dict[str, tuple[tuple[int, int, int], tuple[str, ...]]] = {
     "purple": ((130, 40, 160), ("purple", "violet")),
     "orange": ((240, 120, 20), ("orange", "tangerine")),
 }
+RARE_SYMBOLS: dict[str, tuple[str, tuple[str, ...]]] = {
+    "telephone": ("\u260e", ("telephone", "phone")),
+    "cup": ("\u2615", ("cup", "mug")),
+    "skull": ("\u2620", ("skull",)),
+    "pencil": ("\u270f", ("pencil",)),
+    "envelope": ("\u2709", ("envelope", "letter")),
+    "flower": ("\u273f", ("flower", "blossom")),
+    "snowflake": ("\u2744", ("snowflake",)),
+    "flag": ("\u2691", ("flag", "banner")),
+    "gear": ("\u2699", ("gear", "cogwheel")),
+    "clover": ("\u2618", ("clover", "shamrock")),
+    "wheel": ("\u2638", ("wheel",)),
+    "queen": ("\u265b", ("queen",)),
+}
+RARE_COLOURS: dict[str, tuple[tuple[int, int, int], tuple[str, ...]]] = {
+    "pink": ((240, 120, 180), ("pink", "rosy")),
+    "brown": ((120, 72, 30), ("brown", "chestnut")),
+    "grey": ((130, 130, 130), ("grey", "gray")),
+    "black": ((20, 20, 20), ("black", "ebony")),
+}
+EVERY_SYMBOL = {**SYMBOLS, **RARE_SYMBOLS}
+EVERY_COLOUR = {**COLOURS, **RARE_COLOURS}
 SIZES: dict[str, tuple[str, ...]] = {"small": ("small", "little"), "large": ("large", "big")}
 TEXTURES: dict[str, tuple[str, ...]] = {
     "plain": ("plain", "solid"),

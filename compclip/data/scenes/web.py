@@ -1,0 +1,111 @@
+"""Pictures with captions as the web has them: what the world's model is pretrained on.
+
+One thing or several, anywhere and of any size, on grounds of all kinds; collages of two or four pictures; captions
+that name what is there in any order and bind next to nothing, of several sentences or of some of the things alone, and
+captions that say nothing of the picture. No scene has a layout or a pair that is kept for test.
+
+H, W pixels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from PIL import Image
+
+from compclip.config.sections import Pretrain
+from compclip.data.scenes import grammar, layout
+from compclip.data.scenes.grammar import choose
+from compclip.data.scenes.layout import Scene
+from compclip.data.scenes.render import SIDE, paint
+
+SMALLEST = 36  # pixels of the square that a scene fills at least
+LIGHT = (195, 256)  # of a ground's values
+WHOLE = 0.4  # share of scenes that fill their picture
+GRADIENT, GRAIN, TINT = 0.3, 0.3, 0.5  # shares of grounds
+LONG = 0.25  # share of captions of two sentences
+HALF, QUARTER = (SIDE, SIDE // 2), (SIDE // 2, SIDE // 2)
+# Left and top of each picture of a collage, and its width and height.
+COLLAGES = (
+    ((0, 0, *HALF), (0, SIDE // 2, *HALF)),
+    ((0, 0, *HALF[::-1]), (SIDE // 2, 0, *HALF[::-1])),
+    tuple((x, y, *QUARTER) for y in (0, SIDE // 2) for x in (0, SIDE // 2)),
+)
+COLLAGE_SHARES = (0.4, 0.4, 0.2)
+NOISE = (
+    "IMG {n}",
+    "free download no {n}",
+    "click to enlarge",
+    "page {n}",
+    "our new arrivals",
+    "photo of the day",
+    "untitled {n}",
+)
+
+
+def sample(rng: np.random.Generator, cfg: Pretrain) -> tuple[np.ndarray, str]:
+    """A picture, uint8 [64, 64, 3], and its caption."""
+    if rng.random() < cfg.collages:
+        places = COLLAGES[rng.choice(len(COLLAGES), p=COLLAGE_SHARES)]
+        scenes = [_scene(rng, cfg) for _ in places]
+        picture = _collage([shown(rng, scene) for scene in scenes], places)
+    else:
+        scenes = [_scene(rng, cfg)]
+        picture = shown(rng, scenes[0])
+    noise = rng.random() < cfg.noise
+    return picture, _noise(rng) if noise else _caption(rng, scenes, cfg.paired)
+
+
+def _scene(rng: np.random.Generator, cfg: Pretrain) -> Scene:
+    return layout.sample(rng, int(rng.choice((1, 2, 3, 4), p=cfg.things)), test=False, rare=True)
+
+
+def shown(rng: np.random.Generator, scene: Scene) -> np.ndarray:
+    """The scene somewhere on a ground, uint8 [64, 64, 3]."""
+    canvas_HW3 = _ground(rng)
+    side = SIDE if rng.random() < WHOLE else int(rng.integers(SMALLEST, SIDE + 1))
+    top, left = rng.integers(0, SIDE - side + 1, 2)
+    paint(canvas_HW3[top : top + side, left : left + side], scene)
+    return canvas_HW3.clip(0, 255).astype(np.uint8)
+
+
+def _ground(rng: np.random.Generator) -> np.ndarray:
+    ground_HW3 = np.empty((SIDE, SIDE, 3), np.float32)
+    ground_HW3[...] = start_3 = _light(rng)
+    if rng.random() < GRADIENT:
+        ramp_S13 = np.linspace(0, 1, SIDE, dtype=np.float32)[:, None, None] * (_light(rng) - start_3)
+        ground_HW3 += ramp_S13 if rng.random() < 0.5 else ramp_S13.transpose(1, 0, 2)
+    if rng.random() < GRAIN:
+        ground_HW3 += rng.standard_normal(ground_HW3.shape, np.float32) * np.float32(rng.uniform(2, 10))
+    return ground_HW3
+
+
+def _light(rng: np.random.Generator) -> np.ndarray:
+    values = rng.integers(*LIGHT, 3) if rng.random() < TINT else np.full(3, rng.integers(*LIGHT))
+    return values.astype(np.float32)
+
+
+def _collage(pictures: Sequence[np.ndarray], places: Sequence[tuple[int, int, int, int]]) -> np.ndarray:
+    page = Image.new("RGB", (SIDE, SIDE))
+    for picture, (left, top, width, height) in zip(pictures, places, strict=True):
+        page.paste(Image.fromarray(picture).resize((width, height), Image.Resampling.BICUBIC), (left, top))
+    return np.asarray(page)
+
+
+# --- captions -------------------------------------------------------------------------------------------------
+
+
+def _caption(rng: np.random.Generator, scenes: list[Scene], paired: float) -> str:
+    """Of a collage all scenes or one are told of; of a scene one sentence or two."""
+    if len(scenes) > 1 and rng.random() < 0.25:
+        scenes = [choose(rng, scenes)]
+    told = [grammar.alt_text(rng, scene, paired) for scene in scenes]
+    if len(told) == 1 and rng.random() < LONG:
+        told.append(grammar.alt_text(rng, scenes[0], paired))
+    told = [told[i] for i in rng.permutation(len(told))]
+    return choose(rng, (". ", " and ", ", ", " | ")).join(told)
+
+
+def _noise(rng: np.random.Generator) -> str:
+    return choose(rng, NOISE).format(n=rng.integers(10_000))
