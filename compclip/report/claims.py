@@ -1,16 +1,16 @@
 """The papers' findings (experiments/claims.yaml) as inequalities over the report's own columns, and whether they hold.
 
 An inequality reads `clic > negclip + 1 on sugarcrepe/swap`; the margin, in the column's unit (points, or score), may be
-left out. Its difference left - right - margin has one 95 % interval over seeds and items together (`report/crossed.py`),
-of the seeds that both methods have; the pretrained model is one model, and the same under every seed. Where a column
-keeps no items the interval is over the seeds alone, and where there is one seed over the items alone.
+left out. Its difference left - right - margin has one 95 % interval over seeds and items together (`crossed.py`), of
+the seeds that both methods have; the pretrained model is one model, the same under every seed. Where a column keeps no
+items the interval is over the seeds alone, and where there is one seed over the items alone.
 
 The rule. An inequality holds if the interval lies wholly on its side of 0, is refuted if it lies wholly on the other
-side, and is undecided else, always so with fewer than 3 shared seeds. A claim does not hold as soon as one inequality is
-refuted; else it is not in this grid where a method or a column is missing; else it holds if all of its inequalities do,
-and is undecided where one is. Each interval is for itself, they are not simultaneous: a claim that holds needs no
-correction, as all of its inequalities must; one of k inequalities is refuted by luck in up to k times 2.5 % of grids. No
-correction for the number of claims is made.
+side, and is undecided else, always so with fewer than 3 shared seeds. A claim does not hold as soon as one inequality
+is refuted; else it is not in this grid where a method or a column is missing; else it holds if all of its inequalities
+do, and is undecided where one is. Intervals are not simultaneous. A claim that holds needs no correction, since all of
+its inequalities must hold; one of k inequalities that are barely true is refuted by luck in up to k times 2.5 % of
+grids. No correction for the number of claims is made.
 """
 
 from __future__ import annotations
@@ -65,8 +65,9 @@ class Claim:
 class Evidence:
     """One inequality in one group: left - right in the metric's own unit and its interval, the margin not taken off.
 
-    `std` is its spread over seeds and `over` what the interval is over; `printed` holds the same difference in the paper, in the unit shown, once for each pair of rows; `missing` names the
-    methods and columns that the grid lacks; `why` says what keeps it from a verdict.
+    `std` is its spread over seeds and `over` what the interval is over; `printed` holds the same difference in the
+    paper, in the unit shown, once for each pair of rows; `missing` names the methods and columns that the grid lacks;
+    `why` says what keeps it from a verdict.
     """
 
     part: Inequality
@@ -193,9 +194,7 @@ def _absent(
     return Evidence(part, ABSENT, column, printed=printed, missing=missing or (part.column,), why=why)
 
 
-def _pairs(
-    left: Mapping[int, FinishedRun], right: Mapping[int, FinishedRun], column: Column | None
-) -> list[Pair]:
+def _pairs(left: Mapping[int, FinishedRun], right: Mapping[int, FinishedRun], column: Column | None) -> list[Pair]:
     """The two methods' runs of each seed that both have with the column."""
     if column is None:
         return []

@@ -13,14 +13,14 @@ from compclip.report.formats import number
 from compclip.report.tables import Column
 
 RULE = (
-    "An inequality holds if its 95 % interval lies on its side of the margin, and is refuted if it lies on the other; in "
-    f"between, or with fewer than {SEEDS} shared seeds, it is undecided. The interval is over seeds and items together: "
-    "the trainings and the records of a benchmark are both samples (Student's t over the seeds that both methods have, "
-    "with the variance of the records, paired, added). Where a column keeps no items it is over the seeds alone, with "
-    "one seed over the items alone, and the table says so. A claim does not hold as soon as one inequality is refuted; "
-    "it holds if all do. Intervals are not simultaneous: of many claims a few are decided by luck, and nothing corrects "
-    "for that. Differences are the first method minus the second, ± their standard deviation over seeds, in points; the "
-    "paper's are those of its own table, their range where it has several rows."
+    "An inequality holds if its 95 % interval lies on its side of the margin, and is refuted if it lies on the other; "
+    f"in between, or with fewer than {SEEDS} shared seeds, it is undecided. The interval is over seeds and items "
+    "together: trainings and a benchmark's records are both samples, and every seed has the same records (Student's t; "
+    "the variance over seeds and that over records, both paired, add up). Where a column keeps no items it is over the "
+    "seeds alone, and with one seed over the items alone. A claim does not hold as soon as one inequality is refuted; "
+    "it holds if all do. Intervals are not simultaneous: of many inequalities a few are decided by luck, and nothing "
+    "corrects for that. Differences are the first method minus the second, ± their standard deviation over seeds, in "
+    "points; the paper's are those of its own table, their range where it has several rows."
 )
 CSS = {HOLDS: "better", REFUTED: "worse", UNDECIDED: "", ABSENT: "none"}
 FIELDS = (
@@ -160,8 +160,8 @@ def _latex_table(section: Section) -> str:
     lines = [
         r"\begin{table}[t]", r"\centering", r"\resizebox{\linewidth}{!}{%", r"\begin{tabular}{llcccc}", r"\toprule",
         r"Claim & Inequality & Paper & Ours & 95\,\% & Over \\", r"\midrule", *rows, r"\bottomrule", r"\end{tabular}}",
-        rf"\caption{{{tex(section.group)}: {tex(section.counts)}. Differences, in points, $\pm$ their standard deviation "
-        r"over seeds, and their 95\,\% intervals.}", r"\end{table}",
+        rf"\caption{{{tex(section.group)}: {tex(section.counts)}. Differences, in points, $\pm$ their standard "
+        r"deviation over seeds, and their 95\,\% intervals.}", r"\end{table}",
     ]  # fmt: skip
     return "\n".join(lines) + "\n"
 

@@ -4,11 +4,11 @@ S seeds, I items, U units. Seeds are a sample of all trainings, items one of all
 seed is scored on the same items. A unit is what is drawn at once: a picture with its captions, in all metrics of its
 benchmark that a column is the mean of; an item that is no caption is a picture by itself.
 
-The mean's variance is that of a random two-way layout, seed + unit - noise (what Owen's pigeonhole bootstrap, 2007,
-draws, without its excess): `seed` is the spread of the seeds' means, `unit` that of the units' means over seeds, and the
-noise of one seed on one unit is in both, so that it is taken off `seed`, never below 0. The interval is Student's t with
-Satterthwaite's degrees of freedom (1946), which no bootstrap over a handful of seeds gives: it draws too small a spread.
-Numbers per cent of coverage are in tests/report/test_crossed.py.
+The mean's variance is that of a random two-way layout, seed + unit - noise: `seed` is the spread of the seeds' means,
+`unit` that of the units' means over seeds, and the noise of one seed on one unit is in both, so that it is taken off
+`seed`, never below 0. (To draw seeds and units anew, Owen's pigeonhole bootstrap, 2007, counts that noise more than
+once, and the seeds' spread too little by 1 / S.) The interval is Student's t with Satterthwaite's degrees of freedom
+(1946). How often it holds the truth is in tests/report/test_crossed.py.
 """
 
 from __future__ import annotations
@@ -79,8 +79,8 @@ def _gap(column: Column, ours: FinishedRun, theirs: FinishedRun) -> Items | None
 def interval(gap_S: Sequence[float], found: Sequence[Part] | None) -> tuple[Interval | None, str]:
     """The interval of the mean of the seeds' differences, and over what it is.
 
-    Without items it is over the seeds alone. With one seed it is over the items alone, and of these two models then, not
-    of the methods; with one seed and no items there is none.
+    Without items it is over the seeds alone. With one seed it is over the items alone, and then of these two models,
+    not of their methods; with one seed and no items there is none.
     """
     mean, std = mean_std(gap_S)
     size = len(gap_S)
@@ -104,7 +104,7 @@ def half_width(seed: Variance | None, units: Sequence[Variance], noise: float) -
 
 
 def student(freedom: float) -> float:
-    """The 97.5 % point of Student's t, linear in 1 / freedom between the points of the table: a little too high there."""
+    """The 97.5 % point of Student's t, linear in 1 / freedom between the points of the table."""
     table = sorted(STUDENT.items(), reverse=True)
     return float(np.interp(1 / freedom, [1 / f for f, _ in table], [t for _, t in table]))
 
@@ -140,8 +140,8 @@ def errors(found: Sequence[Part]) -> np.ndarray:
 def _numbered(lists: tuple[tuple[str, ...], ...]) -> tuple[list[np.ndarray], int]:
     """Each list's units by number, and how many different ones there are: equal names are one unit.
 
-    Subsets may number different records alike. To draw those together changes no variance: their errors have nothing to
-    do with each other.
+    Subsets may number different records alike. To draw those together is no error: what they add to each other's
+    variance is 0 in the mean.
     """
     number: dict[str, int] = {}
     return [np.array([number.setdefault(name, len(number)) for name in _units(ids)]) for ids in lists], len(number)
