@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import json
 from pathlib import Path
-from statistics import mean
+from statistics import mean, stdev
 
 from omegaconf import OmegaConf
 
@@ -80,6 +80,8 @@ def test_a_claim_is_judged_from_three_seeds(tmp_path, monkeypatch):
         assert row["seeds"] == "3"
         assert row["verdict"] in (HOLDS, REFUTED, UNDECIDED)
         assert abs(float(row["difference"]) - mean(gains)) < 1e-6
-        assert float(row["seed_low"]) <= float(row["difference"]) <= float(row["seed_high"])
+        assert abs(float(row["std"]) - stdev(gains)) < 1e-6
+        assert float(row["low"]) <= float(row["difference"]) <= float(row["high"])
+        assert row["over"] == "seeds and items"
     other = [r for r in rows if r["claim"] == "clic_raises_both_benchmarks"]
     assert {r["claim_verdict"] for r in other} == {ABSENT}

@@ -1,14 +1,16 @@
 """The papers' findings (experiments/claims.yaml) as inequalities over the report's own columns, and whether they hold.
 
 An inequality reads `clic > negclip + 1 on sugarcrepe/swap`; the margin, in the column's unit (points, or score), may be
-left out. Its difference left - right - margin has two 95 % intervals: Student's t over the paired differences of the
-seeds that both methods have, and the paired bootstrap over items (outcomes averaged over those seeds first), where the
-metric keeps items.
+left out. Its difference left - right - margin has one 95 % interval over seeds and items together (`crossed.py`), of
+the seeds that both methods have; the pretrained model is one model, the same under every seed. Where a column keeps no
+items the interval is over the seeds alone, and where there is one seed over the items alone.
 
-The rule. An inequality holds if every interval lies wholly on its side of 0, is refuted if every interval lies wholly
-on the other side, and is undecided else, always so with fewer than 3 shared seeds. A claim does not hold as soon as one
-inequality is refuted; else it is not in this grid where a method or a column is missing; else it holds if all of its
-inequalities do, and is undecided where one is. No correction for the number of claims is made.
+The rule. An inequality holds if the interval lies wholly on its side of 0, is refuted if it lies wholly on the other
+side, and is undecided else, always so with fewer than 3 shared seeds. A claim does not hold as soon as one inequality
+is refuted; else it is not in this grid where a method or a column is missing; else it holds if all of its inequalities
+do, and is undecided where one is. Intervals are not simultaneous. A claim that holds needs no correction, since all of
+its inequalities must hold; one of k inequalities that are barely true is refuted by luck in up to k times 2.5 % of
+grids. No correction for the number of claims is made.
 """
 
 from __future__ import annotations
@@ -16,22 +18,20 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from math import sqrt
 from pathlib import Path
 
 from compclip.base import yaml_text
 from compclip.base.errors import UserError, one_line, unknown
 from compclip.config.sections import PRETRAINED
-from compclip.report import published, tables
-from compclip.report.statistics import DRAWS, Interval, mean_std
+from compclip.report import crossed, published, tables
+from compclip.report.crossed import Pair
+from compclip.report.statistics import Interval, mean_std
 from compclip.report.tables import Column, Group
 from compclip.runs.results import FinishedRun
 
 HOLDS, REFUTED, UNDECIDED, ABSENT = "holds", "does not hold", "undecided", "not in this grid"
 VERDICTS = (HOLDS, REFUTED, UNDECIDED, ABSENT)
 SEEDS = 3
-# the 97.5 % point of Student's t by degrees of freedom
-STUDENT = {1: 12.706, 2: 4.303, 3: 3.182, 4: 2.776, 5: 2.571, 6: 2.447, 7: 2.365, 8: 2.306, 9: 2.262}
 FORM = re.compile(
     r"(?P<left>\S+) (?P<sign>[<>]) (?P<right>\S+)(?: (?P<plus>[+-]) (?P<margin>\d+(\.\d+)?))? on (?P<column>\S+)"
 )
@@ -63,10 +63,11 @@ class Claim:
 
 @dataclass(frozen=True)
 class Evidence:
-    """One inequality in one group: left - right in the metric's own unit and its intervals, the margin not taken off.
+    """One inequality in one group: left - right in the metric's own unit and its interval, the margin not taken off.
 
-    `printed` holds the same difference in the paper, in the unit shown, once for each pair of rows; `missing` names the
-    methods and columns that the grid lacks; `why` says what keeps it from a verdict.
+    `std` is its spread over seeds and `over` what the interval is over; `printed` holds the same difference in the
+    paper, in the unit shown, once for each pair of rows; `missing` names the methods and columns that the grid lacks;
+    `why` says what keeps it from a verdict.
     """
 
     part: Inequality
@@ -74,8 +75,9 @@ class Evidence:
     column: Column | None = None
     difference: float | None = None
     seeds: int = 0
-    by_seed: Interval | None = None
-    by_item: Interval | None = None
+    std: float | None = None
+    interval: Interval | None = None
+    over: str = crossed.NEITHER
     printed: tuple[float, ...] = ()
     missing: tuple[str, ...] = ()
     why: str = ""
@@ -136,48 +138,51 @@ def check(claims: Sequence[Claim], methods: Collection[str], columns: Collection
 
 def judge(
     claims: Sequence[Claim], runs: Sequence[FinishedRun], groups: Sequence[Group], columns: Mapping[str, Column],
-    numbers: Sequence[published.Number] = (), draws: int = DRAWS,
+    numbers: Sequence[published.Number] = (),
 ) -> list[Finding]:  # fmt: skip
     """Every claim on every group, group by group."""
-    return [_finding(claim, group, runs, columns, numbers, draws) for group in groups for claim in claims]
+    return [_finding(claim, group, runs, columns, numbers) for group in groups for claim in claims]
 
 
 def _finding(
     claim: Claim, group: Group, runs: Sequence[FinishedRun], columns: Mapping[str, Column],
-    numbers: Sequence[published.Number], draws: int,
+    numbers: Sequence[published.Number],
 ) -> Finding:  # fmt: skip
     mine = _by_method(runs, group)
     evidence = []
     for part in claim.parts:
         told = published.differences(numbers, claim.paper, claim.table, part.left, part.right, part.column)
-        found = weigh(part, mine, columns.get(part.column), tuple(told), draws)
+        found = weigh(part, mine, columns.get(part.column), tuple(told))
         evidence.append(found if found.column else replace(found, column=published.column(numbers, part.column)))
     return Finding(claim, group.name, combine([e.verdict for e in evidence]), tuple(evidence))
 
 
 def _by_method(runs: Sequence[FinishedRun], group: Group) -> dict[str, dict[int, FinishedRun]]:
-    """The group's runs: method -> seed -> run; the pretrained model as the tables have it."""
+    """The group's runs: method -> seed -> run; the pretrained model as the tables have it, for each of the seeds."""
     found = {row.method: {run.cell.seed: run for run in row.runs} for row in group.rows}
-    base = tables.reference(runs, group.backbone, group.data)
-    return found | ({PRETRAINED: {run.cell.seed: run for run in base}} if base else {})
+    base = {run.cell.seed: run for run in tables.reference(runs, group.backbone, group.data)}
+    if not base:
+        return found
+    first = next(iter(base.values()))
+    seeds = dict.fromkeys(seed for own in found.values() for seed in own)
+    return found | {PRETRAINED: {seed: base.get(seed, first) for seed in seeds}}
 
 
 def weigh(
     part: Inequality, runs: Mapping[str, Mapping[int, FinishedRun]], column: Column | None,
-    printed: tuple[float, ...] = (), draws: int = DRAWS,
+    printed: tuple[float, ...] = (),
 ) -> Evidence:  # fmt: skip
     """One inequality on the runs of one group, method -> seed -> run."""
     pairs = _pairs(runs.get(part.left, {}), runs.get(part.right, {}), column)
     if column is None or not pairs:
         return _absent(part, runs, column, printed)
     gaps = [tables.value(a, column) - tables.value(b, column) for a, b in pairs]
-    mean = mean_std(gaps)[0]
-    by_item = tables.difference(column, [a for a, _ in pairs], [b for _, b in pairs], mean, draws)
-    found = (student(gaps), by_item)
+    mean, std = mean_std(gaps)
+    found, over = crossed.interval(gaps, crossed.parts(column, pairs))
     enough = len(pairs) >= SEEDS
     verdict = decide(part.sign, part.margin / column.scale, found) if enough else UNDECIDED
     why = "" if enough else f"{len(pairs)} of {SEEDS} seeds"
-    return Evidence(part, verdict, column, mean, len(pairs), *found, printed, why=why)
+    return Evidence(part, verdict, column, mean, len(pairs), std, found, over, printed, why=why)
 
 
 def _absent(
@@ -189,9 +194,7 @@ def _absent(
     return Evidence(part, ABSENT, column, printed=printed, missing=missing or (part.column,), why=why)
 
 
-def _pairs(
-    left: Mapping[int, FinishedRun], right: Mapping[int, FinishedRun], column: Column | None
-) -> list[tuple[FinishedRun, FinishedRun]]:
+def _pairs(left: Mapping[int, FinishedRun], right: Mapping[int, FinishedRun], column: Column | None) -> list[Pair]:
     """The two methods' runs of each seed that both have with the column."""
     if column is None:
         return []
@@ -199,27 +202,10 @@ def _pairs(
     return [(a, b) for a, b in both if tables.value(a, column) is not None and tables.value(b, column) is not None]
 
 
-def student(gaps: Sequence[float]) -> Interval | None:
-    """Student's 95 % interval of the mean of paired differences, one a seed; None for a single seed.
-
-    Beyond ten seeds the factor of ten is used, which is slightly too wide.
-    """
-    mean, std = mean_std(gaps)
-    if std is None:
-        return None
-    half = STUDENT[min(len(gaps) - 1, max(STUDENT))] * std / sqrt(len(gaps))
-    return Interval(mean, mean - half, mean + half, len(gaps))
-
-
-def decide(sign: int, margin: float, intervals: Sequence[Interval | None]) -> str:
-    """The rule above for one inequality; an interval that is None has no say."""
-    found = [i for i in intervals if i is not None]
-    sides = {_side(i.low - margin, i.high - margin) * sign for i in found}
-    return {1: HOLDS, -1: REFUTED}.get(sides.pop(), UNDECIDED) if len(sides) == 1 else UNDECIDED
-
-
-def _side(low: float, high: float) -> int:
-    return int(low > 0) - int(high < 0)
+def decide(sign: int, margin: float, found: Interval | None) -> str:
+    """The rule above for one inequality; without an interval it is undecided."""
+    side = 0 if found is None else replace(found, low=found.low - margin, high=found.high - margin).sign
+    return {1: HOLDS, -1: REFUTED}.get(side * sign, UNDECIDED)
 
 
 def combine(verdicts: Sequence[str]) -> str:
@@ -230,6 +216,6 @@ def combine(verdicts: Sequence[str]) -> str:
     return HOLDS
 
 
-def counts(findings: Sequence[Finding]) -> dict[str, int]:
-    """How many findings have each verdict, all four named."""
-    return {verdict: sum(f.verdict == verdict for f in findings) for verdict in VERDICTS}
+def counts(found: Sequence[Finding | Evidence]) -> dict[str, int]:
+    """How many claims, or inequalities, have each verdict, all four named."""
+    return {verdict: sum(f.verdict == verdict for f in found) for verdict in VERDICTS}

@@ -10,21 +10,22 @@ from compclip.report import escape
 from compclip.report.claims import ABSENT, HOLDS, REFUTED, SEEDS, UNDECIDED, Evidence, Finding, counts
 from compclip.report.escape import md, md_code, tex
 from compclip.report.formats import number
-from compclip.report.statistics import Interval
 from compclip.report.tables import Column
 
 RULE = (
-    "An inequality holds if both of its 95 % intervals lie on its side of the margin, and is refuted if both lie on "
-    "the other: Student's t over the differences of the seeds that both methods have, and the paired bootstrap over "
-    f"items, where the metric keeps them. In between, or with fewer than {SEEDS} shared seeds, it is undecided. A "
-    "claim does not hold as soon as one inequality is refuted; it holds if all do. With many claims a few verdicts "
-    "come by luck; nothing corrects for that. Differences are the first method minus the second, in points; the "
-    "paper's are those of its own table, their range where it has several rows."
+    "An inequality holds if its 95 % interval lies on its side of the margin, and is refuted if it lies on the other; "
+    f"in between, or with fewer than {SEEDS} shared seeds, it is undecided. The interval is over seeds and items "
+    "together: trainings and a benchmark's records are both samples, and every seed has the same records (Student's t; "
+    "the variance over seeds and that over records, both paired, add up). Where a column keeps no items it is over the "
+    "seeds alone, and with one seed over the items alone. A claim does not hold as soon as one inequality is refuted; "
+    "it holds if all do. Intervals are not simultaneous: of many inequalities a few are decided by luck, and nothing "
+    "corrects for that. Differences are the first method minus the second, ± their standard deviation over seeds, in "
+    "points; the paper's are those of its own table, their range where it has several rows."
 )
 CSS = {HOLDS: "better", REFUTED: "worse", UNDECIDED: "", ABSENT: "none"}
 FIELDS = (
     "group", "claim", "paper", "table", "claim_verdict", "inequality", "verdict", "column", "difference", "margin",
-    "seeds", "seed_low", "seed_high", "items", "item_low", "item_high", "paper_low", "paper_high", "why",
+    "seeds", "std", "items", "low", "high", "over", "paper_low", "paper_high", "why",
 )  # fmt: skip
 
 
@@ -35,8 +36,8 @@ class Line:
     text: str
     paper: str
     ours: str
-    by_seed: str
-    by_item: str
+    interval: str
+    over: str
     verdict: str
     css: str
     why: str
@@ -72,9 +73,14 @@ def sections(findings: Sequence[Finding]) -> list[Section]:
         mine = [f for f in findings if f.group == group]
         judged = tuple(_block(f) for f in mine if f.verdict != ABSENT)
         absent = tuple(_block(f) for f in mine if f.verdict == ABSENT)
-        told = ", ".join(f"{verdict}: {n}" for verdict, n in counts(mine).items())
-        made.append(Section(group, f"{len(mine)} claims; {told}", judged, absent))
+        evidence = [e for f in mine for e in f.evidence]
+        told = f"{_counted('claims', mine)}; of {_counted('inequalities', evidence)}"
+        made.append(Section(group, told, judged, absent))
     return made
+
+
+def _counted(what: str, found: Sequence[Finding | Evidence]) -> str:
+    return f"{len(found)} {what}; " + ", ".join(f"{verdict}: {n}" for verdict, n in counts(found).items())
 
 
 def _block(finding: Finding) -> Block:
@@ -86,15 +92,20 @@ def _block(finding: Finding) -> Block:
 
 
 def _line(e: Evidence) -> Line:
-    ours = "–" if e.difference is None else number(e.difference, e.column, sign=True)
-    seeds, items = (_interval(i, e.column) for i in (e.by_seed, e.by_item))
-    return Line(e.part.text, _printed(e.printed, e.column), ours, seeds, items, e.verdict, CSS[e.verdict], e.why)
+    told = _printed(e.printed, e.column)
+    return Line(e.part.text, told, _ours(e), _interval(e), e.over or "–", e.verdict, CSS[e.verdict], e.why)
 
 
-def _interval(found: Interval | None, column: Column | None) -> str:
-    if found is None or column is None:
+def _ours(e: Evidence) -> str:
+    if e.difference is None:
         return "–"
-    return f"[{number(found.low, column, sign=True)}, {number(found.high, column, sign=True)}]"
+    return number(e.difference, e.column, sign=True) + ("" if e.std is None else f" ± {number(e.std, e.column)}")
+
+
+def _interval(e: Evidence) -> str:
+    if e.interval is None:
+        return "–"
+    return "[" + ", ".join(number(end, e.column, sign=True) for end in (e.interval.low, e.interval.high)) + "]"
 
 
 def _printed(found: Sequence[float], column: Column) -> str:
@@ -110,13 +121,13 @@ def markdown(findings: Sequence[Finding]) -> str:
 
 
 def _markdown_section(section: Section) -> str:
-    head = ["verdict", "claim", "inequality", "paper", "ours", "seeds 95 %", "items 95 %", "of the inequality"]
+    head = ["verdict", "claim", "inequality", "paper", "ours", "95 %", "over", "of the inequality"]
     rows = [head, ["---"] * len(head)]
     for block in section.judged:
         for i, line in enumerate(block.lines):
             first = [f"**{block.verdict}**", md(f"{block.finding} ({block.source})")] if i == 0 else ["", ""]
             last = md(f"{line.verdict} ({line.why})" if line.why else line.verdict)
-            rows.append([*first, md_code(line.text), line.paper, line.ours, line.by_seed, line.by_item, last])
+            rows.append([*first, md_code(line.text), line.paper, line.ours, line.interval, line.over, last])
     table = "\n".join("| " + " | ".join(row) + " |" for row in rows) if section.judged else "None can be judged."
     absent = "".join(f"- {md(f'{b.name} ({b.source}): no {b.missing}')}\n" for b in section.absent)
     rest = f"\nNot in this grid:\n\n{absent}" if absent else ""
@@ -131,11 +142,10 @@ def table_csv(findings: Sequence[Finding]) -> str:
 def _csv_line(finding: Finding, e: Evidence) -> list[Any]:
     claim, scale = finding.claim, e.column.scale
     ends = (min(e.printed) / scale, max(e.printed) / scale) if e.printed else (None, None)
-    seed, item = ((i.low, i.high) if i else (None, None) for i in (e.by_seed, e.by_item))
-    items = e.by_item.items if e.by_item else None
+    items, low, high = (e.interval.items, e.interval.low, e.interval.high) if e.interval else (None, None, None)
     line = [
         finding.group, claim.name, claim.paper, claim.table, finding.verdict, e.part.text, e.verdict, e.part.column,
-        e.difference, e.part.margin / scale, e.seeds, *seed, items, *item, *ends, e.why,
+        e.difference, e.part.margin / scale, e.seeds, e.std, items, low, high, e.over, *ends, e.why,
     ]  # fmt: skip
     return ["" if v is None else f"{v:.6f}" if isinstance(v, float) else v for v in line]
 
@@ -149,9 +159,9 @@ def _latex_table(section: Section) -> str:
     rows = [row for block in section.judged for row in _latex_rows(block)]
     lines = [
         r"\begin{table}[t]", r"\centering", r"\resizebox{\linewidth}{!}{%", r"\begin{tabular}{llcccc}", r"\toprule",
-        r"Claim & Inequality & Paper & Ours & Seeds & Items \\", r"\midrule", *rows, r"\bottomrule", r"\end{tabular}}",
-        rf"\caption{{{tex(section.group)}: {tex(section.counts)}. Differences, in points, with their 95\,\% intervals "
-        r"over seeds and over items.}", r"\end{table}",
+        r"Claim & Inequality & Paper & Ours & 95\,\% & Over \\", r"\midrule", *rows, r"\bottomrule", r"\end{tabular}}",
+        rf"\caption{{{tex(section.group)}: {tex(section.counts)}. Differences, in points, $\pm$ their standard "
+        r"deviation over seeds, and their 95\,\% intervals.}", r"\end{table}",
     ]  # fmt: skip
     return "\n".join(lines) + "\n"
 
@@ -160,6 +170,6 @@ def _latex_rows(block: Block) -> list[str]:
     rows = []
     for i, line in enumerate(block.lines):
         first = f"{tex(block.name)} ({tex(block.source)}): {tex(block.verdict)}" if i == 0 else ""
-        shown = (line.text, line.paper, line.ours, line.by_seed, line.by_item)
+        shown = (line.text, line.paper, line.ours, line.interval, line.over)
         rows.append(" & ".join([first, *map(tex, shown)]) + r" \\")
     return rows

@@ -71,7 +71,7 @@ def build(
     sections = (main, [c for c in others if "/" in c.metric], [c for c in others if "/" not in c.metric])
     made = [tuple(tables.groups(runs, s, draws)) if s else () for s in sections]
     columns = {c.name: c for c in (*main, *others)}
-    findings = tuple(judge(claims, runs, made[0], columns, published, draws))
+    findings = tuple(judge(claims, runs, made[0], columns, published))
     return Page(
         tuple(runs), tuple(benchmarks), *made, tuple(missing), tuple(published), defaults, draws, findings,
         tuple(lines), shared or {}, tuple(models),

@@ -59,14 +59,20 @@ def ranks(values: Sequence[float | None], lower: bool = False, digits: int = 3) 
     return [0 if v is None or v not in order[:2] else order.index(v) + 1 for v in shown]
 
 
-def average(items: Sequence[Items]) -> Items:
-    """Each item's mean outcome over seeds, for the ids that all seeds have, in the first one's order."""
+def aligned(items: Sequence[Items]) -> tuple[tuple[str, ...], np.ndarray]:
+    """The ids that all seeds have, in the first one's order, and each seed's outcomes of them, shape S x I."""
     first = items[0]
     if all(other.ids == first.ids for other in items):
-        return Items(first.ids, np.mean([i.values for i in items], axis=0))
+        return first.ids, np.stack([i.values for i in items])
     tables = [dict(zip(i.ids, i.values, strict=True)) for i in items]
     ids = tuple(i for i in first.ids if all(i in table for table in tables))
-    return Items(ids, np.array([np.mean([table[i] for table in tables]) for i in ids]))
+    return ids, np.array([[table[i] for i in ids] for table in tables])
+
+
+def average(items: Sequence[Items]) -> Items:
+    """Each item's mean outcome over seeds, for the ids that all seeds have, in the first one's order."""
+    ids, outcome_SI = aligned(items)
+    return Items(ids, outcome_SI.mean(axis=0))
 
 
 def paired(ours: Items, theirs: Items) -> Items:

@@ -287,7 +287,7 @@ def _draws(
     column: Column, mine: Sequence[FinishedRun], base: Sequence[FinishedRun], draws: int
 ) -> tuple[np.ndarray | None, int]:
     """Bootstrap draws of the difference, shape B, and the number of item pairs: a mean draws each part by itself."""
-    parts = column.parts or _members(column, mine)
+    parts = column.parts or members(column, mine)
     if parts:
         drawn = [_draws(part, mine, base, draws) for part in parts]
         if any(draws_B is None for draws_B, _ in drawn):
@@ -301,7 +301,7 @@ def _drawn(
     column: Column, mine: tuple[FinishedRun, ...], base: tuple[FinishedRun, ...], draws: int
 ) -> tuple[np.ndarray | None, int]:
     """The same of one metric's own items; subsets stand in several means, and claims ask for what tables show."""
-    ours, theirs = _items(mine, column), _items(base, column)
+    ours, theirs = items_of(mine, column), items_of(base, column)
     pairs = paired(average(ours), average(theirs)) if ours and theirs else None
     if pairs is None or not pairs.ids:
         return None, 0
@@ -309,13 +309,15 @@ def _drawn(
     return bootstrap(pairs, seed, draws), len(pairs.ids)
 
 
-def _members(column: Column, runs: Sequence[FinishedRun]) -> tuple[Column, ...]:
+def members(column: Column, runs: Sequence[FinishedRun]) -> tuple[Column, ...]:
+    """The metrics that a result's metric is the mean of; none for one that is measured."""
     found = [r.results[column.benchmark] for r in runs if column.benchmark in r.results]
     names = found[0].means.get(column.metric, ()) if found else ()
     return tuple(Column(column.benchmark, name) for name in names)
 
 
-def _items(runs: Sequence[FinishedRun], column: Column) -> list[Items]:
+def items_of(runs: Sequence[FinishedRun], column: Column) -> list[Items]:
+    """The outcomes of a measured metric, of the runs that keep them."""
     found = [r.results[column.benchmark].items for r in runs if column.benchmark in r.results]
     return [items[column.metric] for items in found if column.metric in items]
 

@@ -13,7 +13,7 @@ import pytest
 
 from compclip.base.errors import UserError, entry
 from compclip.report import __main__ as report_command
-from compclip.report import claims, claims_table, page, published
+from compclip.report import claims, claims_table, page, published, tables
 from compclip.report.claims import ABSENT, HOLDS, REFUTED, UNDECIDED
 from compclip.report.collect import collect
 from compclip.report.statistics import Interval
@@ -44,7 +44,7 @@ def by_method(**right):
 
 
 def weigh(text, column=SWAP, **right):
-    return claims.weigh(claims.inequality(text, "here"), by_method(**right), column, draws=2000)
+    return claims.weigh(claims.inequality(text, "here"), by_method(**right), column)
 
 
 def claim(*parts):
@@ -136,22 +136,23 @@ def test_a_name_that_nobody_has_is_an_error(text, message):
 @pytest.mark.parametrize(
     ("sign", "margin", "ends", "verdict"),
     [
-        (1, 0.0, [(0.1, 0.2), (0.05, 0.3)], HOLDS),
-        (1, 0.0, [(0.1, 0.2), (-0.05, 0.3)], UNDECIDED),
-        (1, 0.0, [(-0.2, -0.1), (-0.3, -0.1)], REFUTED),
-        (-1, 0.0, [(-0.2, -0.1), (-0.3, -0.1)], HOLDS),
-        (-1, 0.0, [(0.1, 0.2), (0.05, 0.3)], REFUTED),
-        (1, 0.0, [(0.1, 0.2), (-0.3, -0.1)], UNDECIDED),
-        (1, 0.15, [(0.1, 0.2)], UNDECIDED),
-        (1, -0.15, [(-0.1, 0.2)], HOLDS),
-        (1, 0.25, [(0.1, 0.2)], REFUTED),
-        (1, 0.0, [(0.0, 0.0)], UNDECIDED),
+        (1, 0.0, (0.05, 0.3), HOLDS),
+        (1, 0.0, (-0.05, 0.3), UNDECIDED),
+        (1, 0.0, (-0.3, -0.1), REFUTED),
+        (-1, 0.0, (-0.3, -0.1), HOLDS),
+        (-1, 0.0, (0.05, 0.3), REFUTED),
+        (1, 0.15, (0.1, 0.2), UNDECIDED),
+        (1, -0.15, (-0.1, 0.2), HOLDS),
+        (1, 0.25, (0.1, 0.2), REFUTED),
+        (1, 0.0, (0.0, 0.0), UNDECIDED),
     ],
 )
-def test_both_intervals_must_agree(sign, margin, ends, verdict):
-    intervals = [Interval((low + high) / 2, low, high, 3) for low, high in ends]
-    assert claims.decide(sign, margin, intervals) == verdict
-    assert claims.decide(sign, margin, [*intervals, None]) == verdict
+def test_the_whole_interval_must_lie_on_one_side(sign, margin, ends, verdict):
+    assert claims.decide(sign, margin, Interval(sum(ends) / 2, *ends, 3)) == verdict
+
+
+def test_without_an_interval_nothing_is_decided():
+    assert claims.decide(1, 0.0, None) == UNDECIDED
 
 
 @pytest.mark.parametrize(
@@ -163,61 +164,77 @@ def test_a_claim_from_its_inequalities(parts, verdict):
     assert claims.combine(parts) == claims.combine(parts[::-1]) == verdict
 
 
-def test_student_s_interval_of_three_seeds():
-    """Mean 2, standard deviation 1: half the width is 4.303 / sqrt(3)."""
-    found = claims.student([1.0, 2.0, 3.0])
-    assert (found.low, found.high) == pytest.approx((2 - 2.4843, 2 + 2.4843), abs=1e-4)
-    assert claims.student([1.0]) is None
-
-
 def test_a_clear_difference_holds_and_its_opposite_is_refuted():
     runs = {"clic": (300, 304, 302), "pretrained": (200, 200, 200)}
     found = weigh("clic > pretrained on b/swap", **runs)
     assert (found.verdict, found.seeds, found.why) == (HOLDS, 3, "")
     assert found.difference == pytest.approx(0.255)
-    assert found.by_seed.low > 0.2 and found.by_item.low > 0.2 and found.by_item.items == 400
+    assert 0.2 < found.interval.low < found.interval.high < 0.31
+    assert (found.interval.items, found.over) == (400, "seeds and items")
+    assert found.std == pytest.approx(0.005)
     assert weigh("clic < pretrained on b/swap", **runs).verdict == REFUTED
     assert weigh("clic > pretrained + 20 on b/swap", **runs).verdict == HOLDS
     assert weigh("clic > pretrained + 25.5 on b/swap", **runs).verdict == UNDECIDED
     assert weigh("clic > pretrained + 35 on b/swap", **runs).verdict == REFUTED
 
 
-def test_seeds_that_scatter_leave_it_undecided_though_the_items_decide():
+def test_seeds_that_scatter_leave_it_undecided_though_every_one_s_items_decide():
     found = weigh("clic > pretrained on b/swap", clic=(320, 220, 270), pretrained=(200, 200, 200))
-    assert found.by_item.low > 0 > found.by_seed.low
+    assert found.interval.low < 0
     assert found.verdict == UNDECIDED
+    for seed, right in enumerate((320, 220, 270)):
+        runs = {"clic": {seed: run("clic", seed, right)}, "pretrained": {seed: run("pretrained", seed, 200)}}
+        assert claims.weigh(claims.inequality("clic > pretrained on b/swap", "here"), runs, SWAP).interval.low > 0
 
 
-def test_few_items_leave_it_undecided_though_the_seeds_decide():
+def test_few_items_leave_it_undecided_though_the_seeds_agree():
     runs = {m: {s: run(m, s, n, of=10) for s in range(3)} for m, n in (("clic", 6), ("pretrained", 5))}
-    found = claims.weigh(claims.inequality("clic > pretrained on b/swap", "here"), runs, SWAP, draws=2000)
-    assert found.by_seed.low > 0 == found.by_item.low
+    found = claims.weigh(claims.inequality("clic > pretrained on b/swap", "here"), runs, SWAP)
+    assert found.interval.low < 0 == found.std
     assert found.verdict == UNDECIDED
 
 
 def test_seeds_are_paired():
-    """Both scatter together: the difference is the same for every seed."""
+    """Both scatter together: the difference is the same for every seed, and its items are all that varies."""
     found = weigh("clic > negclip on b/swap", clic=(300, 200, 250), negclip=(260, 160, 210))
-    assert (found.by_seed.low, found.by_seed.high) == pytest.approx((0.1, 0.1))
+    assert found.std == pytest.approx(0)
+    alone = weigh("clic > negclip on b/swap", clic=(300,), negclip=(260,))
+    assert found.interval.high < alone.interval.high
     assert found.verdict == HOLDS
 
 
 def test_only_shared_seeds_count():
     runs = by_method(clic=(300, 304, 302, 100), negclip=(200, 201, 199))
-    found = claims.weigh(claims.inequality("clic > negclip on b/swap", "here"), runs, SWAP, draws=500)
+    found = claims.weigh(claims.inequality("clic > negclip on b/swap", "here"), runs, SWAP)
     assert (found.seeds, found.verdict) == (3, HOLDS)
     assert found.difference == pytest.approx((100 + 103 + 103) / 1200)
 
 
 def test_two_seeds_are_too_few():
     found = weigh("clic > pretrained on b/swap", clic=(300, 304), pretrained=(200, 200))
-    assert (found.verdict, found.why) == (UNDECIDED, "2 of 3 seeds")
+    assert (found.verdict, found.why, found.over) == (UNDECIDED, "2 of 3 seeds", "seeds and items")
+
+
+def test_one_seed_decides_nothing_and_its_interval_is_over_the_items_alone():
+    found = weigh("clic > pretrained on b/swap", clic=(300,), pretrained=(200,))
+    assert (found.verdict, found.why, found.over, found.std) == (UNDECIDED, "1 of 3 seeds", "items alone", None)
+    assert found.interval.low > 0
+
+
+def test_the_pretrained_model_is_the_same_under_every_seed():
+    """Scored once, it is compared with all three."""
+    runs = [run("clic", s, n) for s, n in enumerate((300, 304, 302))] + [run("pretrained", 0, 200)]
+    groups = tables.groups(runs, [SWAP], 50)
+    (finding,) = claims.judge([claim("clic > pretrained on b/swap")], runs, groups, {"b/swap": SWAP})
+    (found,) = finding.evidence
+    assert (finding.verdict, found.seeds) == (HOLDS, 3)
+    assert found.difference == pytest.approx(0.255)
 
 
 def test_a_metric_without_items_is_judged_by_its_seeds():
     runs = {m: {s: run(m, s, n + s, keep=False) for s in range(3)} for m, n in (("clic", 300), ("negclip", 200))}
     found = claims.weigh(claims.inequality("clic > negclip on b/swap", "here"), runs, SWAP)
-    assert (found.by_item, found.verdict) == (None, HOLDS)
+    assert (found.over, found.interval.items, found.verdict) == ("seeds alone", 0, HOLDS)
 
 
 def test_a_score_s_margin_is_in_scores():
@@ -226,7 +243,7 @@ def test_a_score_s_margin_is_in_scores():
     runs = {m: {s: run(m, s, n, of=100, metric="mean_score") for s in range(3)} for m, n in right.items()}
     for margin, verdict in (("0.05", HOLDS), ("0.5", REFUTED)):
         part = claims.inequality(f"clic > negclip + {margin} on b/mean_score", "here")
-        assert claims.weigh(part, runs, score, draws=500).verdict == verdict
+        assert claims.weigh(part, runs, score).verdict == verdict
 
 
 @pytest.mark.parametrize(
@@ -271,7 +288,10 @@ def test_all_formats_show_the_same_verdicts(report, tmp_path):
     html, text, tex, table = (
         (tmp_path / "out" / name).read_text() for name in ("index.html", "report.md", "report.tex", "claims.csv")
     )  # fmt: skip
-    told = "4 claims; holds: 1, does not hold: 1, undecided: 1, not in this grid: 1"
+    told = (
+        "4 claims; holds: 1, does not hold: 1, undecided: 1, not in this grid: 1; "
+        "of 6 inequalities; holds: 3, does not hold: 1, undecided: 1, not in this grid: 1"
+    )
     assert f"vit / scenes ({told})" in html and told in text and told in tex
     assert html.count('class="verdict worse">does not hold') == 1
     assert "Not in this grid (1)" in html and "no fsc_clip" in html
@@ -282,6 +302,8 @@ def test_all_formats_show_the_same_verdicts(report, tmp_path):
     assert [row["claim_verdict"] for row in rows] == [REFUTED] * 2 + [HOLDS] + [ABSENT] * 2 + [UNDECIDED]
     assert (rows[1]["margin"], rows[1]["seeds"], rows[1]["verdict"]) == ("0.900000", "3", REFUTED)
     assert (rows[0]["difference"], rows[0]["paper_low"], rows[0]["paper_high"]) == ("0.300000", "0.066000", "0.116000")
+    assert rows[0]["over"] == "seeds and items" and float(rows[0]["low"]) < 0.3 < float(rows[0]["high"])
+    assert html.count(">seeds and items<") == text.count("| seeds and items |") == 4
     assert rows[3]["why"] == "no fsc_clip" and rows[3]["difference"] == ""
 
 

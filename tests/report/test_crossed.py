@@ -1,0 +1,217 @@
+"""Intervals over seeds and items: against plain references, how often they hold the truth, and how columns reach items.
+
+S seeds, I items.
+"""
+
+from __future__ import annotations
+
+from math import erf, gamma, pi, sqrt
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from compclip.report import crossed, statistics, tables
+from compclip.report.crossed import Part
+from compclip.report.tables import Column
+from compclip.runs.folder import Trained
+from compclip.runs.items import COMPOSITION, Items
+from compclip.runs.results import FinishedRun, Result
+from tests import fake_runs
+
+A, B = Column("b", "a"), Column("b", "b")
+
+
+def part(gap_SI, weight=1.0, ids=None, benchmark="b"):
+    gap_SI = np.asarray(gap_SI, dtype=float)
+    return Part(benchmark, weight, ids or tuple(map(str, range(gap_SI.shape[1]))), gap_SI)
+
+
+def squares(gap_SI):
+    """The two-way layout's mean squares of seeds, items and noise, by loops."""
+    seeds, items = len(gap_SI), len(gap_SI[0])
+    whole = sum(map(sum, gap_SI)) / (seeds * items)
+    row = [sum(gap_SI[s]) / items for s in range(seeds)]
+    column = [sum(gap_SI[s][i] for s in range(seeds)) / seeds for i in range(items)]
+    left = sum((gap_SI[s][i] - row[s] - column[i] + whole) ** 2 for s in range(seeds) for i in range(items))
+    return (
+        items * sum((r - whole) ** 2 for r in row) / (seeds - 1),
+        seeds * sum((c - whole) ** 2 for c in column) / (items - 1),
+        left / ((seeds - 1) * (items - 1)),
+    )
+
+
+# against references
+
+
+@pytest.mark.parametrize("freedom", [*crossed.STUDENT, 1.3, 1.7, 2.2, 2.7, 3.4, 6.5, 11, 25, 45, 200])
+def test_student_s_point_has_97_5_percent_below_it(freedom):
+    """By integrating the density; between the table's lines the point is a little too high."""
+    point = crossed.student(freedom)
+    x = np.linspace(0, point, 200_001)
+    density = np.exp(-(x**2) / 2) / sqrt(2 * pi)
+    if (v := freedom) < np.inf:
+        density = gamma((v + 1) / 2) / (sqrt(v * pi) * gamma(v / 2)) * (1 + x**2 / v) ** (-(v + 1) / 2)
+    below = 0.5 + float(np.sum((density[1:] + density[:-1]) / 2) * (x[1] - x[0]))
+    assert 0.97495 < below < (0.97505 if freedom in crossed.STUDENT else 0.9765)
+
+
+@given(st.integers(2, 5), st.integers(2, 9), st.integers(0, 10_000))
+def test_the_variance_is_that_of_the_two_way_layout(seeds, items, number):
+    rng = np.random.default_rng(number)
+    gap_SI = rng.normal(size=(seeds, items)) + 2 * rng.normal(size=(seeds, 1))
+    of_seeds, of_items, noise = (m / (seeds * items) for m in squares(gap_SI.tolist()))
+    total = of_items + max(of_seeds - noise, 0)
+    freedom = total**2 / (of_seeds**2 / (seeds - 1) + of_items**2 / (items - 1))
+    half = crossed.student(max(freedom, min(seeds, items) - 1)) * sqrt(total)
+    found, over = crossed.interval(gap_SI.mean(axis=1).tolist(), [part(gap_SI)])
+    assert over == crossed.BOTH and found.items == items
+    assert (found.low, found.high) == pytest.approx((gap_SI.mean() - half, gap_SI.mean() + half))
+
+
+def test_the_variance_over_pictures_is_the_bootstrap_s(rng):
+    """Three captions a picture, right or wrong together: one seed, so that the pictures are all that varies."""
+    right = np.repeat(rng.choice([-1.0, 0.0, 1.0], 200), 3) + rng.choice([0.0, 1.0], 600)
+    ids = tuple(f"p{i // 3}#{i % 3}" for i in range(600))
+    drawn = statistics.bootstrap(Items(ids, right), rng, 20_000)
+    found, over = crossed.interval([right.mean()], [part([right], ids=ids)])
+    assert over == crossed.ITEMS_ALONE
+    assert (found.high - found.low) / 2 == pytest.approx(crossed.student(199) * drawn.std(), rel=0.02)
+    apart, _ = crossed.interval([right.mean()], [part([right])])
+    assert apart.high < found.high - 0.01
+
+
+def test_metrics_of_the_same_records_are_drawn_together():
+    """Three equal metrics tell no more than one; those of three benchmarks do."""
+    gap_SI = np.array([[1.0, 0, 0, 1, 1, 0, 1, 1], [1, 0, 1, 1, 1, 0, 0, 1]])
+    mean_S = gap_SI.mean(axis=1).tolist()
+    one, _ = crossed.interval(mean_S, [part(gap_SI)])
+    same, _ = crossed.interval(mean_S, [part(gap_SI, 1 / 3)] * 3)
+    assert (same.low, same.high) == pytest.approx((one.low, one.high))
+    first, _ = crossed.interval([0.625], [part(gap_SI[:1])])
+    other, _ = crossed.interval([0.625], [part(gap_SI[:1], 1 / 3, benchmark=b) for b in "xyz"])
+    factor = crossed.student(21) / crossed.student(7) / sqrt(3)
+    assert other.high - 0.625 == pytest.approx((first.high - 0.625) * factor)
+
+
+def test_without_items_the_seeds_stand_alone():
+    """Mean 2, standard deviation 1: half the width is 4.303 / sqrt(3)."""
+    found, over = crossed.interval([1.0, 2.0, 3.0], None)
+    assert over == crossed.SEEDS_ALONE and found.items == 0
+    assert (found.low, found.high) == pytest.approx((2 - 2.4842, 2 + 2.4842), abs=1e-4)
+    assert crossed.interval([1.0], None) == (None, crossed.NEITHER)
+
+
+def test_seeds_and_items_that_do_not_vary_leave_a_point():
+    found, _ = crossed.interval([0.5, 0.5, 0.5], [part(np.full((3, 4), 0.5))])
+    assert (found.low, found.high) == (0.5, 0.5)
+
+
+# how often they hold the truth
+
+
+def chance(mean, variance):
+    """How often a normal variable of that mean, and of that variance and 1 more, is above 0."""
+    return 0.5 * (1 + erf(mean / sqrt(1 + variance) / sqrt(2)))
+
+
+def outcomes(rng, mean, shared_I, seeds, seed_sd, item_sd, noise_sd):
+    """Right or wrong, shape S x I, and the means of the seeds' models: items shared with the other method, own, noise."""
+    shift_S1 = mean + seed_sd * rng.normal(size=(seeds, 1))
+    noise_SI = sqrt(1 + noise_sd**2) * rng.normal(size=(seeds, len(shared_I)))
+    return shift_S1 + shared_I + item_sd * rng.normal(size=len(shared_I)) + noise_SI > 0, shift_S1[:, 0]
+
+
+def coverage(rng, seeds, seed_sd, item_sd, noise_sd, samples=500, items=400):
+    """How many intervals hold the truth: over seeds and items together, and over the items alone.
+
+    With one seed the truth is that of the two models at hand, else that of the two methods.
+    """
+    held, alone = 0, 0
+    for _ in range(samples):
+        shared_I = rng.normal(size=items)
+        ours, theirs = (outcomes(rng, mean, shared_I, seeds, seed_sd, item_sd, noise_sd) for mean in (0.3, 0.0))
+        fixed = 1 + item_sd**2 + noise_sd**2
+        if seeds == 1:
+            truth = chance(ours[1][0], fixed) - chance(theirs[1][0], fixed)
+        else:
+            truth = chance(0.3, fixed + seed_sd**2) - chance(0.0, fixed + seed_sd**2)
+        gap_SI = ours[0].astype(float) - theirs[0]
+        found, _ = crossed.interval(gap_SI.mean(axis=1).tolist(), [part(gap_SI)])
+        by_item, _ = crossed.interval([gap_SI.mean()], [part(gap_SI.mean(axis=0, keepdims=True))])
+        held += found.low <= truth <= found.high
+        alone += by_item.low <= truth <= by_item.high
+    return held / samples, alone / samples
+
+
+@pytest.mark.parametrize(
+    ("seeds", "seed_sd", "item_sd", "noise_sd"),
+    [(5, 0.0, 1.0, 0.0), (5, 0.05, 1.0, 0.5), (5, 0.15, 0.5, 0.0), (5, 0.5, 0.5, 1.0), (3, 0.15, 1.0, 0.0),
+     (3, 0.5, 0.5, 0.5), (2, 0.0, 1.0, 0.0), (1, 0.0, 1.0, 0.0), (1, 0.5, 1.0, 0.0)],
+)  # fmt: skip
+def test_a_95_percent_interval_holds_the_truth_92_to_99_times_in_a_hundred(rng, seeds, seed_sd, item_sd, noise_sd):
+    """Crossed seeds and items, also with seeds that do not vary, and one seed."""
+    assert 0.92 <= coverage(rng, seeds, seed_sd, item_sd, noise_sd)[0] <= 0.99
+
+
+def test_over_the_items_alone_seeds_that_vary_are_overlooked(rng):
+    """What the check above would find."""
+    assert coverage(rng, 5, 0.5, 0.5, 0.0, samples=200)[1] < 0.5
+
+
+# how columns reach items
+
+
+def run(method, seed, means=None, **bits):
+    """A run of one benchmark with these outcomes of its metrics."""
+    items = {m: Items(tuple(map(str, range(len(b)))), np.array(list(map(float, b)))) for m, b in bits.items()}
+    numbers = {m: float(i.values.mean()) for m, i in items.items()}
+    for name, below in (means or {}).items():
+        numbers[name] = float(np.mean([numbers[m] for m in below]))
+    result = Result("b", "b", COMPOSITION, numbers, items=items, means=means or {})
+    return FinishedRun(Trained(Path()), Path(), fake_runs.cell(method, seed=seed), {}, [], {}, {"b": result})
+
+
+def pairs(means=None):
+    ours = [run("clic", 0, means, a="1110", b="10"), run("clic", 1, means, a="1100", b="11")]
+    return list(zip(ours, [run("negclip", s, means, a="1000", b="01") for s in (0, 1)], strict=True))
+
+
+MEANS = {"mean": ["a", "b"], "again": ["mean", "a"]}
+
+
+@pytest.mark.parametrize(
+    ("column", "weights"),
+    [(A, [1]), (Column("b", "mean"), [1 / 2, 1 / 2]), (Column("b", "again"), [1 / 4, 1 / 4, 1 / 2]),
+     (Column("summary", "Comp", (Column("b", "mean"), A)), [1 / 4, 1 / 4, 1 / 2])],
+)  # fmt: skip
+def test_a_mean_s_weighted_metrics_give_its_difference(column, weights):
+    """A benchmark's own means, means of means, and the report's."""
+    found = crossed.parts(column, pairs(MEANS))
+    assert [p.weight for p in found] == weights
+    total_S = sum(p.weight * p.gap_SI.mean(axis=1) for p in found)
+    told = [tables.value(a, column) - tables.value(b, column) for a, b in pairs(MEANS)]
+    assert total_S.tolist() == pytest.approx(told)
+
+
+def test_a_mean_with_a_metric_without_items_has_none():
+    column = Column("summary", "Comp", (A, Column("b", "nothing")))
+    assert crossed.parts(column, pairs()) is None
+
+
+def test_captions_of_one_picture_tell_nothing_of_pictures():
+    ids = tuple(f"p#{i}" for i in range(4))
+    both = [run(m, 0, a="1010") for m in ("clic", "negclip")]
+    for one in both:
+        one.results["b"].items["a"] = Items(ids, one.results["b"].items["a"].values)
+    assert crossed.parts(A, [tuple(both)]) is None
+
+
+def test_items_that_not_all_seeds_have_are_left_out():
+    found = pairs()
+    short = run("clic", 1, a="111")
+    (only,) = crossed.parts(A, [found[0], (short, found[1][1])])
+    assert only.ids == ("0", "1", "2")
+    assert only.gap_SI.tolist() == [[0, 1, 1], [0, 1, 1]]
