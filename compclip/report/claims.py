@@ -167,17 +167,17 @@ def weigh(
     printed: tuple[float, ...] = (), draws: int = DRAWS,
 ) -> Evidence:  # fmt: skip
     """One inequality on the runs of one group, method -> seed -> run."""
-    pairs = _pairs(runs.get(part.left, {}), runs.get(part.right, {}), column)
-    if column is None or not pairs:
+    both = pairs(runs.get(part.left, {}), runs.get(part.right, {}), column)
+    if column is None or not both:
         return _absent(part, runs, column, printed)
-    gaps = [tables.value(a, column) - tables.value(b, column) for a, b in pairs]
+    gaps = [tables.value(a, column) - tables.value(b, column) for a, b in both]
     mean = mean_std(gaps)[0]
-    by_item = tables.difference(column, [a for a, _ in pairs], [b for _, b in pairs], mean, draws)
+    by_item = tables.difference(column, [a for a, _ in both], [b for _, b in both], mean, draws)
     found = (student(gaps), by_item)
-    enough = len(pairs) >= SEEDS
+    enough = len(both) >= SEEDS
     verdict = decide(part.sign, part.margin / column.scale, found) if enough else UNDECIDED
-    why = "" if enough else f"{len(pairs)} of {SEEDS} seeds"
-    return Evidence(part, verdict, column, mean, len(pairs), *found, printed, why=why)
+    why = "" if enough else f"{len(both)} of {SEEDS} seeds"
+    return Evidence(part, verdict, column, mean, len(both), *found, printed, why=why)
 
 
 def _absent(
@@ -189,10 +189,10 @@ def _absent(
     return Evidence(part, ABSENT, column, printed=printed, missing=missing or (part.column,), why=why)
 
 
-def _pairs(
+def pairs(
     left: Mapping[int, FinishedRun], right: Mapping[int, FinishedRun], column: Column | None
 ) -> list[tuple[FinishedRun, FinishedRun]]:
-    """The two methods' runs of each seed that both have with the column."""
+    """Of two methods, seed -> run, the runs of each seed that both have with the column."""
     if column is None:
         return []
     both = [(left[seed], right[seed]) for seed in sorted(left.keys() & right.keys())]
