@@ -9,7 +9,7 @@ from compclip.base.errors import entry, unknown
 
 # Command, the module whose `main` it is, and what it is for; in the order of a day's work.
 DAILY = {
-    "config": ("compclip.config.__main__", "check params.yaml, show a cell, make another grid the current one"),
+    "config": ("compclip.config.__main__", "check params.yaml, show a cell, switch to another grid, write an ablation"),
     "fetch": ("compclip.data.fetch.__main__", "bring public benchmarks, captions and weights to where the grids look"),
     "train": ("compclip.train.__main__", "train the stale runs of a method, or one cell"),
     "evaluate": ("compclip.evaluate.__main__", "score the runs of a method, or any checkpoint on any benchmarks"),

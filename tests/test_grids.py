@@ -15,7 +15,12 @@ from compclip.data.fetch import catalogue
 from compclip.report import published
 from tests.conftest import ROOT
 
-GRIDS = {path.stem: path for path in sorted((ROOT / "experiments" / "grids").glob("*.yaml"))}
+# without ablations, which `config ablate` puts beside them
+GRIDS = {
+    path.stem: path
+    for path in sorted((ROOT / "experiments" / "grids").glob("*.yaml"))
+    if not path.stem.startswith("ablate_")
+}
 NUMBERS = published.read(ROOT / "experiments" / "published")
 TABLES = {
     "clic_table1": ("CLIC", "Table 1", "Table 2", "Table 20"), "clic_table3": ("CLIC", "Table 3"),

@@ -82,6 +82,11 @@ def plain(config: Any, where: str) -> Any:
     return values
 
 
+def unresolved(config: Any) -> Any:
+    """Plain values, interpolations as they stand: what another file is written from."""
+    return _with_on(OmegaConf.to_container(config))
+
+
 def _with_on(values: Any) -> Any:
     """The key `on` of lists in data.<name>: YAML 1.1, which OmegaConf reads, takes it for true; DVC reads 1.2."""
     for section in _below(_below(values).get("data")).values():

@@ -1,8 +1,9 @@
-"""params.yaml: check it, show what a cell resolves to, make another grid the current one, plan.
+"""params.yaml: check it, show what a cell resolves to, make another grid the current one, write an ablation, plan.
 
 python -m compclip.config check [key=value ...]   validate
 python -m compclip.config show CELL               one cell, resolved
 python -m compclip.config use FILE                make another grid the current params.yaml
+python -m compclip.config ablate METHOD           a grid that leaves out one part of a method at a time
 python -m compclip.config plan                    what each stage is to do, with which code: the stage `plan`
 """
 
@@ -10,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from pathlib import Path
 
 from compclip.base.errors import entry
 from compclip.base.files import out_folder
@@ -19,7 +21,7 @@ PARAMS = "params.yaml"
 
 
 def main(argv: list[str]) -> int:
-    """check, show, use and plan."""
+    """check, show, use, ablate and plan."""
     args = _parser().parse_args(argv)
     if args.command == "use":
         from compclip.config import switch
@@ -28,6 +30,8 @@ def main(argv: list[str]) -> int:
         print(f"{PARAMS} is now {args.file}")
     elif args.command == "plan":
         _plan(args)
+    elif args.command == "ablate":
+        _ablate(args)
     else:
         _told(args)
     return 0
@@ -45,6 +49,15 @@ def _plan(args: argparse.Namespace) -> None:
     plan.write(params, args.out)
     if usual:
         planned.remember(args.params, before, plan.watched(params))
+
+
+def _ablate(args: argparse.Namespace) -> None:
+    """Write the grid of an ablation; say what each variant is without, and what comes next."""
+    from compclip.config import ablate, grid
+
+    path, made, params = ablate.write(args.method, args.params, args.overrides, args.out, args.force)
+    print(f"{path}: {len(grid.cells(params))} cells", *ablate.told(made), sep="\n")
+    print(f"Next: `compclip config use {path}`, then `dvc repro report track`")
 
 
 def _told(args: argparse.Namespace) -> None:
@@ -67,7 +80,11 @@ def _parser() -> argparse.ArgumentParser:
     show.add_argument("cell")
     made = commands.add_parser("plan", help="write what each stage is to do")
     made.add_argument("--out", type=out_folder, default=planned.FOLDER)
-    for command in (check, show, made):
+    ablate = commands.add_parser("ablate", help="write a grid that leaves out one part of a method at a time")
+    ablate.add_argument("method")
+    ablate.add_argument("--out", type=Path, help="the file to write; default: experiments/grids/ablate_METHOD.yaml")
+    ablate.add_argument("--force", action="store_true", help="overwrite a file of somebody else's")
+    for command in (check, show, made, ablate):
         command.add_argument("--params", default=PARAMS)
         command.add_argument("overrides", nargs="*", metavar="key=value")
     switch = commands.add_parser("use", help="make another grid the current one")

@@ -22,7 +22,7 @@ from compclip.config.grid import (
     sets,
     texts_config,
 )
-from compclip.config.sections import Data, Params
+from compclip.config.sections import PRETRAINED, Data, Params
 from compclip.config.structured import SEEDS, mapping
 
 # What lies in data/, or beside a benchmark's results, by a name of its own.
@@ -168,6 +168,16 @@ def together(params: Params) -> None:
     _check_lines(params)
     for name in params.report.columns:
         _check_column(name, params.evaluate.benchmarks)
+    reference(params)
+
+
+def reference(params: Params) -> None:
+    """Raise UserError where report.reference is no method of the grid, or the one that all are compared with anyway."""
+    name = params.report.reference
+    if name == PRETRAINED:
+        raise UserError(f"report.reference={name}: all are compared with it anyway; name another method or remove it")
+    if name and name not in params.grid.methods:
+        raise unknown("method", name, set(params.grid.methods) - {PRETRAINED}, "report.reference, in grid.methods")
 
 
 def _check_lines(params: Params) -> None:

@@ -47,15 +47,19 @@ def load(path: str | Path = DEFAULT, overrides: Sequence[str] = (), together: bo
 
     Raises UserError naming key, value and fix.
     """
-    merged = overridden(path, overrides)
-    sections = yaml_text.plain(merged, str(path))
+    return checked(overridden(path, overrides), str(path), together)
+
+
+def checked(merged: Any, where: str, together: bool = False) -> Params:
+    """The same of sections that OmegaConf has read; `where` names them in errors."""
+    sections = yaml_text.plain(merged, where)
     try:
         _check_literal(merged)
         params = _params(sections)
         if together:
             check.together(params)
     except UserError as error:
-        raise UserError(f"{path}: {error}") from error
+        raise UserError(f"{where}: {error}") from error
     return params
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from compclip.base.errors import UserError, unknown
 from compclip.base.names import Name
+from compclip.base.parts import part
 from compclip.config.how import How
 
 MISSING: Any = "???"  # OmegaConf's mark of what must be given; its import costs what a finished stage does
@@ -73,7 +74,7 @@ class Train:
     eps: float = 1e-6
     weight_decay: float = 0.1
     grad_clip_norm: float = 1.0  # 0: off
-    trainable: str = "all"  # towers: all, text, image, none
+    trainable: str = part("all", off="all", name="freezing")  # towers: all, text, image, none
     lora: Lora | None = None  # null: the towers' own weights are trained
     train_logit_scale: bool = True  # never with lora
     max_logit_scale: float = 100.0
@@ -87,7 +88,8 @@ class Train:
     augment: str = "none"  # random_resized_crop: a random part of each picture; none: the evaluation transform
     augment_scale: list[float] = field(default_factory=lambda: [0.9, 1.0])  # of its area, at ratios of 3/4 to 4/3
     context_length: int = 0  # positions of a text, of which the backbone has more; 0: all
-    average_alpha: float = 1.0  # the finished weights are 1 - alpha of the backbone's and alpha of the trained ones
+    # the finished weights are 1 - alpha of the backbone's and alpha of the trained ones
+    average_alpha: float = part(1.0, off=1.0, name="averaging")
 
     def __post_init__(self) -> None:
         scale = self.augment_scale
@@ -188,6 +190,7 @@ class Report:
 
     columns: list[str] = field(default_factory=list)
     bootstrap_samples: int = 10_000
+    reference: str = ""  # a method of the grid that all others are compared with as well, beside the pretrained model
 
     def __post_init__(self) -> None:
         if self.bootstrap_samples < FEWEST:

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from compclip.base.lazy import torch
+from compclip.base.parts import part
 from compclip.methods import _check
 from compclip.train import losses
 from compclip.train.batch import Views
@@ -29,8 +30,8 @@ TRAINS = True
 
 @dataclass(frozen=True)
 class Config:
-    lambda_npc: float = 1.0  # Eq. 8
-    lambda_xac: float = 0.01  # Eq. 8
+    lambda_npc: float = part(1.0, off=0.0)  # Eq. 8
+    lambda_xac: float = part(0.01, off=0.0)  # Eq. 8
     concepts: str = "pooled"  # "encoded" in the released code
     whole_concept: bool = False  # true: a caption without concepts is one itself, as in the released code
     init_bias: float = -10.0  # of the learnt bias a softmax backbone is given; a SigLIP keeps its own

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from compclip.base.lazy import torch
+from compclip.base.parts import part
 from compclip.methods import _check
 from compclip.text import masked, replace, swap
 from compclip.train import losses
@@ -33,9 +34,9 @@ RULES = {
 
 @dataclass(frozen=True)
 class Config:
-    lambda_rank: float = 0.4  # cross-modal rank (CMR)
-    lambda_intra: float = 0.2  # intra-modal contrast (IMC)
-    threshold: str = "mean"  # of the step before; "fixed": `largest`
+    lambda_rank: float = part(0.4, off=0.0)  # cross-modal rank (CMR)
+    lambda_intra: float = part(0.2, off=0.0)  # intra-modal contrast (IMC)
+    threshold: str = part("mean", off="fixed", of=("lambda_rank",), name="adaptive_threshold")  # or "fixed": `largest`
     largest: float = 10.0  # threshold
     imc: str = "batch"  # whose negatives the intra-modal term has; "own"
     words: str = "masked"  # of data.<name>.masked; "wordnet": stored candidates

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from compclip.base.errors import UserError
 from compclip.base.lazy import torch
+from compclip.base.parts import part
 from compclip.methods import _check
 from compclip.text import swap
 from compclip.train import losses
@@ -33,13 +34,13 @@ TRAINS = True
 @dataclass(frozen=True)
 class Config:
     lambda_cont: float = 0.5  # Eq. 7
-    lambda_s_neg: float = 0.5  # Eq. 7
-    lambda_uni: float = 1.0  # Eq. 7
-    positives: int = 4  # p1 … p4 (Table 13: 1 to 5)
+    lambda_s_neg: float = part(0.5, off=0.0)  # Eq. 7
+    lambda_uni: float = part(1.0, off=0.0, of=("composites",))  # Eq. 7
+    positives: int = part(4, off=1, lambda_uni=0.0)  # p1 … p4 (Table 13: 1 to 5)
     uni_norm: str = "squared"  # the released code; "l2" is Eq. 6
-    composites: bool = True  # false: one picture, p2 = p1, words exchanged within its first sentence (B1–B4)
+    composites: bool = part(True, off=False, lambda_uni=0.0)  # false: one picture, p2 = p1, swaps within p1 (B1–B4)
     partner: str = "random"  # "common_noun": one whose first sentence shares a noun (B.4, Table 6)
-    alternate: bool = True  # every second step is plain CLIP (C5, B4)
+    alternate: bool = part(True, off=False)  # every second step is plain CLIP (C5, B4)
     restart: bool = False  # true: each epoch begins with a composite, as in the released code
     ends: str = "kept"  # "clic", the released code: no full stop of a single sentence, one of each in a composite
     statistics: str = "own"  # "imagenet", the released code: composites are normalised by ImageNet's mean and deviation

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from compclip.base.lazy import torch
+from compclip.base.parts import part
 from compclip.methods import _check
 from compclip.text import negate, stored
 from compclip.train import losses
@@ -28,7 +29,7 @@ RULES = {"stored": stored.first_negative, "rule": negate.conclip}
 
 @dataclass(frozen=True)
 class Config:
-    distractors: bool = True  # pictures of data.<name>.negative_images
+    distractors: bool = part(True, off=False)  # pictures of data.<name>.negative_images
     negations: str = "stored"  # of data.<name>.texts.negative (CC-Neg); "rule": ours
     caption: str = "full"  # the whole caption, or its "first" sentence
 

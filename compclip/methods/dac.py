@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from compclip.base.lazy import torch
+from compclip.base.parts import part
 from compclip.methods import _check
 from compclip.text.wordlists import Lists
 from compclip.train import losses
@@ -27,9 +28,9 @@ TRAINS = True
 
 @dataclass(frozen=True)
 class Config:
-    lambda_s_neg: float = 1.0
-    lambda_mil: float = 1.0
-    lambda_bag: float = 1.0  # of the bag's negatives
+    lambda_s_neg: float = part(1.0, off=0.0)
+    lambda_mil: float = part(1.0, off=0.0)
+    lambda_bag: float = part(1.0, off=0.0)  # of the bag's negatives
     bag: int = 10  # texts drawn of a picture's, with replacement
     words: dict[str, list[str]] = field(default_factory=dict)  # of SVLC's rule, by kind, in place of ours
     own: str = "twice"  # how often a bag stands in its own denominator: in both directions, as released, or "once"

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from compclip.base.lazy import torch
+from compclip.base.parts import part
 from compclip.methods import _check
 from compclip.text import replace, shuffle, stored, swap
 from compclip.train import losses
@@ -37,9 +38,9 @@ RULES = {
 
 @dataclass(frozen=True)
 class Config:
-    lambda_image: float = 0.1  # lambda 1, Eq. 10
-    lambda_text: float = 0.1  # lambda 2
-    lambda_distill: float = 0.005  # lambda 3, of a sum over a batch of 256
+    lambda_image: float = part(0.1, off=0.0)  # lambda 1, Eq. 10
+    lambda_text: float = part(0.1, off=0.0)  # lambda 2
+    lambda_distill: float = part(0.005, off=0.0)  # lambda 3, of a sum over a batch of 256
     decay: float = 0.9996  # of the teacher, Eq. 6
     text_scale: float = 10.0  # in Eq. 9; a constant in the released code
     text_negatives: str = "own"  # "released": those that the released code takes in Eq. 9

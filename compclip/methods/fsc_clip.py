@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from compclip.base.lazy import torch
+from compclip.base.parts import part
 from compclip.methods import _check
 from compclip.text import replace, shuffle, swap
 from compclip.train import losses
@@ -25,14 +26,15 @@ if TYPE_CHECKING:
     from compclip.train.features import Features
 
 TRAINS = True
+TERMS = ("lambda_global", "lambda_local")  # of hard negatives
 
 
 @dataclass(frozen=True)
 class Config:
-    lambda_global: float = 0.5  # Eq. 11; 1.0 for CC3M
-    lambda_local: float = 0.2  # Eq. 11; the released B/16 and L/14 runs use 0.5
-    gamma: float = 2.0  # focal exponent, Eq. 9
-    epsilon: float = 0.02  # label smoothing, Eq. 10; called beta in the paper
+    lambda_global: float = part(0.5, off=0.0)  # Eq. 11; 1.0 for CC3M
+    lambda_local: float = part(0.2, off=0.0)  # Eq. 11; the released B/16 and L/14 runs use 0.5
+    gamma: float = part(2.0, off=0.0, of=TERMS)  # focal exponent, Eq. 9
+    epsilon: float = part(0.02, off=0.0, of=TERMS)  # label smoothing, Eq. 10; called beta in the paper
     attention: str = "minmax"  # Eq. 6; "minmax_sparse" and "softmax" in the appendix
     replace: str = "wordnet"  # A.1; "clove", the released code's rule, for data with `relatives: true`
     shuffle: str = "words"  # "tokens", the released code: the parser's tokens, full stops among them

@@ -13,6 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from compclip.base.parts import part
 from compclip.methods import _check
 from compclip.text import positives, replace, swap
 from compclip.train import losses
@@ -33,11 +34,11 @@ POSITIVES = {
 
 @dataclass(frozen=True)
 class Config:
-    lambda_s_neg: float = 1.0  # SVLC
+    lambda_s_neg: float = part(1.0, off=0.0)  # SVLC
     lambda_analogy: float = 1.0  # SVLC
-    negatives_in_contrastive: bool = True  # SVLC's released default; false is how E.1 reads
+    negatives_in_contrastive: bool = part(True, off=False)  # SVLC's released default; false is how E.1 reads
     hard_negatives: str = "both"  # which rules: both, swap, replace
-    hard_positives: str = "both"  # which rules: both, swap, replace, none
+    hard_positives: str = part("both", off="none", of=("lambda_analogy",))  # which rules: both, swap, replace, none
     replace: str = "wordnet"  # or "clove", for data with `relatives: true`
     source: str = "rules"  # who wrote the hard positives: the rules, or the llm of data.<name>.rewriter
     caption: str = "full"  # the whole caption, or its "first" sentence

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from compclip.base.errors import UserError
+from compclip.base.parts import part
 from compclip.methods import _check
 from compclip.text import swap as text_swap
 from compclip.train import losses
@@ -33,7 +34,7 @@ RULES = {"negclip": text_swap.negclip, "clic": text_swap.single}
 class Config:
     swap: str = "negclip"  # "negclip": six kinds of spans; "clic": words of one category (CLIC B.2, D.1)
     caption: str = "full"  # the whole caption, or its "first" sentence
-    hard_images: int = 0  # neighbours of each picture in the batch; published: 1
+    hard_images: int = part(0, off=0)  # neighbours of each picture in the batch; published: 1
     nearest: int = 3  # of which they are drawn
 
     def __post_init__(self) -> None:

@@ -12,6 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from compclip.base.parts import part
 from compclip.methods import _check
 from compclip.text import swap
 from compclip.train import losses
@@ -27,8 +28,8 @@ TRAINS = True
 
 @dataclass(frozen=True)
 class Config:
-    lambda_reconstruct: float = 0.1  # alpha
-    lambda_align: float = 0.5  # beta
+    lambda_reconstruct: float = part(0.1, off=0.0)  # alpha
+    lambda_align: float = part(0.5, off=0.0)  # beta
     align: str = "released"  # which caption asks which: the rewritten one for the originals; "paper": the other way
     decoder: str = ""  # folder of a T5 with its tokenizer; none: a small decoder that learns along
     negatives: int = 3  # of each caption, each drawn by itself

@@ -15,6 +15,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from compclip.base.beside import beside_captions
+from compclip.base.parts import part
 from compclip.methods import _check
 from compclip.text import masked, stored
 from compclip.text.wordlists import Lists
@@ -40,11 +41,11 @@ def either(lists: Lists, annotation: Annotation, rng: np.random.Generator) -> st
 
 @dataclass(frozen=True)
 class Config:
-    lambda_s_neg: float = 1.0
-    lambda_analogy: float = 0.0  # 1 in +Pos
-    negatives: str = "lists"  # R; "both" R+L, "masked" L alone, "none" for +Pos alone
+    lambda_s_neg: float = part(1.0, off=0.0, of=("negatives",))
+    lambda_analogy: float = part(0.0, off=0.0)  # 1 in +Pos
+    negatives: str = part("lists", off="none")  # R; "both" R+L, "masked" L alone, "none" for +Pos alone
     words: dict[str, list[str]] = field(default_factory=dict)  # by kind, in place of ours
-    negatives_in_contrastive: bool = True  # as one process computes it
+    negatives_in_contrastive: bool = part(True, off=False, of=("negatives",))  # as one process computes it
     caption: str = "full"  # the whole caption, or its "first" sentence
 
     def __post_init__(self) -> None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from compclip.base.parts import part
 from compclip.methods import _check
 from compclip.text import stored
 from compclip.train import losses
@@ -26,7 +27,7 @@ TRAINS = True
 
 @dataclass(frozen=True)
 class Config:
-    images: bool = True  # false: the captions alone, NegCLIP++ in the paper's tables
+    images: bool = part(True, off=False)  # false: the captions alone, NegCLIP++ in the paper's tables
     caption: str = "full"  # the whole caption, or its "first" sentence
 
     def __post_init__(self) -> None:

@@ -3,8 +3,8 @@
 `python -m compclip report published` writes instead which of the papers' numbers have a method in the grids.
 
 Reads the runs and results of the grid in params.yaml; writes index.html, report.md, report.csv, report.tex, claims.csv,
-metrics.json and plots/ into reports/. A missing cell or result is an error that names it, unless --partial shows what
-there is.
+reference.csv, metrics.json and plots/ into reports/. A missing cell or result is an error that names it, unless
+--partial shows what there is.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any
 from compclip.base import plugins
 from compclip.base.errors import UserError, entry
 from compclip.base.files import out_folder, write_atomic, write_json
-from compclip.config import grid, read, sections
+from compclip.config import check, grid, read, sections
 from compclip.report import (
     among,
     claims,
@@ -30,6 +30,7 @@ from compclip.report import (
     page,
     plots,
     published,
+    reference_table,
     stale,
     tables,
     wise_ft,
@@ -53,6 +54,7 @@ def main(argv: list[str]) -> int:
     args = _parser().parse_args(argv)
     _check_given(args)
     params = read.load(args.params)
+    check.reference(params)
     benchmarks = list(params.evaluate.benchmarks)
     runs, missing = collect(grid.cells(params), benchmarks, args.root, args.partial)
     missing += stale.check(params, runs, args.partial)
@@ -72,6 +74,7 @@ def main(argv: list[str]) -> int:
         lines,
         overlaps.read(args.root, [run.cell.data for run in runs]),
         among.read(folder / among.FOLDER),
+        params.report.reference,
     )
     write(made, args.out)
     print(f"{args.out / 'index.html'}: {len(runs)} runs" + (f", {len(missing)} missing" if missing else ""))
@@ -141,10 +144,15 @@ def write(made: page.Page, out: Path) -> None:
     groups = made.main
     drawn = {"tradeoff.csv": plots.tradeoff_csv(groups), **line_files(made), **loss_files(made)}
     files = {
-        "report.md": formats.markdown(groups, made.missing, LEGEND, made.notes) + claims_table.markdown(made.findings),
+        "report.md": formats.markdown(groups, made.missing, LEGEND, made.notes)
+        + reference_table.markdown(made.contrasts, made.reference)
+        + claims_table.markdown(made.findings),
         "report.csv": formats.table_csv((*groups, *made.parts, *made.rest)),
-        "report.tex": formats.latex(groups, made.notes) + claims_table.latex(made.findings),
+        "report.tex": formats.latex(groups, made.notes)
+        + reference_table.latex(made.contrasts, made.reference)
+        + claims_table.latex(made.findings),
         "claims.csv": claims_table.table_csv(made.findings),
+        "reference.csv": reference_table.table_csv(made.contrasts, made.reference),
         **{f"plots/{name}": text for name, text in drawn.items()},
         "index.html": page.render(made),
     }

@@ -173,16 +173,16 @@ def weigh(
     printed: tuple[float, ...] = (),
 ) -> Evidence:  # fmt: skip
     """One inequality on the runs of one group, method -> seed -> run."""
-    pairs = _pairs(runs.get(part.left, {}), runs.get(part.right, {}), column)
-    if column is None or not pairs:
+    both = pairs(runs.get(part.left, {}), runs.get(part.right, {}), column)
+    if column is None or not both:
         return _absent(part, runs, column, printed)
-    gaps = [tables.value(a, column) - tables.value(b, column) for a, b in pairs]
+    gaps = [tables.value(a, column) - tables.value(b, column) for a, b in both]
     mean, std = mean_std(gaps)
-    found, over = crossed.interval(gaps, crossed.parts(column, pairs))
-    enough = len(pairs) >= SEEDS
+    found, over = crossed.interval(gaps, crossed.parts(column, both))
+    enough = len(both) >= SEEDS
     verdict = decide(part.sign, part.margin / column.scale, found) if enough else UNDECIDED
-    why = "" if enough else f"{len(pairs)} of {SEEDS} seeds"
-    return Evidence(part, verdict, column, mean, len(pairs), std, found, over, printed, why=why)
+    why = "" if enough else f"{len(both)} of {SEEDS} seeds"
+    return Evidence(part, verdict, column, mean, len(both), std, found, over, printed, why=why)
 
 
 def _absent(
@@ -194,8 +194,8 @@ def _absent(
     return Evidence(part, ABSENT, column, printed=printed, missing=missing or (part.column,), why=why)
 
 
-def _pairs(left: Mapping[int, FinishedRun], right: Mapping[int, FinishedRun], column: Column | None) -> list[Pair]:
-    """The two methods' runs of each seed that both have with the column."""
+def pairs(left: Mapping[int, FinishedRun], right: Mapping[int, FinishedRun], column: Column | None) -> list[Pair]:
+    """Of two methods, seed -> run, the runs of each seed that both have with the column."""
     if column is None:
         return []
     both = [(left[seed], right[seed]) for seed in sorted(left.keys() & right.keys())]

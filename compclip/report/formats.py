@@ -78,15 +78,15 @@ def table_csv(groups: Sequence[Group]) -> str:
 def _csv_line(group: Group, row: Row, column: Column, found: Statistic) -> list[Any]:
     gap = found.difference
     tail = (gap.low, gap.high, gap.items) if gap else (None, None, None)
-    better = {"↑": "higher", "↓": "lower"}.get(column.arrow, "")
     line = [
-        group.backbone, group.data, row.method, column.benchmark, column.metric, better,
+        group.backbone, group.data, row.method, column.benchmark, column.metric, column.better,
         found.seeds, found.mean, found.std, found.rank or None, found.change, *tail, VERDICT[found.verdict],
     ]  # fmt: skip
-    return [_plain(v) for v in line]
+    return [plain(v) for v in line]
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
+    """A value as CSV has it: six decimals, nothing for none."""
     return "" if value is None else f"{value:.6f}" if isinstance(value, float) else value
 
 
@@ -100,7 +100,7 @@ def _latex_table(group: Group, notes: Sequence[str]) -> str:
     told = "".join(f" {tex(note)}." for note in notes)
     lines = [
         r"\begin{table}[t]", r"\centering", r"\resizebox{\linewidth}{!}{%",
-        rf"\begin{{tabular}}{{l{'c' * len(group.columns)}}}", r"\toprule", *_latex_head(group), r"\midrule",
+        rf"\begin{{tabular}}{{l{'c' * len(group.columns)}}}", r"\toprule", *latex_head(group), r"\midrule",
         *(_latex_row(row, group.columns) for row in group.rows),
         r"\bottomrule", r"\end{tabular}}",
         rf"\caption{{{tex(group.name)}: mean $\pm$ standard deviation over seeds; best bold, second best underlined; "
@@ -111,7 +111,8 @@ def _latex_table(group: Group, notes: Sequence[str]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _latex_head(group: Group) -> list[str]:
+def latex_head(group: Group) -> list[str]:
+    """The two lines of names above a table of the group's columns."""
     spans = header(group.columns)
     top = " & ".join(["", *(rf"\multicolumn{{{n}}}{{c}}{{{tex(name)}}}" for name, n in spans)])
     arrows = {"↑": r" $\uparrow$", "↓": r" $\downarrow$", "": ""}

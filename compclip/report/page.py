@@ -12,7 +12,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 from markupsafe import Markup
 
 from compclip.config.sections import PRETRAINED
-from compclip.report import among, claims_table, details, overlaps, plots, tables, wise_ft
+from compclip.report import among, claims_table, details, overlaps, plots, reference, tables, wise_ft
 from compclip.report.claims import Claim, Finding, judge
 from compclip.report.collect import Missing
 from compclip.report.formats import header, number
@@ -45,6 +45,8 @@ class Page:
     lines: tuple[wise_ft.Line, ...] = ()
     overlaps: Mapping[str, Shared] = field(default_factory=dict)  # what each data set shares with benchmarks
     models: tuple[among.Model, ...] = ()  # published ones, to stand among
+    reference: str = ""  # the method that all others are compared with, beside the pretrained model
+    contrasts: tuple[Group, ...] = ()  # the main tables as differences to it
 
     def shared(self, group: Group) -> Shared:
         """What a table's trained rows have seen of the benchmarks."""
@@ -61,9 +63,12 @@ def build(
     runs: Sequence[FinishedRun], benchmarks: Sequence[str], wanted: Sequence[str] | None, missing: Sequence[Missing],
     published: Sequence[Number], defaults: Callable[[FinishedRun], dict[str, Any]], draws: int = DRAWS,
     claims: Sequence[Claim] = (), lines: Sequence[wise_ft.Line] = (),
-    shared: Mapping[str, Shared] | None = None, models: Sequence[among.Model] = (),
+    shared: Mapping[str, Shared] | None = None, models: Sequence[among.Model] = (), against: str = "",
 ) -> Page:  # fmt: skip
-    """Compute every table. `main`: summary and chosen columns; `parts`: groups of items; `rest`: all other metrics."""
+    """Compute every table. `main`: summary and chosen columns; `parts`: groups of items; `rest`: all other metrics.
+
+    `against` is a method that all others are compared with, beside the pretrained model; "" for none.
+    """
     tables.comparable(runs)
     shown = tables.columns(runs, wanted, benchmarks)
     main = (*tables.summary_columns(shown, runs), *shown)
@@ -74,7 +79,7 @@ def build(
     findings = tuple(judge(claims, runs, made[0], columns, published))
     return Page(
         tuple(runs), tuple(benchmarks), *made, tuple(missing), tuple(published), defaults, draws, findings,
-        tuple(lines), shared or {}, tuple(models),
+        tuple(lines), shared or {}, tuple(models), against, tuple(reference.contrasts(made[0], against, draws)),
     )  # fmt: skip
 
 
@@ -87,6 +92,7 @@ def render(page: Page) -> str:
         formulas=formulas(page), main=[section(g, page.shared(g)) for g in page.main],
         parts=[section(g) for g in page.parts],
         rest=[section(g) for g in page.rest], intervals=[differences(g) for g in page.main],
+        reference=page.reference, contrasts=[differences(g) for g in page.contrasts],
         tradeoffs=[(g.name, f, tradeoff_key(g)) for g in page.main if (f := tradeoff_figures(g))],
         lines=[(g.name, f) for g in page.main if (f := line_figures(g, page.lines))],
         losses=[(g.name, f) for g in page.main if (f := loss_figures(g))],
@@ -175,7 +181,7 @@ def section(group: Group, shared: Shared | None = None) -> dict[str, Any]:
 
 
 def differences(group: Group) -> dict[str, Any]:
-    """A table of differences to the pretrained model with their intervals; without it, or alone, no rows."""
+    """A table of differences with their intervals; without what they are to, or alone, no rows."""
     rows = [row for row in group.rows if any(e and e.change is not None for e in row.statistics)]
     limits = [_limit([row.statistics[i] for row in rows]) for i in range(len(group.columns))]
     return _table(group, rows, lambda e, c: _difference(e, c, limits[group.columns.index(c)]))
@@ -209,10 +215,20 @@ def _difference(found: Statistic | None, column: Column, limit: float) -> Shown:
     text, key = number(found.change, column, sign=True), f"{found.change:.6f}"
     gap = found.difference
     if gap is None:
-        return Shown(text, "no items", "", "", "the benchmark keeps no items of this metric", key)
+        title = f"the benchmark keeps no items of this metric{_over_seeds(found, column)}"
+        return Shown(text, "no items", "", "", title, key)
     small = f"[{number(gap.low, column, sign=True)}, {number(gap.high, column, sign=True)}]"
     figure = Markup(plots.interval_svg(gap.low, gap.high, gap.estimate, limit, found.verdict))
-    return Shown(text, small, VERDICT[found.verdict], MARK[found.verdict], f"{gap.items} item pairs", key, figure)
+    title = f"{gap.items} item pairs{_over_seeds(found, column)}"
+    return Shown(text, small, VERDICT[found.verdict], MARK[found.verdict], title, key, figure)
+
+
+def _over_seeds(found: Statistic, column: Column) -> str:
+    """What the seeds say of a difference of two trained methods."""
+    if found.by_seed is None:
+        return ""
+    ends = [number(end, column, sign=True) for end in (found.by_seed.low, found.by_seed.high)]
+    return f"; over {found.seeds} seeds [{ends[0]}, {ends[1]}] by Student's t"
 
 
 def tradeoff_figures(group: Group) -> list[Markup]:

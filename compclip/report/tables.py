@@ -80,6 +80,11 @@ class Column:
         """Which way is better; empty where neither is."""
         return "" if self.score else "↓" if self.lower else "↑"
 
+    @property
+    def better(self) -> str:
+        """The same in a word."""
+        return {"↑": "higher", "↓": "lower"}.get(self.arrow, "")
+
 
 @dataclass(frozen=True)
 class Statistic:
@@ -92,6 +97,7 @@ class Statistic:
     difference: Interval | None = None
     change: float | None = None
     verdict: int = 0  # +1 better than the pretrained model, -1 worse, 0 the interval holds 0
+    by_seed: Interval | None = None  # of the differences of single seeds, where both sides were trained
 
 
 @dataclass(frozen=True)
@@ -263,8 +269,12 @@ def statistic(
         return Statistic(mean, std if std and std > 1e-9 else None, len(values))
     change = mean - mean_std(theirs)[0]
     found = difference(column, mine, base, change, draws)
-    verdict = found.sign * (-1 if column.lower else 1) if found and not column.score else 0
-    return Statistic(mean, std, len(values), difference=found, change=change, verdict=verdict)
+    return Statistic(mean, std, len(values), difference=found, change=change, verdict=verdict(found, column))
+
+
+def verdict(found: Interval | None, column: Column) -> int:
+    """+1 for a difference that is better, -1 for worse; 0 where its interval holds 0, and where neither is better."""
+    return found.sign * (-1 if column.lower else 1) if found and not column.score else 0
 
 
 def value(run: Evaluated, column: Column) -> float | None:

@@ -195,7 +195,7 @@ def project(tmp_path, monkeypatch):
     """A project folder with all runs and a grid that asks for them."""
     fake_runs.make(tmp_path)
     evaluate = SimpleNamespace(benchmarks=list(fake_runs.BENCHMARKS))
-    settings = SimpleNamespace(columns=[], bootstrap_samples=2000)
+    settings = SimpleNamespace(columns=[], bootstrap_samples=2000, reference="")
     params = SimpleNamespace(
         evaluate=evaluate,
         report=settings,
@@ -219,7 +219,8 @@ def test_the_command_writes_the_same_bytes_twice(project):
     first = files(project / "reports")
     assert sorted(first) == [
         "claims.csv", "index.html", "metrics.json", "plots/.written.json", "plots/loss/clic-vit-scenes.csv",
-        "plots/loss/negclip-vit-scenes.csv", "plots/tradeoff.csv", "report.csv", "report.md", "report.tex",
+        "plots/loss/negclip-vit-scenes.csv", "plots/tradeoff.csv", "reference.csv", "report.csv", "report.md",
+        "report.tex",
     ]  # fmt: skip
     assert report_command.main([]) == 0
     assert files(project / "reports") == first
@@ -322,3 +323,16 @@ def test_the_trained_parameters_are_shown(tmp_path):
     html = page.render(page.build(runs, fake_runs.BENCHMARKS, None, [], [], lambda _: DEFAULTS, 200))
     assert html.count('<td class="num">35,072 of 5,500,000</td>') == 1
     assert [m.trained for m in page.details.machines(runs)][:-1] == ["–"] * (len(runs) - 1)
+
+
+def test_a_reference_that_the_grid_has_not_is_named_and_nothing_written(project, monkeypatch):
+    params = report_command.read.load("params.yaml")
+    params.report.reference, params.grid = "clik", SimpleNamespace(methods=list(fake_runs.METHODS))
+    with pytest.raises(
+        UserError, match=r"report.reference, in grid.methods: unknown method 'clik'; did you mean 'clic'"
+    ):
+        report_command.main([])
+    assert not (project / "reports").exists()
+    params.report.reference = "clic"
+    assert report_command.main([]) == 0
+    assert "## Difference to clic: vit / scenes" in (project / "reports" / "report.md").read_text()

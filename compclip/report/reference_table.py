@@ -1,0 +1,102 @@
+"""The differences to the reference as Markdown, CSV and LaTeX: the numbers and marks of the page."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from compclip.report import escape
+from compclip.report.escape import md, tex
+from compclip.report.formats import VERDICT, latex_head, number, plain
+from compclip.report.statistics import Interval
+from compclip.report.tables import Column, Group, Row, Statistic
+
+MARK = {1: " ▲", -1: " ▼", 0: ""}
+FIELDS = (
+    "backbone", "data", "method", "reference", "benchmark", "metric", "better", "seeds", "difference", "low", "high",
+    "items", "seed_low", "seed_high", "verdict",
+)  # fmt: skip
+LEGEND = (
+    "Row minus {}, over the seeds of both, with the paired bootstrap's 95 % interval over items; ▲ ▼ better or worse "
+    "where it excludes 0. The interval covers the choice of items, not that of seeds."
+)
+
+
+def _between(found: Interval, column: Column) -> str:
+    return f"[{number(found.low, column, sign=True)}, {number(found.high, column, sign=True)}]"
+
+
+def markdown(groups: Sequence[Group], method: str) -> str:
+    """A table for each group in Markdown; empty without rows."""
+    return "".join(_markdown_table(group, method) for group in groups if group.rows)
+
+
+def _markdown_table(group: Group, method: str) -> str:
+    head = ["method", "seeds", *(f"{md(c.name)} {c.arrow}".strip() for c in group.columns)]
+    lines = [head, ["---", *["---:"] * (len(head) - 1)], *(_markdown_row(row, group.columns) for row in group.rows)]
+    table = "\n".join("| " + " | ".join(line) + " |" for line in lines)
+    return f"\n## Difference to {md(method)}: {md(group.name)}\n\n{LEGEND.format(md(method))}\n\n{table}\n"
+
+
+def _markdown_row(row: Row, columns: Sequence[Column]) -> list[str]:
+    cells = [_markdown_cell(e, c) for e, c in zip(row.statistics, columns, strict=True)]
+    return [md(row.method), str(row.seeds), *cells]
+
+
+def _markdown_cell(found: Statistic | None, column: Column) -> str:
+    if found is None:
+        return "–"
+    between = f" {_between(found.difference, column)}" if found.difference else ""
+    return f"{number(found.change, column, sign=True)}{between}{MARK[found.verdict]}"
+
+
+def table_csv(groups: Sequence[Group], method: str) -> str:
+    """One line for each method and column, in the metrics' own unit; the head alone without rows."""
+    lines = [
+        _csv_line(group, row.method, method, column, found)
+        for group in groups
+        for row in group.rows
+        for column, found in zip(group.columns, row.statistics, strict=True)
+        if found is not None
+    ]
+    return escape.table_csv([FIELDS, *lines])
+
+
+def _csv_line(group: Group, name: str, method: str, column: Column, found: Statistic) -> list[Any]:
+    gap, seeds = found.difference, found.by_seed
+    items = (gap.low, gap.high, gap.items) if gap else (None, None, None)
+    line = [
+        group.backbone, group.data, name, method, column.benchmark, column.metric, column.better, found.seeds,
+        found.change, *items, *((seeds.low, seeds.high) if seeds else (None, None)), VERDICT[found.verdict],
+    ]  # fmt: skip
+    return [plain(v) for v in line]
+
+
+def latex(groups: Sequence[Group], method: str) -> str:
+    """One booktabs table for each group; empty without rows."""
+    return "".join("\n" + _latex_table(group, method) for group in groups if group.rows)
+
+
+def _latex_table(group: Group, method: str) -> str:
+    lines = [
+        r"\begin{table}[t]", r"\centering", r"\resizebox{\linewidth}{!}{%",
+        rf"\begin{{tabular}}{{l{'c' * len(group.columns)}}}", r"\toprule", *latex_head(group), r"\midrule",
+        *(_latex_row(row, group.columns) for row in group.rows),
+        r"\bottomrule", r"\end{tabular}}",
+        rf"\caption{{{tex(group.name)}: difference to {tex(method)} over the seeds of both, with the paired "
+        r"bootstrap's 95\,\% interval over items; $\ast$ marks one that excludes 0.}",
+        r"\end{table}",
+    ]  # fmt: skip
+    return "\n".join(lines) + "\n"
+
+
+def _latex_row(row: Row, columns: Sequence[Column]) -> str:
+    cells = [_latex_cell(e, c) for e, c in zip(row.statistics, columns, strict=True)]
+    return " & ".join([tex(row.method), *cells]) + r" \\"
+
+
+def _latex_cell(found: Statistic | None, column: Column) -> str:
+    if found is None:
+        return "--"
+    between = rf" {{\scriptsize {tex(_between(found.difference, column))}}}" if found.difference else ""
+    return tex(number(found.change, column, sign=True)) + (r"$^\ast$" if found.verdict else "") + between

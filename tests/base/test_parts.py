@@ -1,0 +1,43 @@
+"""Fields that declare how they are left out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pytest
+
+from compclip.base import parts
+from compclip.base.parts import part
+
+
+@dataclass(frozen=True)
+class Made:
+    near: float = part(1.0, off=0.0)
+    far: float = part(0.5, off=0.0)
+    focus: float = part(2.0, off=0.0, of=("near", "far"))
+    rewrites: str = part("both", off="none", of=("weight",), name="positives", focus=0.0)
+    weight: float = 1.0
+    plain: str = "x"
+
+
+def test_what_is_declared_stands_at_the_field():
+    found = parts.declared(Made)
+    assert list(found) == ["near", "far", "focus", "rewrites"]
+    assert (found["focus"].off, found["focus"].of, found["focus"].name) == (0.0, ("near", "far"), "")
+    assert (found["rewrites"].name, dict(found["rewrites"].along)) == ("positives", {"focus": 0.0})
+    assert (Made().near, Made().rewrites) == (1.0, "both")
+
+
+@pytest.mark.parametrize(
+    ("values", "out"),
+    [
+        ({}, []),
+        ({"near": 0}, ["near"]),
+        ({"near": 0, "far": 0}, ["near", "far", "focus"]),
+        ({"focus": 0.0}, ["focus"]),
+        ({"weight": 0.0}, ["rewrites"]),
+        ({"rewrites": "none", "plain": ""}, ["rewrites"]),
+    ],
+)
+def test_a_part_is_out_by_itself_or_with_all_that_it_is_a_part_of(values, out):
+    assert [name for name in parts.declared(Made) if parts.is_out(Made(**values), name)] == out

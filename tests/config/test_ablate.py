@@ -1,0 +1,196 @@
+"""`config ablate`: a grid that leaves out one part of a method at a time."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import asdict, replace
+from pathlib import Path
+
+import pytest
+
+from compclip.base.errors import UserError
+from compclip.config import __main__ as config_command
+from compclip.config import ablate, grid, read, structured
+from tests.conftest import ROOT
+
+GRIDS = ROOT / "experiments" / "grids"
+
+
+@pytest.fixture
+def project(tmp_path, monkeypatch):
+    """The shipped params.yaml in a folder of its own."""
+    shutil.copy(ROOT / "params.yaml", tmp_path)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def made(method, source="params.yaml", *overrides):
+    """The checked grid of a method's ablation, and its lines."""
+    path, found, params = ablate.write(method, source, overrides, Path("made.yaml"), force=True)
+    assert read.load(path, together=True) == params
+    return params, found
+
+
+def changed(params, full, variant):
+    """What a variant's run has otherwise, method and training together."""
+    runs = [asdict(grid.resolve(params, f"{name}-scenes-scenes-0")) for name in (full, variant)]
+    flat = [{**run["method"], **{f"train.{k}": v for k, v in run["train"].items()}} for run in runs]
+    return {key: value for key, value in flat[1].items() if value != flat[0][key]}
+
+
+def test_the_command_writes_a_grid_that_passes_its_check(project, capsys):
+    assert config_command.main(["ablate", "fsc_clip"]) == 0
+    path = Path("experiments/grids/ablate_fsc_clip.yaml")
+    said = capsys.readouterr().out.splitlines()
+    assert said[0] == f"{path}: 12 cells" and said[2] == "  fsc_clip.without_local    lambda_local: 0.0"
+    assert said[-1] == f"Next: `compclip config use {path}`, then `dvc repro report track`"
+    assert path.read_text().startswith("# Ablation of fsc_clip: as it is, and without one part at a time.\n")
+    assert config_command.main(["check", "--params", str(path)]) == 0
+    assert config_command.main(["use", str(path), "--force"]) == 0
+    assert read.load("params.yaml").report.reference == "fsc_clip"
+
+
+def test_everything_but_the_methods_is_kept(project):
+    before, (after, found) = read.load("params.yaml"), made("fsc_clip")
+    names = ["global", "local", "gamma", "epsilon"]
+    assert found.methods == ["pretrained", "fsc_clip", *(f"fsc_clip.without_{name}" for name in names)]
+    assert set(after.methods) == {"pretrained", "fsc_clip"}
+    lines = replace(before.wise_ft, methods=["fsc_clip"])  # negclip is in the grid no more
+    shown = replace(before.report, reference="fsc_clip")
+    methods = replace(before.grid, methods=found.methods)
+    assert after == replace(before, methods=after.methods, grid=methods, wise_ft=lines, report=shown)
+
+
+@pytest.mark.parametrize(
+    ("method", "wanted"),
+    [
+        ("fsc_clip", {"local": {"lambda_local": 0.0}, "gamma": {"gamma": 0.0}}),
+        ("c2lip", {"npc": {"lambda_npc": 0.0}, "xac": {"lambda_xac": 0.0}}),
+        ("hard_positives", {"hard_positives": {"hard_positives": "none"}}),
+        (
+            "clic",
+            {
+                "positives": {"positives": 1, "lambda_uni": 0.0},
+                "composites": {"composites": False, "lambda_uni": 0.0},
+                "alternate": {"alternate": False},
+                "freezing": {"train.trainable": "all"},  # what methods.clic.train says otherwise than train
+            },
+        ),
+    ],
+)
+def test_a_variant_differs_in_its_part_alone(project, method, wanted):
+    params, _ = made(method)
+    for name, values in wanted.items():
+        assert changed(params, method, f"{method}.without_{name}") == values
+
+
+def test_what_is_left_out_already_is_no_variant(project, capsys):
+    off = ["methods.fsc_clip.epsilon=0", "methods.fsc_clip.lambda_local=0"]
+    assert config_command.main(["ablate", "fsc_clip", *off, "--out", "made.yaml"]) == 0
+    params = read.load("made.yaml")
+    assert params.grid.methods[2:] == ["fsc_clip.without_global", "fsc_clip.without_gamma"]
+    assert params.methods["fsc_clip"]["lambda_local"] == 0
+    assert "Left out of fsc_clip already: lambda_local, epsilon" in capsys.readouterr().out
+    _, without_uni = made("clic", "params.yaml", "methods.clic.lambda_uni=0")
+    assert without_uni.variants["without_positives"] == {"positives": 1}
+
+
+def test_a_part_of_one_data_set_is_a_part(project):
+    world = "data.other={source: karpathy, path: a.json, images: b, captioner: none}"
+    there = ("grid.data=[scenes,other]", "methods.negclip.per_data.other.hard_images=1", world)
+    params, found = made("negclip", "params.yaml", *there)
+    assert found.methods == ["pretrained", "negclip", "negclip.without_hard_images"]
+    runs = [grid.resolve(params, f"{method}-scenes-other-0").method.hard_images for method in found.methods[1:]]
+    assert runs == [1, 0]
+
+
+def test_a_variant_keeps_what_it_has(project):
+    """And its training, where a part of that goes."""
+    params, found = made("clic.b4", GRIDS / "clic_table10.yaml")
+    assert found.methods[1:] == ["clic.b4", *(f"clic.without_{n}" for n in ("s_neg", "positives", "alternate"))]
+    run = grid.resolve(params, "clic.without_alternate-vit_b_32-laion-0")
+    assert (run.method.composites, run.method.lambda_uni, run.method.alternate) == (False, 0.0, False)
+    assert set(params.methods["clic"]["variants"]) == {"b4", "without_s_neg", "without_positives", "without_alternate"}
+    params, _ = made("negclip.clic_swap", GRIDS / "claims.yaml")
+    run = grid.resolve(params, "negclip.without_freezing-scenes-scenes-0")
+    assert (run.method.swap, run.train.trainable, run.train.lr) == ("clic", "all", 4e-4)
+
+
+def test_a_method_of_the_schedule_alone(project):
+    """CLoVe's third step is its training's: weights averaged with the pretrained ones."""
+    params, found = made("clove", GRIDS / "field.yaml")
+    assert found.variants == {"without_averaging": {"train": {"average_alpha": 1.0}}}
+    _, train = grid.method_config(params, "clove.without_averaging")
+    assert train.average_alpha == 1.0
+
+
+def test_values_that_refer_to_others_stand_as_they_are(project, monkeypatch):
+    """Of the environment nothing is written down; a method that something refers to stays."""
+    monkeypatch.setenv("RATE", "0.003")
+    text = Path("params.yaml").read_text().replace("lr: 2.0e-3", "lr: ${oc.env:RATE}")
+    Path("params.yaml").write_text(text.replace("epsilon: 0.02", "epsilon: ${methods.clic.lambda_s_neg}"))
+    params, _ = made("fsc_clip")
+    written = Path("made.yaml").read_text()
+    assert "${oc.env:RATE}" in written and "0.003" not in written
+    assert set(params.methods) == {"pretrained", "clic", "fsc_clip"} and params.train.lr == 0.003
+    assert grid.resolve(params, "fsc_clip-scenes-scenes-0").method.epsilon == 0.5
+
+
+def test_captions_joined_by_address_stay_joined(project):
+    """YAML 1.1 takes the key `on` for true."""
+    params, _ = made("clic", GRIDS / "clic_table10.yaml")
+    assert params.data == read.load(GRIDS / "clic_table10.yaml").data
+    assert "'on': url" in Path("made.yaml").read_text()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["fsc"], r"unknown method 'fsc'; did you mean '.*fsc_clip'"),
+        (["fsc_clip.scr"], r"methods.fsc_clip.variants: unknown variant 'scr'"),
+        (["finetune"], r"method 'finetune': declares no part to leave out; name another method"),
+        (["pretrained"], r"method 'pretrained': declares no part"),
+        (["negclip"], r"method 'negclip': left out already: hard_images; name another method"),
+        (["degla"], r"params.yaml: methods.degla: its rules read texts.negative, which data.scenes has not"),
+        (["clic", "train.lr"], r"override 'train.lr': must be key=value"),
+        (["clic", "--params", "no.yaml"], r"no.yaml: no such file"),
+    ],
+)
+def test_what_cannot_be_ablated_is_told_and_nothing_written(project, arguments, message):
+    with pytest.raises(UserError, match=message):
+        config_command.main(["ablate", *arguments])
+    assert sorted(path.name for path in project.rglob("*")) == ["params.yaml"]
+
+
+def test_somebody_else_s_file_stays(project):
+    """One that it wrote itself, and nobody edited, is written again."""
+    again = ["ablate", "c2lip", "--out", "made.yaml"]
+    assert config_command.main(again) == config_command.main(["ablate", "c2lip", "train.lr=1e-4", *again[2:]]) == 0
+    assert read.load("made.yaml").train.lr == 1e-4
+    edited = Path("made.yaml").read_text().replace("seeds: [0, 1]", "seeds: [7]")
+    Path("made.yaml").write_text(edited)
+    with pytest.raises(UserError, match=r"made.yaml: is there, and is no ablation as it was written; .*--force"):
+        config_command.main(again)
+    assert Path("made.yaml").read_text() == edited
+    assert config_command.main([*again, "--force"]) == 0 and read.load("made.yaml").grid.seeds == [0, 1]
+    for name in ("params.yaml", "."):
+        with pytest.raises(UserError, match=name):
+            config_command.main(["ablate", "c2lip", "--out", name])
+
+
+@pytest.mark.parametrize(
+    ("reference", "message"),
+    [
+        ("clik", r"report.reference, in grid.methods: unknown method 'clik'; did you mean 'clic'"),
+        ("pretrained", r"report.reference=pretrained: all are compared with it anyway; name another"),
+    ],
+)
+def test_a_reference_is_another_method_of_the_grid(project, reference, message):
+    with pytest.raises(UserError, match=message):
+        config_command.main(["check", f"report.reference={reference}"])
+    assert config_command.main(["check", "report.reference=clic"]) == 0
+
+
+def test_every_declared_part_of_the_schedule_is_a_value_of_it():
+    for name, known in ablate.parts.declared(ablate.Train).items():
+        assert getattr(structured.structured(ablate.Train, {name: known.off}, "train"), name) == known.off

@@ -1,0 +1,108 @@
+"""What each method says it can do without: every declared value is one it takes, and it trains something else then."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, replace
+
+import pytest
+import torch
+
+from compclip.base import parts, plugins
+from compclip.config.sections import Train
+from compclip.config.structured import structured
+from compclip.runs import key
+from tests.methods.conftest import drawn
+
+METHODS = {name: plugins.find(plugins.METHODS, name) for name in plugins.names(plugins.METHODS)}
+DECLARED = [(name, field) for name, method in METHODS.items() for field in parts.declared(method.Config)]
+WEIGHTS = [(name, field) for name, field in DECLARED if field.startswith("lambda_")]
+STEPS = (0, 1)
+
+
+def whole(name):
+    """A method with all of its parts, those too that its defaults leave out."""
+    cfg = METHODS[name].Config()
+    out = {f: p.off for f, p in parts.declared(cfg).items() if getattr(cfg, f) == p.off}
+    return replace(cfg, **{field: type(off)(1) for field, off in out.items()})
+
+
+def without(name, field):
+    """The same without one part, read as from params.yaml."""
+    known = parts.declared(METHODS[name].Config)[field]
+    overlay = {field: known.off, **known.along}
+    return structured(METHODS[name].Config, asdict(whole(name)) | overlay, f"methods.{name}")
+
+
+def terms(name, cfg, step, like=None, fill="all"):
+    torch.manual_seed(0)  # heads of a method's own begin by chance
+    batch = drawn(name, like or cfg, step, fill=fill)
+    return {term: value.detach() for term, value in METHODS[name].loss(batch, cfg, step).items()}
+
+
+def run_key(name, cfg):
+    run = {"cell": {"method": name, "seed": 0}, "train": asdict(Train()), "method": asdict(cfg)}
+    return key.of(run, True, "inputs", "code")
+
+
+def test_the_papers_ablations_are_declared():
+    found = {name: [field for one, field in DECLARED if one == name] for name, _ in DECLARED}
+    assert found["fsc_clip"] == ["lambda_global", "lambda_local", "gamma", "epsilon"]
+    assert found["clic"] == ["lambda_s_neg", "lambda_uni", "positives", "composites", "alternate"]
+    assert found["c2lip"] == ["lambda_npc", "lambda_xac"]
+    assert found["hard_positives"] == ["lambda_s_neg", "negatives_in_contrastive", "hard_positives"]
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_every_weight_of_a_term_beside_the_contrast_is_a_part(name):
+    """Of a term that weighs nothing where its weight is 0; CLIC's own contrast and the analogy have another switch."""
+    weights = [field for field in asdict(METHODS[name].Config()) if field.startswith("lambda_")]
+    assert {*weights} - {*parts.declared(METHODS[name].Config)} <= {"lambda_cont", "lambda_analogy"}
+
+
+@pytest.mark.parametrize(("name", "field"), DECLARED)
+def test_without_a_part_another_run_is_trained(name, field):
+    full, less = whole(name), without(name, field)
+    assert not parts.is_out(full, field) and parts.is_out(less, field)
+    assert run_key(name, full) != run_key(name, less)
+    method = METHODS[name]
+    asks = any(method.views(full, step) != method.views(less, step) for step in STEPS)
+    weighs = any(terms(name, full, step) != terms(name, less, step) for step in STEPS)
+    assert asks or weighs or _learns(name, field)
+
+
+def _learns(name, field):
+    """Whether it changes what a method keeps between steps."""
+    method = METHODS[name]
+    full, less = whole(name), without(name, field)
+    batch = drawn(name, full)
+    kept = [method.memory(cfg) | method.remember(batch, cfg) for cfg in (full, less)]
+    return any(not torch.equal(kept[0][key], kept[1][key]) for key in kept[0])
+
+
+@pytest.mark.parametrize(("name", "field"), WEIGHTS)
+def test_without_a_weight_one_term_goes_and_the_others_stay(name, field):
+    full, less = whole(name), without(name, field)
+    for step in STEPS:
+        before, after = terms(name, full, step), terms(name, less, step, like=full)
+        gone = [term for term in before if not after.get(term, torch.tensor(0.0))]
+        assert len(gone) == 1 or (name, step) == ("clic", 1)  # every second step of CLIC's is plain
+        assert {term: value for term, value in after.items() if term not in gone} == {
+            term: value for term, value in before.items() if term not in gone
+        }
+
+
+@pytest.mark.parametrize(("name", "field"), DECLARED)
+def test_what_is_a_part_of_others_does_nothing_without_them(name, field):
+    """So that an ablation need not train it: the same terms with and without it."""
+    method, known = METHODS[name], parts.declared(METHODS[name].Config)[field]
+    if not known.of:
+        return
+    others = parts.declared(method.Config)
+    full = replace(whole(name), **{other: others[other].off if other in others else 0.0 for other in known.of})
+    if field == "lambda_uni":  # p2 is p1 then, which the drawn texts are not
+        assert method.views(full, 0).partner == ""
+        return
+    less = replace(full, **{field: known.off, **known.along})
+    fill = "all" if method.views(full, 0).negatives else "none"
+    found = [sum(terms(name, cfg, 0, full, fill).values()) for cfg in (full, less)]
+    assert found[0] == found[1]
