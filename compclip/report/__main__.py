@@ -1,6 +1,7 @@
 """The grid's results as one page and as tables: `python -m compclip.report [--partial]`.
 
-`python -m compclip report published` writes instead which of the papers' numbers have a method in the grids.
+`python -m compclip report published` writes instead which of the papers' numbers have a method in the grids, and
+`python -m compclip report validity` whether what methods do on the embedded scenes is what they do to CLIP.
 
 Reads the runs and results of the grid in params.yaml; writes index.html, report.md, report.csv, report.tex, claims.csv,
 metrics.json and plots/ into reports/. A missing cell or result is an error that names it, unless --partial shows what
@@ -37,6 +38,7 @@ from compclip.report import (
 )
 from compclip.report.claims import Claim
 from compclip.report.collect import collect
+from compclip.report.validity import command as validity
 from compclip.runs.results import FinishedRun
 
 PUBLISHED, CLAIMS = Path("experiments/published"), Path("experiments/claims.yaml")  # where they are, if there are any
@@ -50,6 +52,8 @@ def main(argv: list[str]) -> int:
     """The `report` stage."""
     if argv[:1] == ["published"]:
         return coverage.main(argv[1:])
+    if argv[:1] == ["validity"]:
+        return validity.main(argv[1:])
     args = _parser().parse_args(argv)
     _check_given(args)
     params = read.load(args.params)

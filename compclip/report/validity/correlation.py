@@ -17,7 +17,7 @@ import numpy as np
 
 DRAWS = 2_000
 LEVEL = 0.95
-LEAST = 3  # pairs: of two, a rank correlation is 1 or -1
+LEAST = 4  # pairs: of fewer, a rank correlation has a handful of values
 CELLS = 4_000_000  # of a matrix of all draws and all pairs of items that is in memory at a time
 WEIGHT, RHO, TAU = slice(0, 1), slice(1, 4), slice(4, 7)  # places in what `sums` gives
 
@@ -81,7 +81,7 @@ def within(sums_BC7: np.ndarray, part: slice) -> np.ndarray:
 
 
 def estimate(n: int, values: np.ndarray) -> Estimate:
-    """The first of `values` with the percentile interval of the rest; shape 1 + B. Fewer than three pairs have none."""
+    """The first of `values` with the percentile interval of the rest; shape 1 + B. Fewer pairs than `LEAST` have none."""
     value, draws = values[0], values[1:]
     if n < LEAST or np.isnan(value):
         return Estimate(n, None)
