@@ -1,4 +1,4 @@
-"""What a set of pairs says: correlations overall, by column and by method, each with its interval over methods and seeds.
+"""What a set of pairs says: correlations overall, by column and by method, with intervals over methods and seeds.
 
 B draws, M methods (rows of ours), C columns, S seeds. Overall and by column a draw resamples the methods, each with all
 of its pairs, and each method's seeds; by method it resamples the families of columns and the method's seeds.
@@ -85,7 +85,7 @@ def summary(name: str, pairs: Sequence[Pair], draws: int = DRAWS) -> Summary:
 
 def _drawn(name: str, pairs: Sequence[Pair], draws: int) -> Drawn:
     rows = list(dict.fromkeys(p.row for p in pairs))
-    columns = {p.column.name: p for p in pairs}
+    columns = {p.column.name: p for p in sorted(pairs, key=lambda p: p.column.place)}
     place = {column: i for i, column in enumerate(columns)}
     theirs_MC = np.full((len(rows), len(columns)), np.nan)
     seeds = [sorted({seed for p in pairs if p.row == row for seed in p.seeds}) for row in rows]

@@ -1,8 +1,8 @@
 """Whether the scenes predict the papers: `python -m compclip report validity [--params GRID] [--held-out]`.
 
 Reads experiments/validity.yaml, the papers' tables and the results of a scenes grid; writes validity.html,
-validity.json and pairs.csv. Rows and columns that are kept aside are not read into any number. --held-out shows them: do
-it once, when the world is chosen. validity.json remembers that it was done, and with which results.
+validity.json and pairs.csv. Rows and columns that are kept aside are not read into any number. --held-out shows them:
+do it once, when the world is chosen. validity.json remembers that it was done, and with which results.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from compclip.report.tables import Column
 from compclip.report.validity import analysis, declared, page, unpaired
 from compclip.report.validity import pairs as pairs_of
 from compclip.report.validity.declared import Declared
-from compclip.report.validity.pairs import Pair
 from compclip.report.validity.page import Found
+from compclip.report.validity.pairs import Pair
 from compclip.report.validity.split import CHOOSING, HELD_OUT
 from compclip.runs.results import FinishedRun
 

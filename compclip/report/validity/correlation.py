@@ -24,7 +24,7 @@ WEIGHT, RHO, TAU = slice(0, 1), slice(1, 4), slice(4, 7)  # places in what `sums
 
 @dataclass(frozen=True)
 class Estimate:
-    """A number of `n` pairs; `value` is None where it is not defined, the interval where half of the draws have none."""
+    """A number of `n` pairs; `value` is None where it is not defined, the interval where half of its draws are none."""
 
     n: int
     value: float | None
@@ -33,7 +33,7 @@ class Estimate:
 
 
 def sums(x_BN: np.ndarray, y_BN: np.ndarray, weight_BN: np.ndarray) -> np.ndarray:
-    """The weighted sums of each draw, shape B x 7: weight; rho's product and two squares; tau's product and two squares.
+    """The weighted sums of each draw, shape B x 7: weight; rho's product and two squares; tau's product and squares.
 
     An item that is NaN in x or y has no part. y may have one row for all draws.
     """
@@ -81,7 +81,7 @@ def within(sums_BC7: np.ndarray, part: slice) -> np.ndarray:
 
 
 def estimate(n: int, values: np.ndarray) -> Estimate:
-    """The first of `values` with the percentile interval of the rest; shape 1 + B. Fewer pairs than `LEAST` have none."""
+    """The first of `values` with the percentile interval of the rest, shape 1 + B; None of fewer pairs than `LEAST`."""
     value, draws = values[0], values[1:]
     if n < LEAST or np.isnan(value):
         return Estimate(n, None)

@@ -1,4 +1,4 @@
-"""What experiments/validity.yaml declares: which rows and columns of ours stand for which published ones, and the split.
+"""What experiments/validity.yaml declares: which rows and columns of ours stand for published ones, and the split.
 
 The file's head tells what each section means.
 """
@@ -6,7 +6,7 @@ The file's head tells what each section means.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
@@ -35,12 +35,16 @@ class Source:
 
 @dataclass(frozen=True)
 class Counterpart:
-    """A column of ours and the published columns that it stands for; a detail has no part in pooled numbers."""
+    """A column of ours and the published columns that it stands for; a detail has no part in pooled numbers.
+
+    `place` counts the columns of the file, in whose order they are shown.
+    """
 
     name: str
     family: str
     published: tuple[str, ...]
     detail: bool
+    place: int = 0
 
 
 @dataclass(frozen=True)
@@ -68,7 +72,8 @@ class Declared:
     columns: tuple[Counterpart, ...] = field(init=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "columns", tuple(c for f in self.families for c in f.columns))
+        every = [c for family in self.families for c in family.columns]
+        object.__setattr__(self, "columns", tuple(replace(c, place=place) for place, c in enumerate(every)))
 
     def sources(self, row: str) -> tuple[Source, ...]:
         """The published rows that a row of ours stands for; none where the file has none."""
@@ -222,6 +227,10 @@ def _check_printed(declared: Declared, numbers: Sequence[Number], where: str) ->
     bases = {(n.paper, n.table) for n in numbers if n.method == PRETRAINED}
     for n in numbers:
         tables.setdefault(n.paper, {}).setdefault(n.table, set()).add(n.row)
+    for (paper, table), base in declared.baselines.items():
+        _known("paper", paper, tables, f"{where}: baselines")
+        _known("table", table, tables[paper], f"{where}: baselines.{paper}")
+        _known("table", base, tables[paper], f"{where}: baselines.{paper}.{table}")
     for name, sources in declared.rows.items():
         for s in sources:
             place = f"{where}: rows.{name}"
@@ -230,10 +239,6 @@ def _check_printed(declared: Declared, numbers: Sequence[Number], where: str) ->
             _known("published row", s.row, tables[s.paper][s.table], f"{place}.{s.paper}.{s.table}")
             if (s.paper, declared.baselines.get((s.paper, s.table), s.table)) not in bases:
                 raise UserError(f"{where}: {s.paper}, {s.table}: has no pretrained row; name its table in baselines")
-    for (paper, table), base in declared.baselines.items():
-        _known("paper", paper, tables, f"{where}: baselines")
-        _known("table", table, tables[paper], f"{where}: baselines.{paper}")
-        _known("table", base, tables[paper], f"{where}: baselines.{paper}.{table}")
 
 
 def _known(kind: str, name: str, known: Collection[str], where: str) -> None:

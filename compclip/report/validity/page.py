@@ -73,7 +73,7 @@ def facts(found: Found) -> list[tuple[str, str]]:
 
 def section(found: Found, of: Summary) -> dict[str, Any]:
     """One half: its numbers, tables and plots; a set of pairs that only sums up others has no tables."""
-    pairs = [p for p in _of(found, of) if not p.column.detail]
+    pairs = sorted((p for p in _of(found, of) if not p.column.detail), key=lambda p: p.column.place)
     look = plot.looks(pairs)
     points = [p for p in pairs if not p.unit.score]
     return {
@@ -159,7 +159,8 @@ def _lines(pairs: Sequence[Pair]) -> list[list[Any]]:
     return [
         [
             p.row, p.column.name, p.kind, p.column.family, "choosing" if p.chosen else "held_out", p.column.detail,
-            "score" if p.unit.score else "points", p.published, p.mean, list(p.ours),
+            "score" if p.unit.score else "points", p.published, p.mean,
+            [f"seed {seed}: {gap:+g}" for seed, gap in zip(p.seeds, p.ours, strict=True)],
             [f"{own.text}: {own.difference:+g}" for own in p.printed],
         ]
         for p in pairs

@@ -1,7 +1,7 @@
 """Pairs of differences to the pretrained model: ours on the scenes, by seed, and the published one that it stands for.
 
-Of one row and one column of ours the papers print several numbers. Their differences are averaged over tables that print
-the same model, then over columns, then over models, then over papers, so that a model printed five times weighs once.
+Of one row and one column of ours the papers print several numbers. Their differences are averaged over tables that
+print the same model, then over columns, models and papers, so that a model printed five times weighs once.
 Differences are in points (scores in their own unit), and higher is better: where less is, both signs are turned.
 """
 

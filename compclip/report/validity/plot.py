@@ -14,13 +14,11 @@ Look = tuple[int, str]  # colour and shape
 
 def looks(pairs: Sequence[Pair]) -> dict[str, Look]:
     """A colour and a shape for each column, no two alike among the first 24."""
-    names = dict.fromkeys(p.column.name for p in pairs)
+    names = dict.fromkeys(p.column.name for p in sorted(pairs, key=lambda p: p.column.place))
     return {name: (1 + i % (COLOURS - 1), SHAPES[i // (COLOURS - 1) % len(SHAPES)]) for i, name in enumerate(names)}
 
 
-def scatter(
-    pairs: Sequence[Pair], look: Mapping[str, Look], title: str, size: tuple[int, int] = (860, 520)
-) -> str:
+def scatter(pairs: Sequence[Pair], look: Mapping[str, Look], title: str, size: tuple[int, int] = (860, 520)) -> str:
     """All pairs in the unit of their columns; dashed lines through 0, the pretrained model, on both sides."""
     width, height = size
     x = axis([0.0, *(p.published for p in pairs)], 58, width - 20, 8 if width > 500 else 4)

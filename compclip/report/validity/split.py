@@ -1,4 +1,4 @@
-"""Which rows and columns are looked at while a world is chosen, by a rule that nobody can tune: their names' SHA-256."""
+"""Which rows and columns are looked at while a world is chosen, by a rule that nobody can tune: SHA-256 of names."""
 
 from __future__ import annotations
 

@@ -13,6 +13,7 @@ from compclip.report.validity.split import CHOOSING
 
 UNTOLD = "no word of it in the file"
 ASIDE = "kept aside"
+NO_ROW = "no published row of these methods has it"
 
 
 @dataclass(frozen=True)
@@ -44,8 +45,8 @@ def find(
         tuple(Left(m, _row(declared, m, held_out)) for m in grid if m not in {p.row for p in pairs}),
         tuple(Left(m, "stands for published rows") for m in declared.row_halves if m not in grid),
         tuple(_columns(declared, pairs, columns, held_out)),
-        tuple(_published_rows(declared, grid, numbers, {(s.paper, s.table, s.row) for p in pairs for s in p.printed})),
-        tuple(_published_columns(declared, numbers, {s.column for p in pairs for s in p.printed})),
+        tuple(_published_rows(declared, pairs, grid, numbers, held_out)),
+        tuple(_published_columns(declared, pairs, numbers, held_out)),
     )
 
 
@@ -57,9 +58,7 @@ def _row(declared: Declared, method: str, held_out: bool) -> str:
     return "no result, or no published column that is looked at"
 
 
-def _columns(
-    declared: Declared, pairs: Sequence[Pair], columns: Collection[str], held_out: bool
-) -> Iterable[Left]:
+def _columns(declared: Declared, pairs: Sequence[Pair], columns: Collection[str], held_out: bool) -> Iterable[Left]:
     known, paired = {c.name: c for c in declared.columns}, {p.column.name for p in pairs}
     for name in dict.fromkeys((*columns, *known)):
         if name in paired:
@@ -69,33 +68,43 @@ def _columns(
         elif not held_out and declared.family_halves[known[name].family] != CHOOSING:
             yield Left(name, ASIDE)
         else:
-            yield Left(name, "no published row of these methods has it" if name in columns else "no run has it")
+            yield Left(name, NO_ROW if name in columns else "no run has it")
 
 
 def _published_rows(
-    declared: Declared, grid: Sequence[str], numbers: Sequence[Number], paired: Collection[tuple[str, str, str]]
+    declared: Declared, pairs: Sequence[Pair], grid: Sequence[str], numbers: Sequence[Number], held_out: bool
 ) -> Iterable[Left]:
+    paired = {(s.paper, s.table, s.row) for p in pairs for s in p.printed}
     stands = {(s.paper, s.table, s.row): row for row, own in declared.rows.items() for s in own}
     asked = {declared.same.get(row, row) for row in grid}
     for n in {(n.paper, n.table, n.row): n for n in numbers if n.method != PRETRAINED}.values():
         place = (n.paper, n.table, n.row)
-        if place in paired:
-            continue
-        name = f"{n.paper}, {n.table}: {n.row}"
-        if place not in stands:
-            yield Left(name, f"{n.method}: no row of ours" if n.method else "a model that is no method of ours")
-        elif stands[place] not in asked:
-            yield Left(name, f"stands for {stands[place]}, which this grid does not have")
-        else:
-            yield Left(name, f"stands for {stands[place]}: its row or its columns are kept aside, or in no pair")
+        if place not in paired:
+            why = _why(declared, stands[place], asked, held_out) if place in stands else _not_ours(n)
+            yield Left(f"{n.paper}, {n.table}: {n.row}", why)
 
 
-def _published_columns(declared: Declared, numbers: Sequence[Number], paired: Collection[str]) -> Iterable[Left]:
-    stands = {name: c.name for c in declared.columns for name in c.published}
-    for name in dict.fromkeys(n.column for n in numbers):
-        if name in paired:
-            continue
-        if name in stands:
-            yield Left(name, f"stands for {stands[name]}: kept aside, or no row of this grid has it")
-        else:
+def _not_ours(number: Number) -> str:
+    return f"{number.method}: no row of the file" if number.method else "a model that is no method of ours"
+
+
+def _why(declared: Declared, row: str, asked: Collection[str], held_out: bool) -> str:
+    """Why a published row that stands for one of ours is in no pair."""
+    if row not in asked:
+        return f"stands for {row}, which this grid does not have"
+    if not held_out and declared.row_halves[row] != CHOOSING:
+        return f"stands for {row}: {ASIDE}"
+    return f"stands for {row}: none of its columns is in a pair" + ("" if held_out else " that is shown")
+
+
+def _published_columns(
+    declared: Declared, pairs: Sequence[Pair], numbers: Sequence[Number], held_out: bool
+) -> Iterable[Left]:
+    paired = {s.column for p in pairs for s in p.printed}
+    stands = {name: c for c in declared.columns for name in c.published}
+    for name in dict.fromkeys(n.column for n in numbers if n.column not in paired):
+        if name not in stands:
             yield Left(name, declared.why("published", name) or UNTOLD)
+        else:
+            seen = held_out or declared.family_halves[stands[name].family] == CHOOSING
+            yield Left(name, f"stands for {stands[name].name}: {NO_ROW if seen else ASIDE}")
