@@ -42,6 +42,7 @@ from compclip.report.validity import command as validity
 from compclip.runs.results import FinishedRun
 
 PUBLISHED, CLAIMS = Path("experiments/published"), Path("experiments/claims.yaml")  # where they are, if there are any
+OTHERS = "Two reports of their own: `report published`, `report validity` (--help)."
 LEGEND = (
     "Mean ± standard deviation over seeds, in percent; best **bold**, second best <u>underlined</u>; ▲ ▼ better or "
     "worse than the pretrained model by a paired bootstrap whose 95 % interval excludes 0."
@@ -83,7 +84,9 @@ def main(argv: list[str]) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m compclip.report", description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(
+        prog="python -m compclip.report", description=__doc__.splitlines()[0], epilog=OTHERS
+    )
     parser.add_argument("--partial", action="store_true", help="show the cells there are and name the missing ones")
     parser.add_argument("--params", type=Path, default=Path("params.yaml"), help="the file that holds the grid")
     parser.add_argument("--root", type=Path, default=Path(), help="folder that holds runs/, results/ and wise_ft/")

@@ -129,7 +129,9 @@ def stated(rows, columns, baselines=None, same=None):
                      for name, p in columns.items())  # fmt: skip
     halves = dict.fromkeys((*rows, *(same or {})), CHOOSING)
     without = {part: {} for part in declared.WITHOUT}
-    return Declared("raw", rows, same or {}, baselines or {}, families, without, halves, dict.fromkeys(columns, CHOOSING))
+    return Declared(
+        "raw", rows, same or {}, baselines or {}, families, without, halves, dict.fromkeys(columns, CHOOSING)
+    )
 
 
 def test_a_difference_is_to_the_pretrained_model_of_its_table_and_backbone():
