@@ -468,6 +468,7 @@ def edited(tmp_path, *changes):
         ("    components: main\n", "    components: man\n", r"baselines.FSC-CLIP.components: unknown table 'man'; did you mean 'main'"),
         ("    Table A2: Table 5\n", "    Table A3: Table 5\n", r"baselines.C2LIP: unknown table 'Table A3'; did you mean 'Table A5'"),
         ("    Table A2: Table 5\n", "    Table 2: Table 5\n", r"C2LIP, Table A2: has no pretrained row; name its table in baselines"),
+        ("split:\n  choosing:\n    rows:\n", "split:\n  choosing:\n    rows: 5\n    more:\n", r"split.choosing.rows=5: must be a list"),
         ("      - c2lip.npc\n", "", r"split.choosing.rows: c2lip.npc is missing; add it"),
     ],
 )  # fmt: skip

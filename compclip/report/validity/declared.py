@@ -199,13 +199,20 @@ def _halves(
 
 
 def _check_split(part: str, rule: Mapping[str, str], stated: dict[str, Any], path: Path) -> None:
-    listed = {(str(name), half) for half in HALVES for name in _mapping(stated, half, path).get(part) or ()}
+    listed = {(name, half) for half in HALVES for name in _listed(stated, half, part, f"{path}: split")}
     for name, half in sorted(listed - set(rule.items())):
         if name not in rule:
             raise unknown(part.removesuffix("s"), name, rule, f"{path}: split.{half}.{part}")
         raise UserError(f"{path}: split.{half}.{part}: {name}: the rule puts it into {rule[name]}; move it there")
     for name, half in sorted(set(rule.items()) - listed):
         raise UserError(f"{path}: split.{half}.{part}: {name} is missing; add it")
+
+
+def _listed(stated: dict[str, Any], half: str, part: str, where: str) -> list[str]:
+    names = _mapping(stated, half, where).get(part) or []
+    if not isinstance(names, list):
+        raise UserError(f"{where}.{half}.{part}={names!r}: must be a list of names")
+    return list(map(str, names))
 
 
 def check(declared: Declared, methods: Collection[str], numbers: Sequence[Number], where: str) -> None:

@@ -12,7 +12,7 @@ SEVERAL = "several papers"
 
 def alternate(strata: Mapping[str, Iterable[str]]) -> dict[str, str]:
     """The half of each name: among those of a stratum, by ascending SHA-256, the first, third, … are choosing."""
-    found = {}
+    found: dict[str, str] = {}
     for names in strata.values():
         ordered = sorted(names, key=lambda name: hashlib.sha256(name.encode()).hexdigest())
         found |= {name: HALVES[place % 2] for place, name in enumerate(ordered)}

@@ -121,7 +121,7 @@ def _claimed(_: random.Random) -> object:
     return claims.read(Path("experiments/claims.yaml"))
 
 
-def _validity() -> object:
+def _validity(_: random.Random) -> object:
     from compclip.report.validity import declared
 
     return declared.read(Path("experiments/validity.yaml"))
