@@ -15,7 +15,10 @@ DAILY = {
     "evaluate": ("compclip.evaluate.__main__", "score the runs of a method, or any checkpoint on any benchmarks"),
     "wise_ft": ("compclip.evaluate.wise_ft", "score the models between pretrained and tuned weights, or write one"),
     "attention": ("compclip.evaluate.attention", "draw where a text looks in a picture, before and after fine-tuning"),
-    "report": ("compclip.report.__main__", "compare all cells of the grid: page, tables, claims"),
+    "report": (
+        "compclip.report.__main__",
+        "compare all cells of the grid: page, tables, claims; `report validity`: do the scenes predict",
+    ),
     "track": ("compclip.track.__main__", "bring MLflow up to date with the run files"),
     "dashboard": ("compclip.track.dashboard", "open the MLflow UI over all runs"),
     "launch": (

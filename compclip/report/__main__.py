@@ -1,6 +1,7 @@
 """The grid's results as one page and as tables: `python -m compclip.report [--partial]`.
 
-`python -m compclip report published` writes instead which of the papers' numbers have a method in the grids.
+`python -m compclip report published` writes instead which of the papers' numbers have a method in the grids, and
+`python -m compclip report validity` whether what methods do on the embedded scenes is what they do to CLIP.
 
 Reads the runs and results of the grid in params.yaml; writes index.html, report.md, report.csv, report.tex, claims.csv,
 reference.csv, metrics.json and plots/ into reports/. A missing cell or result is an error that names it, unless
@@ -38,9 +39,11 @@ from compclip.report import (
 )
 from compclip.report.claims import Claim
 from compclip.report.collect import collect
+from compclip.report.validity import command as validity
 from compclip.runs.results import FinishedRun
 
 PUBLISHED, CLAIMS = Path("experiments/published"), Path("experiments/claims.yaml")  # where they are, if there are any
+OTHERS = "Two reports of their own: `report published`, `report validity` (--help)."
 LEGEND = (
     "Mean ± standard deviation over seeds, in percent; best **bold**, second best <u>underlined</u>; ▲ ▼ better or "
     "worse than the pretrained model by a paired bootstrap whose 95 % interval excludes 0."
@@ -51,6 +54,8 @@ def main(argv: list[str]) -> int:
     """The `report` stage."""
     if argv[:1] == ["published"]:
         return coverage.main(argv[1:])
+    if argv[:1] == ["validity"]:
+        return validity.main(argv[1:])
     args = _parser().parse_args(argv)
     _check_given(args)
     params = read.load(args.params)
@@ -82,7 +87,9 @@ def main(argv: list[str]) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m compclip.report", description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(
+        prog="python -m compclip.report", description=__doc__.splitlines()[0], epilog=OTHERS
+    )
     parser.add_argument("--partial", action="store_true", help="show the cells there are and name the missing ones")
     parser.add_argument("--params", type=Path, default=Path("params.yaml"), help="the file that holds the grid")
     parser.add_argument("--root", type=Path, default=Path(), help="folder that holds runs/, results/ and wise_ft/")

@@ -87,8 +87,8 @@ def loss_svg(runs: Sequence[FinishedRun], title: str, size: tuple[int, int] = (3
     tops = [0.0, *(float(np.quantile(v, 0.98)) for _, v in curves.values())]
     y = axis([*tops, *(float(v.min()) for _, v in curves.values())], height - 36, 48)
     drawn = [_curve(at, values, x, y, i) for i, (at, values) in enumerate(curves.values())]
-    body = _frame(x, y, "step", "") + f'<g clip-path="inset(0)">{"".join(drawn)}</g>' + _legend(curves, width)
-    return _svg(body, width, height, title)
+    body = frame(x, y, "step", "") + f'<g clip-path="inset(0)">{"".join(drawn)}</g>' + _legend(curves, width)
+    return svg(body, width, height, title)
 
 
 def _curve(at: np.ndarray, values: np.ndarray, x: Axis, y: Axis, colour: int) -> str:
@@ -109,7 +109,7 @@ def _legend(names: Sequence[str], width: int) -> str:
         if left + 14 + 6.4 * len(label) > width:
             left, top = 44.0, top + 16
         out.append(f'<rect class="f{i % COLOURS}" x="{left:.0f}" y="{top}" width="10" height="10" rx="2"/>')
-        out.append(_text(left + 14, top + 9, label, "label"))
+        out.append(text(left + 14, top + 9, label, "label"))
         left += 26 + 6.4 * len(label)
     return "".join(out)
 
@@ -160,9 +160,9 @@ def tradeoff_svg(
     x = axis([v for p in points for v in (p.x - p.dx, p.x + p.dx)], 58, width - 20)
     y = axis([v for p in points for v in (p.y - p.dy, p.y + p.dy)], height - 44, 18)
     base = [p for p in points if p.name == PRETRAINED]
-    body = _frame(x, y, f"{x_label}, %", "Comp, %") + "".join(_cross(p, x, y) for p in base)
+    body = frame(x, y, f"{x_label}, %", "Comp, %") + "".join(_cross(p, x, y) for p in base)
     body += "".join(_dot(p, x, y, i) for i, p in enumerate(points)) + _labels(points, x, y, width, short=short or {})
-    return _svg(body, width, height, f"Compositionality against {x_label}")
+    return svg(body, width, height, f"Compositionality against {x_label}")
 
 
 @dataclass(frozen=True)
@@ -182,11 +182,11 @@ def trajectory_svg(found: Sequence[Trajectory], x_label: str, size: tuple[int, i
     y = axis([p.y for p in every], height - 44, 18)
     base = replace(found[0].points[0], name=PRETRAINED)
     ends = [replace(t.points[-1], name=t.method) for t in found]
-    body = _frame(x, y, f"{x_label}, %", "Comp, %") + _cross(base, x, y)
+    body = frame(x, y, f"{x_label}, %", "Comp, %") + _cross(base, x, y)
     body += "".join(_way(t, x, y) for t in found)
     body += "".join(_dot(p, x, y, t.colour) for p, t in zip(ends, found, strict=True)) + _dot(base, x, y, 0)
     body += _labels([base, *ends], x, y, width, [t.points for t in found])
-    return _svg(body, width, height, f"WiSE-FT: compositionality against {x_label}")
+    return svg(body, width, height, f"WiSE-FT: compositionality against {x_label}")
 
 
 def _way(t: Trajectory, x: Axis, y: Axis) -> str:
@@ -200,11 +200,11 @@ def _way(t: Trajectory, x: Axis, y: Axis) -> str:
 
 
 def _cross(p: Point, x: Axis, y: Axis) -> str:
-    return _line(x(p.x), y.start, x(p.x), y.stop, "guide") + _line(x.start, y(p.y), x.stop, y(p.y), "guide")
+    return line(x(p.x), y.start, x(p.x), y.stop, "guide") + line(x.start, y(p.y), x.stop, y(p.y), "guide")
 
 
 def _dot(p: Point, x: Axis, y: Axis, colour: int) -> str:
-    bars = _line(x(p.x - p.dx), y(p.y), x(p.x + p.dx), y(p.y), "bar") + _line(
+    bars = line(x(p.x - p.dx), y(p.y), x(p.x + p.dx), y(p.y), "bar") + line(
         x(p.x), y(p.y - p.dy), x(p.x), y(p.y + p.dy), "bar"
     )
     title = f"<title>{escape(p.name)}: {p.x:.1f} / {p.y:.1f}</title>"
@@ -230,7 +230,7 @@ def _labels(
         inside = [b for b in boxes if b[0] > x.start and b[2] < width and b[1] > 0]
         box = min(inside or boxes, key=lambda b: sum(_overlap(b, t) for t in taken))
         taken.append(box)
-        out.append(_leader(x(p.x), y(p.y), box) + _text(box[0], box[3] - 2, name, "name"))
+        out.append(_leader(x(p.x), y(p.y), box) + text(box[0], box[3] - 2, name, "name"))
     return "".join(out)
 
 
@@ -246,7 +246,7 @@ def _places(left: float, top: float, long: float) -> list[tuple[float, ...]]:
 def _leader(left: float, top: float, box: tuple[float, ...]) -> str:
     """A line from a point to a name that does not stand beside it."""
     near = (min(max(left, box[0]), box[2]), (box[1] + box[3]) / 2)
-    return _line(left, top, *near, "bar") if abs(near[0] - left) > 12 or abs(near[1] - top) > 14 else ""
+    return line(left, top, *near, "bar") if abs(near[0] - left) > 12 or abs(near[1] - top) > 14 else ""
 
 
 def _overlap(a: tuple[float, ...], b: tuple[float, ...]) -> bool:
@@ -257,38 +257,43 @@ def interval_svg(low: float, high: float, estimate: float, limit: float, verdict
     """A small interval around 0 on an axis of ± limit: the dot is the estimate."""
     x = Axis(-limit, limit, 2, width - 2, ())
     mark = {1: "good", -1: "bad", 0: "none"}[verdict]
-    body = _line(x(0), 1, x(0), 13, "zero") + _line(x(low), 7, x(high), 7, f"range {mark}")
-    return _svg(body + f'<circle class="{mark}" cx="{x(estimate)}" cy="7" r="3"/>', width, 14, "", "spark")
+    body = line(x(0), 1, x(0), 13, "zero") + line(x(low), 7, x(high), 7, f"range {mark}")
+    return svg(body + f'<circle class="{mark}" cx="{x(estimate)}" cy="7" r="3"/>', width, 14, "", "spark")
 
 
-def _frame(x: Axis, y: Axis, x_label: str, y_label: str) -> str:
-    out = [_line(x.start, y(t), x.stop, y(t), "grid") for t in y.ticks]
-    out += [_text(x.start - 6, y(t) + 4, _short(t), "tick end") for t in y.ticks]
-    out += [_text(x(t), y.start + 16, _short(t), "tick middle") for t in x.ticks]
-    out.append(_text((x.start + x.stop) / 2, y.start + 32, x_label, "label middle"))
+def frame(x: Axis, y: Axis, x_label: str, y_label: str) -> str:
+    """Grid lines, ticks and labels of both axes."""
+    out = [line(x.start, y(t), x.stop, y(t), "grid") for t in y.ticks]
+    out += [text(x.start - 6, y(t) + 4, short(t), "tick end") for t in y.ticks]
+    out += [text(x(t), y.start + 16, short(t), "tick middle") for t in x.ticks]
+    out.append(text((x.start + x.stop) / 2, y.start + 32, x_label, "label middle"))
     if y_label:
         turn = f"translate(14 {(y.start + y.stop) / 2:.1f}) rotate(-90)"
         out.append(f'<text class="label middle" transform="{turn}">{escape(y_label)}</text>')
     return "".join(out)
 
 
-def _short(value: float) -> str:
+def short(value: float) -> str:
+    """A tick's number, with a true minus sign."""
     return f"{value:.4g}".replace("-", "−")
 
 
-def _line(x1: float, y1: float, x2: float, y2: float, css: str) -> str:
+def line(x1: float, y1: float, x2: float, y2: float, css: str) -> str:
+    """A straight line, in pixels."""
     return f'<line class="{css}" x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}"/>'
 
 
-def _text(x: float, y: float, text: str, css: str) -> str:
-    return f'<text class="{css}" x="{x:.1f}" y="{y:.1f}">{escape(text)}</text>'
+def text(x: float, y: float, told: str, css: str) -> str:
+    """A text that begins, ends or has its middle there, by its class."""
+    return f'<text class="{css}" x="{x:.1f}" y="{y:.1f}">{escape(told)}</text>'
 
 
 def _path(points: Sequence[tuple[float, float]]) -> str:
     return "M" + "L".join(f"{a:.1f} {b:.1f}" for a, b in points)
 
 
-def _svg(body: str, width: int, height: int, title: str, css: str = "plot") -> str:
+def svg(body: str, width: int, height: int, title: str, css: str = "plot") -> str:
+    """The whole figure; one without a title is decoration."""
     label = f' role="img" aria-label="{escape(title)}"' if title else ' aria-hidden="true"'
     return f'<svg class="{css}" viewBox="0 0 {width} {height}" width="{width}" height="{height}"{label}>{body}</svg>'
 

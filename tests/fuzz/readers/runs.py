@@ -110,6 +110,7 @@ def _read_runs(_: random.Random) -> None:
 
 def _tables() -> Iterator[Reader]:
     yield Reader("claims", copied("experiments/claims.yaml"), _claimed)
+    yield Reader("validity", copied("experiments/validity.yaml"), _validity)
     yield Reader("published", copied("experiments/published"), _published)
     yield Reader("samples", _prepared, _samples, ("data/x/**/*",))
 
@@ -118,6 +119,12 @@ def _claimed(_: random.Random) -> object:
     from compclip.report import claims
 
     return claims.read(Path("experiments/claims.yaml"))
+
+
+def _validity(_: random.Random) -> object:
+    from compclip.report.validity import declared
+
+    return declared.read(Path("experiments/validity.yaml"))
 
 
 def _published(_: random.Random) -> object:
