@@ -201,12 +201,12 @@ class Report:
 class Pretrain:
     """How the world's own pretrained model is trained, on freshly drawn pictures: one rate, and a fall at the end."""
 
-    steps: int = 6000
+    steps: int = 7000
     lr: float = 1.5e-3
     things: list[float] = field(default_factory=lambda: [0.5, 0.25, 0.15, 0.1])  # shares of 1 to 4
     collages: float = 0.15  # share of pictures that are made of two or four
     noise: float = 0.05  # share of captions that say nothing of their picture
-    paired: float = 0.1  # share of alt-texts that name one symbol with its colour
+    paired: float = 0.25  # share of alt-texts that name one symbol with its colour, and of true relations
     batch_size: int = 256
     warmup_steps: int = 100
     cooldown: float = 0.25  # share of steps, the last, in which the rate falls to nothing
