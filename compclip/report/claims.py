@@ -21,7 +21,7 @@ from pathlib import Path
 
 from compclip.base import yaml_text
 from compclip.base.errors import UserError, one_line, unknown
-from compclip.config.sections import PRETRAINED
+from compclip.config.cell import PRETRAINED
 from compclip.report import published, tables
 from compclip.report.statistics import DRAWS, Interval, mean_std
 from compclip.report.tables import Column, Group
