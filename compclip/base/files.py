@@ -87,8 +87,12 @@ def write_json(path: str | Path, value: Any) -> None:
 
 
 def update_json(path: str | Path, value: Any) -> None:
-    """The same, unless the file holds just that: it keeps its time, and whoever looks at times need not read it."""
-    text = _json(value)
+    """The same, unless the file holds just that."""
+    update(path, _json(value))
+
+
+def update(path: str | Path, text: str) -> None:
+    """Write `text`, unless the file holds just that: it keeps its time, and whoever looks at times need not read it."""
     if not os.path.isfile(path) or read_bytes(path) != text.encode():
         write_atomic(path, text)
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from compclip.base import links
 from compclip.base.errors import UserError
-from compclip.base.files import fingerprint, read_mapping, write_atomic
+from compclip.base.files import fingerprint, read_mapping, update
 from compclip.base.names import Name
 from compclip.config.cell import Cell
 from compclip.runs.folder import Folder, Inputs, Published, Trained, near_made
@@ -94,7 +94,7 @@ class StoredRun(_Stored):
         trained, final = self.published.trained, self.folder.final
         if shared():
             links.protect(final.path)
-        write_atomic(trained.config, self.config_text())
+        update(trained.config, self.config_text())
         for part, place in zip(final.parts[1:], trained.parts[1:], strict=True):
             links.place(part, place)
         if shared():

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import os
+import pickle
 import re
 import shutil
 import subprocess
@@ -180,6 +182,13 @@ def test_a_cell_s_name_fits_a_file_s():
     """Three names of 64 letters of two bytes do not."""
     with pytest.raises(UserError, match="has more than 200 bytes; shorten the names of the grid"):
         cell.Cell(*(Name("é" * 64, "x") for _ in range(3)), 0)
+
+
+def test_a_cell_is_a_value():
+    """Copied, sent to another process and written as a mapping; its names are checked each time."""
+    one = cell.Cell("clic", "tiny", "scenes", 3)
+    assert pickle.loads(pickle.dumps(one)) == copy.deepcopy(one) == one and one.place == "clic/tiny-scenes-3"
+    assert cell.Cell(**one.plain) == one and type(one.data) is Name
 
 
 def test_a_cell_s_file_holds_plain_texts(params):
