@@ -16,7 +16,7 @@ from typing import Protocol
 import numpy as np
 
 from compclip.base.errors import UserError, unknown
-from compclip.config.sections import PRETRAINED
+from compclip.config.cell import PRETRAINED
 from compclip.report.statistics import (
     DRAWS,
     Interval,

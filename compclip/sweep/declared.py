@@ -37,7 +37,8 @@ from compclip.base.errors import UserError, unknown
 from compclip.base.files import read_mapping
 from compclip.base.names import Name
 from compclip.config import grid
-from compclip.config.sections import PRETRAINED, Cell, Params, Run
+from compclip.config.cell import PRETRAINED, Cell
+from compclip.config.sections import Params, Run
 from compclip.config.structured import SEEDS, mapping
 from compclip.runs import folder as folders
 
