@@ -146,6 +146,7 @@ def main(argv: list[str]) -> int:
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     warnings.filterwarnings("ignore", category=optuna.exceptions.ExperimentalWarning)
     study = studies.load(args.study)
+    args.params = args.params or study.params
     try:
         sweep(study, args)
     except KeyboardInterrupt:
@@ -167,7 +168,7 @@ def _arguments(argv: list[str]) -> argparse.Namespace:
     parser.add_argument("--storage", default="", help=f"database URL; default: {STORAGE}, or SQLite in .work/studies")
     parser.add_argument("--retry-failed", action="store_true", help="try failed trials once more")
     parser.add_argument("--page", action="store_true", help="only write studies/<name>/ again")
-    parser.add_argument("--params", default=read.DEFAULT)
+    parser.add_argument("--params", default="", help="default: the study's, or params.yaml")
     parser.add_argument("overrides", nargs="*", metavar="key=value")
     return parser.parse_args(argv)
 

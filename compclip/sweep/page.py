@@ -46,12 +46,20 @@ def facts(found: Mapping[str, Any]) -> list[tuple[str, str]]:
         ("objectives", ", ".join(f"{o['direction']} {o['metric']}" for o in found["objectives"])),
         ("space", "; ".join(map(_space, found["space"]))),
         ("sampler", f"{found['sampler']}, the first {found['startup_trials']} at random"),
-        ("pruner", found["pruner"]),
+        ("pruner", _pruner(found)),
         ("trials", f"{counts(found)}; budget {found['budget']}"),
     ]
     if found["overrides"]:
         listed.append(("overrides", ", ".join(found["overrides"])))
     return listed
+
+
+def _pruner(found: Mapping[str, Any]) -> str:
+    if found["pruner"] == "none":
+        return "none"
+    where = ", ".join(f"{100 * rung:g} %" for rung in found["rungs"])
+    beaten = f" by {100 * found['dominated_share']:g} % of the trials" if found["pruner"] == "dominated" else ""
+    return f"{found['pruner']}{beaten}, at {where} of the steps"
 
 
 def _space(d: Mapping[str, Any]) -> str:

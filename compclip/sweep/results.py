@@ -16,6 +16,7 @@ from compclip.config import read
 from compclip.runs import store
 from compclip.sweep import page
 from compclip.sweep.declared import Study, overrides
+from compclip.sweep.pruning import NOTED
 
 
 def shown_folder(key: str, root: Path) -> str:
@@ -33,8 +34,14 @@ def plain(trial: Any, state: str, study: Study, root: Path = Path(".")) -> dict:
         "run_key": key, "folder": shown_folder(key, root) if key else None,
         "started": _time(trial.datetime_start), "ended": _time(trial.datetime_complete),
         "reason": trial.user_attrs.get("reason", ""), "paper": params in map(dict, study.paper),
-        "retry_of": trial.user_attrs.get("retry_of"), "intermediate": dict(trial.intermediate_values),
+        "retry_of": trial.user_attrs.get("retry_of"), "intermediate": intermediate(trial),
     }  # fmt: skip
+
+
+def intermediate(trial: Any) -> dict[str, list[float]]:
+    """The objectives' values at each rung that a trial was looked at, by step."""
+    noted = trial.user_attrs.get(NOTED) or {step: [value] for step, value in trial.intermediate_values.items()}
+    return {str(step): list(values) for step, values in noted.items()}
 
 
 def _time(moment: Any) -> str | None:
