@@ -14,7 +14,7 @@ from omegaconf import OmegaConf
 from compclip.base.errors import UserError
 from compclip.base.files import write_json
 from compclip.config import grid, read
-from compclip.config.sections import Cell
+from compclip.config.cell import Cell
 from compclip.runs.items import COMPOSITION, RETRIEVAL, Items
 from compclip.runs.results import FinishedRun, Result
 from compclip.sweep import __main__ as sweep_command

@@ -192,6 +192,9 @@ class Pretrain:
     collages: float = 0.15  # share of pictures that are made of two or four
     noise: float = 0.05  # share of captions that say nothing of their picture
     paired: float = 0.25  # share of alt-texts that name one symbol with its colour, and of true relations
+    bound: float = 0.5  # share of texts that tell each thing with its colour, in the first steps
+    bound_steps: int = 500
+    siblings: float = 0.0  # share of draws that give two pictures with colours or places exchanged, each told as it is
     batch_size: int = 256
     warmup_steps: int = 100
     cooldown: float = 0.25  # share of steps, the last, in which the rate falls to nothing

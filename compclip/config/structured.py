@@ -15,7 +15,7 @@ from omegaconf.errors import OmegaConfBaseException
 from compclip.base.errors import UserError, unknown
 from compclip.config.cell import Cell
 from compclip.config.how import FIRST, MISSING, WRONG
-from compclip.config.sections import Data, Evaluate, Lora, Train, World
+from compclip.config.sections import Data, Evaluate, Lora, Pretrain, Train, World
 
 POSITIVE = (
     "epochs",
@@ -81,10 +81,14 @@ def cell(raw: Any, where: str) -> Cell:
         raise UserError(f"{where}: {error}") from error
 
 
+NESTED: dict[Any, dict[str, Any]] = {Train: {"lora": Lora}, World: {"pretrain": Pretrain}}
+
+
 def structured(kind: Any, raw: dict, where: str) -> Any:
     """`raw` as the dataclass `kind`; unknown keys, wrong types and values name the key, its value, and the fix."""
-    if kind is Train and isinstance(raw.get("lora"), dict):
-        raw = raw | {"lora": structured(Lora, raw["lora"], f"{where}.lora")}
+    for name, inner in NESTED.get(kind, {}).items():
+        if isinstance(raw.get(name), dict):
+            raw = raw | {name: structured(inner, raw[name], f"{where}.{name}")}
     known = [f.name for f in fields(kind)]
     for key in sorted(raw.keys() - set(known)):
         raise unknown("key", key, known, where)

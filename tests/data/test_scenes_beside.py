@@ -16,10 +16,9 @@ from PIL import Image
 
 from compclip.base.files import read_json
 from compclip.config.sections import World
-from compclip.data.scenes import edits, generate, grammar, layout
+from compclip.data.scenes import edits, generate, grammar, layout, making
 from compclip.data.scenes.grammar import Statement
 from compclip.data.scenes.layout import Scene, Thing
-from compclip.data.scenes.render import render
 from tests.data.scene_truth import PHRASE, false_sentences, meant
 
 SMALL = World(train=30, retrieval=6, records=4, per_class=1, processes=1, beside=True)
@@ -200,13 +199,13 @@ def test_files_say_what_the_pictures_show(world):
     name, scene = "000003", layouts["000003"]
     told = grammar.captioned(name, scene)
     shown = {
-        edits.reworded(grammar.joined(told), e.words): render(e.scene)
+        edits.reworded(grammar.joined(told), e.words): e.scene
         for kind in edits.KINDS
         for e in kind(scene, told[0][1].a, told[0][1].b)
     }
     row = edited[f"{name}.png"]
     for text, file in zip(row["negative_caption"], row["negative_image"], strict=True):
-        assert (np.asarray(Image.open(world / "train_edits" / file)) == shown[text]).all()
+        assert (np.asarray(Image.open(world / "train_edits" / file)) == making.seen(file, shown[text])).all()
 
 
 def test_nothing_else_changes(world, tmp_path):

@@ -1,7 +1,7 @@
 """The world's benchmarks, each in its official file format.
 
-What is asked about composition shows the symbols and colours of fine-tuning, in its pictures, as COCO's are; Winoground
-and zero-shot naming show them as the web does, naming with those that fine-tuning does not have.
+All show the symbols and colours of fine-tuning, as COCO's do; naming has those of the web as well, which fine-tuning
+does not show, as ImageNet has.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy as np
 
 from compclip.base.files import write_atomic, write_json
 from compclip.config.sections import World
-from compclip.data.scenes import grammar, layout, making, questions, web
+from compclip.data.scenes import grammar, layout, making, questions
 from compclip.data.scenes.layout import Scene
 from compclip.data.scenes.words import EVERY_COLOUR, EVERY_SYMBOL
 
@@ -86,7 +86,7 @@ def _winoground_row(world: World, out: Path, index: int) -> dict:
     item = questions.item(rng, kind, scene, statement)
     names = [f"ex_{index}_img_{i}" for i in (0, 1)]
     for name, pictured in zip(names, (scene, other), strict=True):
-        making.pixels(out / "winoground" / "images" / f"{name}.png", web.shown(rng, pictured))
+        making.picture(out / "winoground" / "images" / f"{name}.png", pictured)
     return {
         "id": index,
         "image_0": names[0],
@@ -170,7 +170,7 @@ def _class_row(world: World, folder: Path, kind: str, split: int, names: list[st
         thing = scene.things[0]
         if wanted == (thing.symbol if kind == "symbols" else thing.colour):
             break
-    making.pixels(folder / wanted / f"{job[1]:05d}.png", web.shown(rng, scene))
+    making.picture(folder / wanted / f"{wanted}_{job[1]:05d}.png", scene)
 
 
 PARTS = (_sugarcrepe, _winoground, _hard_positives, _retrieval, _zeroshot)

@@ -45,8 +45,16 @@ NOISE = (
 )
 
 
-def sample(rng: np.random.Generator, cfg: Pretrain) -> tuple[np.ndarray, str]:
-    """A picture, uint8 [64, 64, 3], and its caption."""
+def samples(rng: np.random.Generator, cfg: Pretrain, count: int, bound: float) -> tuple[list[np.ndarray], list[str]]:
+    """`count` pictures, uint8 [64, 64, 3], and their captions, of which the share `bound` tells each thing's colour."""
+    drawn: list[tuple[np.ndarray, str]] = []
+    while len(drawn) < count:
+        drawn += _siblings(rng, cfg) if rng.random() < cfg.siblings else [_sample(rng, cfg, bound)]
+    pictures, texts = zip(*drawn[:count], strict=True)
+    return list(pictures), list(texts)
+
+
+def _sample(rng: np.random.Generator, cfg: Pretrain, bound: float) -> tuple[np.ndarray, str]:
     if rng.random() < cfg.collages:
         places = COLLAGES[rng.choice(len(COLLAGES), p=COLLAGE_SHARES)]
         scenes = [_scene(rng, cfg) for _ in places]
@@ -55,7 +63,34 @@ def sample(rng: np.random.Generator, cfg: Pretrain) -> tuple[np.ndarray, str]:
         scenes = [_scene(rng, cfg)]
         picture = shown(rng, scenes[0])
     noise = rng.random() < cfg.noise
-    return picture, _noise(rng) if noise else _caption(rng, scenes, cfg.paired)
+    return picture, _noise(rng) if noise else _caption(rng, scenes, cfg.paired, bound)
+
+
+def _siblings(rng: np.random.Generator, cfg: Pretrain) -> list[tuple[np.ndarray, str]]:
+    """Two of a series, as shops and albums have them: what one picture shows with colours or places exchanged."""
+    while True:
+        scene = layout.sample(rng, int(rng.integers(2, 4)), test=False, rare=True)
+        if not (told := grammar.statements(scene)):
+            continue
+        said, by_colour = choose(rng, told), bool(rng.random() < 0.5)
+        other = (layout.swap_colours if by_colour else layout.swap_places)(scene, said.a, said.b)
+        if layout.may_train(other):
+            break
+    if by_colour:
+        return [(shown(rng, each), _coloured(rng, each)) for each in (scene, other)]
+    words = choose(rng, RELATIONS[said.relation])
+    return [
+        (shown(rng, scene), _related(rng, said.a, words, said.b)),
+        (shown(rng, other), _related(rng, said.b, words, said.a)),
+    ]
+
+
+def _coloured(rng: np.random.Generator, scene: Scene) -> str:
+    return grammar.listing(rng, [article(grammar.phrase(rng, thing, 0)) for thing in scene.things])
+
+
+def _related(rng: np.random.Generator, a: Thing, words: str, b: Thing) -> str:
+    return f"{article(grammar.noun(rng, a))} {words} {article(grammar.noun(rng, b))}"
 
 
 def _scene(rng: np.random.Generator, cfg: Pretrain) -> Scene:
@@ -97,19 +132,29 @@ def _collage(pictures: Sequence[np.ndarray], places: Sequence[tuple[int, int, in
 # --- captions -------------------------------------------------------------------------------------------------
 
 
-def _caption(rng: np.random.Generator, scenes: list[Scene], paired: float) -> str:
+def _caption(rng: np.random.Generator, scenes: list[Scene], paired: float, bound: float) -> str:
     """Of a collage all pictures or one are told of, each in a few words or at length."""
     if len(scenes) > 1 and rng.random() < 0.25:
         scenes = [choose(rng, scenes)]
-    told = [_text(rng, scene, paired) for scene in scenes]
+    told = [_text(rng, scene, paired, bound) for scene in scenes]
     told = [told[i] for i in rng.permutation(len(told))]
     return choose(rng, (". ", " and ", ", ", " | ")).join(told)
 
 
-def _text(rng: np.random.Generator, scene: Scene, paired: float) -> str:
+def _text(rng: np.random.Generator, scene: Scene, paired: float, bound: float) -> str:
+    if rng.random() < bound:
+        return _bound(rng, scene)
     if rng.random() >= LONG:
         return grammar.alt_text(rng, scene, paired)
     return " ".join(f"{_sentence(rng, scene, paired)}." for _ in range(rng.integers(2, 6)))
+
+
+def _bound(rng: np.random.Generator, scene: Scene) -> str:
+    """Each thing with its colour, or two with what stands between them."""
+    told = grammar.statements(scene)
+    if told and rng.random() < 0.5:
+        return grammar.sentence(rng, choose(rng, told))
+    return _coloured(rng, scene)
 
 
 def _sentence(rng: np.random.Generator, scene: Scene, paired: float) -> str:
