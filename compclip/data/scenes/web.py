@@ -46,15 +46,23 @@ NOISE = (
 
 def sample(rng: np.random.Generator, cfg: Pretrain) -> tuple[np.ndarray, str]:
     """A picture, uint8 [64, 64, 3], and its caption."""
-    if rng.random() < cfg.collages:
-        places = COLLAGES[rng.choice(len(COLLAGES), p=COLLAGE_SHARES)]
-        scenes = [_scene(rng, cfg) for _ in places]
-        picture = _collage([shown(rng, scene) for scene in scenes], places)
-    else:
-        scenes = [_scene(rng, cfg)]
-        picture = shown(rng, scenes[0])
-    noise = rng.random() < cfg.noise
-    return picture, _noise(rng) if noise else _caption(rng, scenes, cfg.paired)
+    picture, scenes = pictured(rng, cfg)
+    return picture, said(rng, cfg, scenes)
+
+
+def pictured(rng: np.random.Generator, cfg: Pretrain) -> tuple[np.ndarray, list[Scene]]:
+    """A picture, uint8 [64, 64, 3], and the scenes that it shows: one, or those of a collage."""
+    if rng.random() >= cfg.collages:
+        scene = _scene(rng, cfg)
+        return shown(rng, scene), [scene]
+    places = COLLAGES[rng.choice(len(COLLAGES), p=COLLAGE_SHARES)]
+    scenes = [_scene(rng, cfg) for _ in places]
+    return _collage([shown(rng, scene) for scene in scenes], places), scenes
+
+
+def said(rng: np.random.Generator, cfg: Pretrain, scenes: list[Scene]) -> str:
+    """The caption of a picture that shows these scenes."""
+    return _noise(rng) if rng.random() < cfg.noise else _caption(rng, scenes, cfg.paired)
 
 
 def _scene(rng: np.random.Generator, cfg: Pretrain) -> Scene:
