@@ -14,7 +14,7 @@ from compclip.config.sections import Pretrain
 from compclip.data.scenes import layout, web
 from compclip.data.scenes.layout import Scene, Thing
 from compclip.data.scenes.render import SIDE
-from compclip.data.scenes.words import EVERY_COLOUR, EVERY_SYMBOL, RARE_COLOURS, RARE_SYMBOLS
+from compclip.data.scenes.words import EVERY_COLOUR, EVERY_SYMBOL, NUMBERS, RARE_COLOURS, RARE_SYMBOLS, RELATIONS, SIZES
 
 CFG = Pretrain()
 TRUE = replace(CFG, noise=0.0)
@@ -22,6 +22,9 @@ SEEDS = st.integers(0, 2**32 - 1)
 NAMED = {word: name for names in (EVERY_COLOUR, EVERY_SYMBOL) for name, (_, words) in names.items() for word in words}
 COLOUR, SYMBOL = ("|".join(w for _, ws in names.values() for w in ws) for names in (EVERY_COLOUR, EVERY_SYMBOL))
 BOUND = re.compile(rf"\ban? (?:{COLOUR}) (?:{SYMBOL})\b")  # which colour is which symbol's
+SOME = "|".join(NAMED)
+RELATION = {word: name for name, words in RELATIONS.items() for word in words}
+FORMS = [re.compile(re.escape(form).replace(r"\{n\}", r"\d+")) for form in web.NOISE]
 DRAWS = 600
 
 
@@ -31,7 +34,7 @@ def rng(*seed: int) -> np.random.Generator:
 
 def named(caption: str) -> set[str]:
     """The symbols and colours of a caption, by their usual names."""
-    return {NAMED[word] for word in re.findall(r"[a-z]+", caption) if word in NAMED}
+    return {NAMED[word] for word in re.findall(r"[a-z]+", caption.lower()) if word in NAMED}
 
 
 def shows(scenes: list[Scene]) -> set[str]:
@@ -84,15 +87,52 @@ def test_captions_name_only_what_is_shown(seed):
         own = rng(seed)
         scenes = web.pictured(own, cfg)[1]
         caption = web.said(own, cfg, scenes)
-        assert named(caption) and named(caption) <= shows(scenes), caption
+        assert named(caption) <= shows(scenes), caption
+
+
+def test_nearly_every_caption_names_something():
+    """What counts alone is rare."""
+    assert np.mean([bool(named(caption)) for _, caption in drawn(TRUE)]) > 0.97
 
 
 def test_noise_names_nothing():
-    """Every form of it, which the share of noise below rests on."""
+    """Whatever its form."""
     captions = [web.said(rng(i), replace(CFG, noise=1.0), []) for i in range(300)]
     assert not any(map(named, captions))
-    forms = [re.compile(re.escape(form).replace(r"\{n\}", r"\d+")) for form in web.NOISE]
-    assert all(sum(bool(form.fullmatch(c)) for c in captions) > 10 for form in forms)
+    assert all(sum(bool(form.fullmatch(c)) for c in captions) > 10 for form in FORMS)
+
+
+def test_long_texts_are_true_of_place_size_and_number():
+    """And of relations and colours where all are paired."""
+    checked = dict.fromkeys(TRUTHS, 0)
+    for (scene, *_), caption in drawn(replace(TRUE, collages=0.0, paired=1.0)):
+        for text in caption.lower().removesuffix(".").split(". "):
+            for sentence, is_true in TRUTHS.items():
+                if found := re.fullmatch(sentence, text):
+                    checked[sentence] += 1
+                    assert is_true(scene, *found.groups()), (text, scene)
+    assert min(checked.values()) > 15
+
+
+def thing(scene: Scene, word: str) -> Thing:
+    """The scene's only thing of a symbol or a colour."""
+    (found,) = [t for t in scene.things if NAMED[word] in t.pair]
+    return found
+
+
+TRUTHS = {
+    rf"an? ({SYMBOL}) is in the (top|bottom) (left|right) corner": lambda scene, noun, row, column: (
+        divmod(thing(scene, noun).cell, 2) == (row == "bottom", column == "right")
+    ),
+    rf"the ({SYMBOL}) is (\w+)": lambda scene, noun, word: word in SIZES[thing(scene, noun).size],
+    r"there (?:is|are) (\w+) symbols? on a light background": lambda scene, word: word == NUMBERS[len(scene.things)],
+    rf"an? ({SOME}) ({'|'.join(RELATION)}) an? ({SOME})": lambda scene, a, words, b: (
+        layout.relation(thing(scene, a), thing(scene, b)) == RELATION[words]
+    ),
+    rf"(?:picture of )?an? ({COLOUR}) ({SYMBOL})(?: and more)?": lambda scene, colour, noun: (
+        thing(scene, colour) is thing(scene, noun)
+    ),
+}
 
 
 def test_nothing_of_the_test_is_shown():
@@ -115,16 +155,17 @@ def test_collages_are_as_many_as_asked(share):
 
 @pytest.mark.parametrize("share", [0.0, 0.05, 0.5, 1.0])
 def test_noise_is_as_much_as_asked(share):
-    """A caption of the others names something."""
-    assert is_share(np.mean([not named(caption) for _, caption in drawn(replace(CFG, noise=share))]), share)
+    found = [any(form.fullmatch(caption) for form in FORMS) for _, caption in drawn(replace(CFG, noise=share))]
+    assert is_share(np.mean(found), share)
 
 
 @pytest.mark.parametrize("share", [0.0, 0.1, 0.5, 1.0])
-def test_pairs_are_as_many_as_asked(share):
-    """Of alt-texts; a caption of two of them binds a colour to its symbol if either does."""
-    found = drawn(replace(TRUE, collages=0.0, paired=share))
-    bound = np.mean([bool(BOUND.search(caption)) for _, caption in found])
-    assert is_share(bound, (1 - web.LONG) * share + web.LONG * (1 - (1 - share) ** 2))
+def test_pairs_and_long_texts_are_as_many_as_asked(share):
+    """A long text ends with a full stop; of the others so many bind a colour to its symbol."""
+    captions = [caption for _, caption in drawn(replace(TRUE, collages=0.0, paired=share))]
+    short = [caption for caption in captions if not caption.endswith(".")]
+    assert is_share(1 - len(short) / len(captions), web.LONG)
+    assert is_share(np.mean([bool(BOUND.search(caption)) for caption in short]), share, len(short))
 
 
 def test_scenes_have_as_many_things_as_asked():
