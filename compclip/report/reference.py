@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from compclip.report import claims, tables
+from compclip.report import claims, crossed, tables
 from compclip.report.statistics import DRAWS, mean_std
 from compclip.report.tables import Column, Group, Row, Statistic
 from compclip.runs.results import FinishedRun
@@ -49,5 +49,5 @@ def statistic(
     mean, std = mean_std(values)
     return Statistic(
         mean, std, len(pairs), difference=found, change=change, verdict=tables.verdict(found, column),
-        by_seed=claims.student(gaps),
+        by_seed=crossed.interval(gaps, None)[0],
     )  # fmt: skip

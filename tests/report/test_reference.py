@@ -68,9 +68,9 @@ def test_marks_say_which_is_better(made):
 
 
 def test_the_interval_over_seeds_is_student_s(made):
-    """t2i: 0.6 and 0.8 against 1.0 and 0.8: differences −0.4 and 0, deviation 0.4 / √2, t of one degree 12.706."""
+    """t2i: 0.6 and 0.8 against 1.0 and 0.8: differences −0.4 and 0, deviation 0.4 / √2, t of one degree 12.7062."""
     seeds = found(made)["negclip"]["retrieval/t2i_recall_at_1"].by_seed
-    half = 12.706 * (0.4 / 2**0.5) / 2**0.5
+    half = 12.7062 * (0.4 / 2**0.5) / 2**0.5
     assert (seeds.low, seeds.high) == pytest.approx((-0.2 - half, -0.2 + half))
     same = found(made)["negclip"]["hard_positives/brittleness"].by_seed  # 0.5 with either seed
     assert (same.low, same.high) == pytest.approx((0.5, 0.5))

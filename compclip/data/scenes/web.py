@@ -49,21 +49,30 @@ def samples(rng: np.random.Generator, cfg: Pretrain, count: int, bound: float) -
     """`count` pictures, uint8 [64, 64, 3], and their captions, of which the share `bound` tells each thing's colour."""
     drawn: list[tuple[np.ndarray, str]] = []
     while len(drawn) < count:
-        drawn += _siblings(rng, cfg) if rng.random() < cfg.siblings else [_sample(rng, cfg, bound)]
+        drawn += _siblings(rng, cfg) if rng.random() < cfg.siblings else [sample(rng, cfg, bound)]
     pictures, texts = zip(*drawn[:count], strict=True)
     return list(pictures), list(texts)
 
 
-def _sample(rng: np.random.Generator, cfg: Pretrain, bound: float) -> tuple[np.ndarray, str]:
-    if rng.random() < cfg.collages:
-        places = COLLAGES[rng.choice(len(COLLAGES), p=COLLAGE_SHARES)]
-        scenes = [_scene(rng, cfg) for _ in places]
-        picture = _collage([shown(rng, scene) for scene in scenes], places)
-    else:
-        scenes = [_scene(rng, cfg)]
-        picture = shown(rng, scenes[0])
-    noise = rng.random() < cfg.noise
-    return picture, _noise(rng) if noise else _caption(rng, scenes, cfg.paired, bound)
+def sample(rng: np.random.Generator, cfg: Pretrain, bound: float = 0.0) -> tuple[np.ndarray, str]:
+    """A picture, uint8 [64, 64, 3], and its caption, which by the chance `bound` tells each thing's colour."""
+    picture, scenes = pictured(rng, cfg)
+    return picture, said(rng, cfg, scenes, bound)
+
+
+def pictured(rng: np.random.Generator, cfg: Pretrain) -> tuple[np.ndarray, list[Scene]]:
+    """A picture, uint8 [64, 64, 3], and the scenes that it shows: one, or those of a collage."""
+    if rng.random() >= cfg.collages:
+        scene = _scene(rng, cfg)
+        return shown(rng, scene), [scene]
+    places = COLLAGES[rng.choice(len(COLLAGES), p=COLLAGE_SHARES)]
+    scenes = [_scene(rng, cfg) for _ in places]
+    return _collage([shown(rng, scene) for scene in scenes], places), scenes
+
+
+def said(rng: np.random.Generator, cfg: Pretrain, scenes: list[Scene], bound: float = 0.0) -> str:
+    """The caption of a picture that shows these scenes."""
+    return _noise(rng) if rng.random() < cfg.noise else _caption(rng, scenes, cfg.paired, bound)
 
 
 def _siblings(rng: np.random.Generator, cfg: Pretrain) -> list[tuple[np.ndarray, str]]:
