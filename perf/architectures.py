@@ -31,7 +31,7 @@ from compclip.base import plugins
 from compclip.base.errors import UserError, entry
 from compclip.base.files import read_json, write_atomic, write_json
 from compclip.base.lazy import open_clip
-from compclip.config.sections import Cell
+from compclip.config.cell import Cell
 from compclip.runs import folder
 from compclip.runs.folder import Published
 

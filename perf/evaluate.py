@@ -35,8 +35,8 @@ from compclip.base.errors import UserError
 from compclip.base.files import read_json, write_atomic, write_json
 from compclip.benchmarks import retrieval, sugarcrepe, sugarcrepe_pp
 from compclip.benchmarks._files import spread
+from compclip.config.how import Benchmark as Section
 from compclip.config.how import How
-from compclip.config.sections import Benchmark as Section
 from compclip.evaluate import score
 from compclip.evaluate.benchmark import Benchmark
 from compclip.model import backbone

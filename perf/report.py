@@ -27,7 +27,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 from compclip.config import documents, grid, read, sections  # noqa: E402
-from compclip.config.sections import PRETRAINED  # noqa: E402
+from compclip.config.cell import PRETRAINED  # noqa: E402
 from compclip.runs import folder  # noqa: E402
 from compclip.runs.folder import Published  # noqa: E402
 from compclip.runs.items import CLASSIFICATION, COMPOSITION, RETRIEVAL  # noqa: E402

@@ -24,7 +24,8 @@ from PIL import Image
 
 from compclip.base import plugins
 from compclip.base.files import read_json, write_atomic, write_json
-from compclip.config.sections import Cell, World
+from compclip.config.cell import Cell
+from compclip.config.sections import World
 from compclip.data.scenes import generate
 from compclip.runs.folder import Published
 

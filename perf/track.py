@@ -30,7 +30,7 @@ sys.path.insert(0, str(ROOT))
 
 from compclip.base import links  # noqa: E402
 from compclip.base.files import write_atomic, write_json  # noqa: E402
-from compclip.config.sections import Cell  # noqa: E402
+from compclip.config.cell import Cell  # noqa: E402
 from compclip.runs import folder  # noqa: E402
 from compclip.runs.folder import Folder, Published  # noqa: E402
 

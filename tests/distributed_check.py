@@ -32,7 +32,9 @@ SHAPE = {"embed_dim": 16, "vision_cfg": {"image_size": 32, "patch_size": 16, "wi
 CASES = [*((name, {}, 0) for name in plugins.names(plugins.METHODS) if plugins.find(plugins.METHODS, name).TRAINS),
          ("clic", {}, 1), ("fsc_clip", {"lambda_global": 0.0, "attention": "softmax"}, 0),
          ("c2lip", {"concepts": "encoded"}, 0),
-         ("hard_positives", {"negatives_in_contrastive": False, "hard_positives": "swap"}, 0)]  # fmt: skip
+         ("hard_positives", {"negatives_in_contrastive": False, "hard_positives": "swap"}, 0),
+         *(("hybrid", {"negatives": "negclip+bigram", "place": "contrast+s_neg+global+local", "concepts": "pooled",
+                       "hard_positives": "swap", "steps": "composites+single"}, step) for step in (0, 1))]  # fmt: skip
 LORA = "lora"  # both towers but for their adapters
 FROZEN = (frozenset(), frozenset({"image"}), frozenset({"text"}), frozenset({LORA}))
 

@@ -9,7 +9,7 @@ import json
 from pathlib import Path
 
 from compclip.base.files import write_atomic, write_json
-from compclip.config.sections import Cell
+from compclip.config.cell import Cell
 from compclip.runs import folder
 from compclip.runs.folder import Published, Trained
 from compclip.runs.items import COMPOSITION, RETRIEVAL

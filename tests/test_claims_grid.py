@@ -10,7 +10,7 @@ from statistics import mean, stdev
 from omegaconf import OmegaConf
 
 from compclip.base.files import write_json
-from compclip.config.sections import Cell
+from compclip.config.cell import Cell
 from compclip.data import prepare
 from compclip.data.scenes import __main__ as data_scenes_command
 from compclip.evaluate import __main__ as evaluate_command

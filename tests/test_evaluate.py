@@ -18,6 +18,8 @@ from compclip.base import files, links
 from compclip.base.errors import UserError
 from compclip.benchmarks import sugarcrepe, sugarcrepe_pp
 from compclip.config import grid, read, sections
+from compclip.config.cell import Cell
+from compclip.config.how import Benchmark as Section
 from compclip.config.how import How
 from compclip.evaluate import __main__ as evaluate_command
 from compclip.evaluate import kept, score
@@ -64,11 +66,11 @@ def _record(i: int) -> dict:
 @pytest.fixture
 def params(root, monkeypatch):
     """Parameters as config.load gives them, and the overrides it was given."""
-    spec = {name: sections.Benchmark(module, str(root / path), str(root / "images"))
+    spec = {name: Section(module, str(root / path), str(root / "images"))
             for name, module, path in (("sugarcrepe", "", "sc"), ("plus", "sugarcrepe_pp", "pp"))}  # fmt: skip
     how = sections.Evaluate(benchmarks=list(spec), batch_size=3, threads=1)
     found = SimpleNamespace(benchmarks=spec, evaluate=how, overrides=None)
-    cells = {f"{m}-tiny-d-0": sections.Cell(m, "tiny", "d", 0) for m in ("clip", "pretrained")}
+    cells = {f"{m}-tiny-d-0": Cell(m, "tiny", "d", 0) for m in ("clip", "pretrained")}
 
     def load(path, overrides):
         found.overrides = overrides
@@ -87,7 +89,7 @@ def _loaded(params, *names: str) -> score.Loaded:
 @pytest.fixture
 def published(checkpoint, root) -> Published:
     """A cell with its training published, and results of an earlier evaluation."""
-    cell = Published(root, sections.Cell("clip", "tiny", "d", 0))
+    cell = Published(root, Cell("clip", "tiny", "d", 0))
     shutil.copytree(checkpoint, cell.trained.checkpoint)
     for path in (cell.trained.config, cell.trained.metrics, cell.results / "stale.json"):
         files.write_atomic(path, "old")
@@ -230,7 +232,7 @@ def test_a_set_scores_the_same_in_folders_in_a_tar_and_in_parquet(checkpoint, pa
     parquet.write_table(pyarrow.Table.from_pylist(rows), root / "parquet/test.parquet")
     for name in ("folders", "tar", "parquet"):
         options = {"sample": 4, "metric": "mean_per_class"}
-        params.benchmarks[name] = sections.Benchmark("zeroshot", str(root / name), str(root / name), options=options)
+        params.benchmarks[name] = Section("zeroshot", str(root / name), str(root / name), options=options)
     given = ["--checkpoint", str(checkpoint), "--benchmarks", "folders", "tar", "parquet", "--out", str(root / "out")]
     assert evaluate_command.main(given) == 0
     found = [json.loads((root / "out" / f"{name}.json").read_text()) for name in ("folders", "tar", "parquet")]
@@ -257,7 +259,7 @@ def test_ties_go_where_the_parameters_say_and_results_say_where(checkpoint, para
     (root / "images" / "vg_images").mkdir()
     (root / "images" / "red.png").rename(root / "images" / "vg_images" / "1.jpg")
     files.write_json(root / "wu" / "vg_qa_one_obj.json", [[1, "a red wall", "a red wall"]])
-    params.benchmarks["whatsup"] = sections.Benchmark("", str(root / "wu"), str(root / "images"), "VG_QA_one_obj")
+    params.benchmarks["whatsup"] = Section("", str(root / "wu"), str(root / "images"), "VG_QA_one_obj")
     for ties, right in (("wrong", 0.0), ("first", 1.0)):
         params.evaluate = sections.Evaluate(benchmarks=["whatsup"], ties=ties, batch_size=3, threads=1)
         evaluate_command.main(["--checkpoint", str(checkpoint), "--out", str(tmp_path / ties), "--device", "cpu"])
@@ -367,7 +369,7 @@ def test_missing_images_are_warned_of_and_give_no_metrics(checkpoint, params, ro
 def test_unknown_names(checkpoint, params):
     with pytest.raises(UserError, match="unknown benchmark 'sugarcrep'; did you mean 'sugarcrepe'"):
         evaluate_command.main(["--checkpoint", str(checkpoint), "--benchmarks", "sugarcrep"])
-    params.benchmarks["plus"] = sections.Benchmark("sugarcrepe_p")
+    params.benchmarks["plus"] = Section("sugarcrepe_p")
     with pytest.raises(UserError, match="unknown benchmark 'sugarcrepe_p'; did you mean 'sugarcrepe_pp'"):
         evaluate_command.main(["--checkpoint", str(checkpoint), "--benchmarks", "plus"])
 

@@ -62,10 +62,12 @@ def bring(method: str) -> int:
 
 LOOKS = """
 import sys
-from compclip.evaluate import __main__ as evaluate
 from compclip.train import __main__ as train
-assert train.main(["--method", "fsc_clip"]) == evaluate.main(["--method", "fsc_clip"]) == 0
-print("heavy:", *{"torch", "open_clip", "PIL", "numpy", "omegaconf", "importlib.metadata", "urllib.request"} & set(sys.modules))
+assert train.main(["--method", "fsc_clip"]) == 0 and "inspect" not in sys.modules
+from compclip.evaluate import __main__ as evaluate
+assert evaluate.main(["--method", "fsc_clip"]) == 0
+print("heavy:", *{"torch", "open_clip", "PIL", "numpy", "omegaconf", "importlib.metadata", "urllib.request",
+      "argparse", "yaml"} & set(sys.modules))
 """
 
 

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
+import optuna
 import pytest
 from omegaconf import OmegaConf
 
 from compclip.base.errors import UserError
+from compclip.base.files import write_json
 from compclip.config import grid, read, switch
+from compclip.methods import hybrid
+from compclip.report.tables import Column
 from compclip.sweep import __main__ as sweep_command
-from compclip.sweep import declared, page, results
+from compclip.sweep import declared, objectives, page, results
+from compclip.sweep.driver import draw
 from tests.conftest import ROOT
 from tests.fake_sweep import PARAMS, STUDY
 
@@ -40,14 +47,27 @@ def test_shipped_studies_fit_the_grid(name, monkeypatch):
     """Their parameters, benchmarks, backbone and data exist, and every corner of their space is a valid run."""
     monkeypatch.chdir(ROOT)
     study = declared.load(name)
-    params = read.load("params.yaml")
+    params = read.load(study.params, study.overrides)
     declared.check(study, params)
     for values in (declared.corner(study), *study.paper):
-        tried = read.load("params.yaml", declared.overrides(study, values, params.methods))
+        tried = read.load(study.params, declared.overrides(study, values, params.methods))
         made = declared.run(study, tried)
         for key, value in values.items():
             part, key = (made.train, key.removeprefix("train.")) if key.startswith("train.") else (made.method, key)
             assert getattr(part, key) == value
+
+
+def test_every_draw_of_the_hybrid_study_is_a_valid_method():
+    """Its switches are such that no trial fails for its values; together the draws reach every choice."""
+    study = declared.load("hybrid_pareto", ROOT / "experiments/studies")
+    opened = optuna.create_study(sampler=optuna.samplers.RandomSampler(seed=0))
+    seen = set()
+    for _ in range(300):
+        values = draw(opened.ask(), study)
+        hybrid.Config(**{name: value for name, value in values.items() if not name.startswith("train.")})
+        seen |= set(values.items())
+    assert all((d.name, choice) in seen for d in study.space for choice in d.choices)
+    assert study.trials >= 60 and len(study.objectives) == 2 and study.pruner == "dominated"
 
 
 @pytest.mark.parametrize(("changes", "message"), [
@@ -64,7 +84,10 @@ def test_shipped_studies_fit_the_grid(name, monkeypatch):
     ({"objectives": ["swap"]}, "must be benchmark/metric"),
     ({"objectives": [{"column": "a/b", "direction": "up"}]}, "unknown direction 'up'"),
     ({"objectives": ["a/b", "a/b"]}, "names a column twice"),
-    ({"pruner": "median", "objectives": ["a/b", "a/c"]}, "a study of 2 objectives cannot prune"),
+    ({"pruner": "median", "objectives": ["a/b", "a/c"]}, "pruner=median: is of one objective, not of 2; set dominated"),
+    ({"pruner": "dominated", "dominated_share": 0}, "dominated_share=0.0: must be > 0 and <= 1"),
+    ({"dominated_share": "half"}, "dominated_share: 'half' is no finite number"),
+    ({"params": 3}, "params: 3 is no text; write a path"),
     ({"space": {"g": {"float": [1, 0]}}, "paper": []}, "space.g=[1, 0]: must rise"),
     ({"space": {"g": {"float": [0, 1], "log": True}}, "paper": []}, "begin above 0 for log"),
     ({"space": {"g": {"int": [0, 1.5]}}, "paper": []}, "must be whole numbers"),
@@ -95,6 +118,7 @@ def test_unknown_study_and_no_mapping(tmp_path):
 
 @pytest.mark.parametrize(("changes", "message"), [
     ({"space": {"gama": {"float": [0, 1]}}, "paper": []}, "unknown parameter 'gama'; did you mean 'gamma'"),
+    ({"objectives": ["summary/Comb"]}, "summary/Comb: unknown summary 'Comb'; did you mean 'Comp'"),
     ({"objectives": ["sugarcrep/swap"]}, "not among evaluate.benchmarks: unknown benchmark 'sugarcrep'"),
     ({"method": "fsc"}, "unknown method 'fsc'"),
     ({"backbone": "b"}, "unknown backbone 'b'"),
@@ -196,10 +220,40 @@ def test_scores_name_what_is_missing(tmp_path):
     """An unknown metric, and one without a value."""
     (tmp_path / "sugarcrepe.json").write_text('{"metrics": {"swop": 0.5}}')
     with pytest.raises(UserError, match="unknown metric 'swap'; did you mean 'swop'"):
-        declared.scores(parse(), tmp_path)
+        objectives.scores((Column("sugarcrepe", "swap"),), tmp_path)
     (tmp_path / "sugarcrepe.json").write_text('{"metrics": {"swap": null}}')
     with pytest.raises(UserError, match="swap=None: must be a number"):
-        declared.scores(parse(), tmp_path)
+        objectives.scores((Column("sugarcrepe", "swap"),), tmp_path)
+
+
+MEANS = ["summary/Comp", "summary/General"]
+KINDS = {"sugarcrepe": ("composition", {"average": 0.6, "swap": 0.1}), "zeroshot": ("classification", {"top_1": 0.9}),
+         "retrieval": ("retrieval", {"i2t_recall_at_1": 0.4, "t2i_recall_at_1": 0.2})}  # fmt: skip
+
+
+def test_means_of_the_report_are_objectives(tmp_path):
+    """General is the mean of 0.9, 0.4 and 0.2; of a rung's metrics and of a run's files the same, and nothing missing."""
+    for name, (kind, metrics) in KINDS.items():
+        document = {"benchmark": name, "kind": kind, "lower": [], "scores": [], "metrics": metrics}
+        write_json(tmp_path / f"{name}.json", document)
+    (tmp_path / "params.yaml").write_text(
+        PARAMS.replace("{sugarcrepe: {path: s, images: t}, retrieval: {path: r, images: t}}",
+                       f"{{{', '.join(f'{name}: {{path: s, images: t}}' for name in KINDS)}}}")
+        .replace("[sugarcrepe, retrieval]", f"[{', '.join(KINDS)}]")
+    )  # fmt: skip
+    params, study = read.load(tmp_path / "params.yaml"), parse(objectives=MEANS)
+    declared.check(study, params)
+    stored = SimpleNamespace(folder=SimpleNamespace(final=None), cell=None)
+    columns = objectives.columns(study, stored, tmp_path, params)
+    assert objectives.benchmarks(columns) == list(KINDS)
+    assert objectives.scores(columns, tmp_path) == pytest.approx([0.6, 0.5])
+    rung = {f"{name}/{metric}": v for name, (_, metrics) in KINDS.items() for metric, v in metrics.items()}
+    assert objectives.values(columns, rung) == pytest.approx([0.6, 0.5])
+    with pytest.raises(KeyError, match="zeroshot/top_1"):
+        objectives.values(columns, {k: v for k, v in rung.items() if k != "zeroshot/top_1"})
+    fewer = read.load(tmp_path / "params.yaml", ["evaluate.benchmarks=[sugarcrepe]"])
+    with pytest.raises(UserError, match="study s: summary/General: not measured by the benchmarks evaluated"):
+        objectives.columns(study, stored, tmp_path, fewer)
 
 
 def test_page_is_self_contained():

@@ -16,7 +16,7 @@ from compclip.base import files, plugins
 from compclip.base.errors import UserError
 from compclip.base.files import fingerprint, read_json
 from compclip.config import grid, read
-from compclip.config.sections import Cell
+from compclip.config.cell import Cell
 from compclip.data.prepared import Prepared
 from compclip.evaluate import __main__ as evaluate_command
 from compclip.model.backbone import WEIGHTS

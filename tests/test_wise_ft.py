@@ -13,9 +13,10 @@ from compclip.base.errors import UserError
 from compclip.base.files import fingerprint, read_json, write_json
 from compclip.config import __main__ as config_command
 from compclip.config import read
+from compclip.config.cell import Cell
+from compclip.config.how import Benchmark as Section
 from compclip.config.how import How
-from compclip.config.sections import Benchmark as Section
-from compclip.config.sections import Cell, Lora, Train
+from compclip.config.sections import Lora, Train
 from compclip.evaluate import line, score, wise_ft
 from compclip.model import backbone, lora, mixture
 from compclip.runs.folder import Published
@@ -47,7 +48,7 @@ def project(project, tmp_path_factory):
 def planned(root, method, **changes):
     """The plan of a method's lines, as the planner writes it."""
     section = {"benchmark": "", "path": "world/sugarcrepe", "images": "world/test", "split": ""}
-    cells = {"tiny-scenes-0": {"cell": asdict(Cell(method, "tiny", "scenes", 0))}}
+    cells = {"tiny-scenes-0": {"cell": Cell(method, "tiny", "scenes", 0).plain}}
     plan = {"cells": cells, "alphas": ALPHAS, "benchmarks": {"sugarcrepe": section}, "how": asdict(How(threads=1))}
     write_json(root / wise_ft.PLAN / f"{method}.json", plan | changes)
 
@@ -235,7 +236,7 @@ def test_every_line_of_a_method(here, capsys):
 
 def test_a_line_that_fails_is_named_and_the_others_are_made(here, capsys):
     """A cell that was not trained; a method without a plan."""
-    cells = {f"tiny-scenes-{seed}": {"cell": asdict(Cell("fsc_clip", "tiny", "scenes", seed))} for seed in (7, 0)}
+    cells = {f"tiny-scenes-{seed}": {"cell": Cell("fsc_clip", "tiny", "scenes", seed).plain} for seed in (7, 0)}
     planned(here, "fsc_clip", cells=cells)
     with pytest.raises(UserError, match="1 of 2 lines failed .*: fsc_clip-tiny-scenes-7"):
         wise_ft.main(["--method", "fsc_clip"])

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import errno
 import sys
-import traceback
 from collections.abc import Callable, Iterable
-from difflib import get_close_matches
-from types import TracebackType
+from typing import TYPE_CHECKING
 
 from compclip.base.redact import redacted
+
+if TYPE_CHECKING:
+    from types import TracebackType
 
 # A disk that is full or read-only, a place that is another's or no place: whoever met it, the person is to mend it.
 MENDABLE = {
@@ -39,6 +40,8 @@ class UserError(Exception):
 
 def unknown(kind: str, name: str, known: Iterable[str], where: str = "") -> UserError:
     """The error for a name that is not among `known`, with the nearest known names."""
+    from difflib import get_close_matches
+
     known = sorted(known)
     near = get_close_matches(name, known, n=3, cutoff=0.5)
     hint = f"did you mean {' or '.join(map(repr, near))}?" if near else f"known: {', '.join(known) or 'none'}"
@@ -75,6 +78,8 @@ def entry(main: Callable[[list[str]], int]) -> int:
 
 def _shown(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
     """The whole traceback, with those of its causes."""
+    import traceback
+
     print(redacted("".join(traceback.format_exception(kind, error, trace))), end="", file=sys.stderr)
 
 

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-import hashlib
 import json
 import os
 import re
-import shutil
 import stat
 import time
-import uuid
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -48,7 +45,7 @@ def atomic(path: str | Path) -> Iterator[Path]:
 
 def beside(path: Path, kind: str) -> Path:
     """A hidden name in the same folder that is nobody else's: two may write one file at once, on two machines."""
-    return path.with_name(f".{path.name[:100]}.{uuid.uuid4().hex[:12]}.{kind}")
+    return path.with_name(f".{path.name[:100]}.{os.urandom(6).hex()}.{kind}")
 
 
 def sweep(folder: Path) -> None:
@@ -65,6 +62,8 @@ def sweep(folder: Path) -> None:
 
 def _remove(entry: os.DirEntry[str]) -> None:
     if entry.is_dir(follow_symlinks=False):
+        import shutil
+
         shutil.rmtree(entry.path)
     else:
         os.unlink(entry.path)
@@ -88,8 +87,12 @@ def write_json(path: str | Path, value: Any) -> None:
 
 
 def update_json(path: str | Path, value: Any) -> None:
-    """The same, unless the file holds just that: it keeps its time, and whoever looks at times need not read it."""
-    text = _json(value)
+    """The same, unless the file holds just that."""
+    update(path, _json(value))
+
+
+def update(path: str | Path, text: str) -> None:
+    """Write `text`, unless the file holds just that: it keeps its time, and whoever looks at times need not read it."""
     if not os.path.isfile(path) or read_bytes(path) != text.encode():
         write_atomic(path, text)
 
@@ -159,6 +162,8 @@ def fingerprint(*paths: str | Path) -> str:
 
     What a killed process left there is no part of them.
     """
+    import hashlib
+
     digest = hashlib.sha256()
     for path in map(Path, paths):
         files = sorted(p for p in path.rglob("*") if p.is_file()) if path.is_dir() else [path]
@@ -169,6 +174,8 @@ def fingerprint(*paths: str | Path) -> str:
 
 
 def _file_hash(path: Path) -> bytes:
+    import hashlib
+
     try:
         with open(path, "rb") as handle:
             return hashlib.file_digest(handle, "sha256").digest()

@@ -6,7 +6,6 @@ import contextlib
 import errno
 import fcntl
 import os
-import shutil
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -36,6 +35,8 @@ def place(source: Path, target: Path) -> None:
 def remove(path: Path) -> None:
     """Delete a file, a link or a whole folder; nothing where there is none."""
     if path.is_dir() and not path.is_symlink():
+        import shutil
+
         shutil.rmtree(path)
     else:
         path.unlink(missing_ok=True)
@@ -117,6 +118,8 @@ def _linked(source: Path, target: Path) -> None:
         with contextlib.suppress(OSError):
             way(source, target)
             return
+    import shutil
+
     _say_copied(source.parent, target.parent)
     shutil.copyfile(source, target)
 

@@ -6,6 +6,7 @@ What joins a name to a path takes a `Name`, and there is none with a separator i
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Self
 
 from compclip.base.errors import UserError
@@ -33,6 +34,13 @@ class Name(str):
 def given(text: str, option: str) -> Name:
     """The name that an option gives, alone or as `stage@name`. Raises UserError for what is none."""
     return Name(text.rpartition("@")[2], option)
+
+
+def alone(argv: Sequence[str], option: str) -> Name | None:
+    """The same where a command is given nothing else: a stage that has nothing to do waits for no parser's import."""
+    if len(argv) == 2 and argv[0] == option and not argv[1].startswith("-"):
+        return given(argv[1], option)
+    return None
 
 
 def _cut(text: str) -> str:

@@ -13,14 +13,15 @@ from urllib.parse import quote, quote_plus
 MASK = "***"
 SHORTEST = 8  # characters: no key is shorter, and stand-ins for one (EMPTY, test) are words of captions
 _NAMES = r"[\w.-]{0,40}(?:pass|pwd|token|key|secret|auth|sig|cred)[\w.-]{0,40}"
-_LOOKS = (  # bounded: a message may quote megabytes of a stranger's file
+# Bounded: a message may quote megabytes of a stranger's file. Compiled when there is a message, which is rare.
+_LOOKS = (
     # user:password@ of a URL, to the last @: a password may hold / and @ itself
-    (re.compile(r"(\b[A-Za-z][A-Za-z0-9+.-]{0,30}://)(?:[^\s@]{0,500}@)+"), rf"\1{MASK}@"),
-    (re.compile(rf"([?&;]{_NAMES}=)[^\s&;\"'#]+", re.I), rf"\1{MASK}"),
-    (re.compile(r"(\b(?:password|passwd|pwd)\s*=\s*)[^\s&;\"',]+", re.I), rf"\1{MASK}"),  # of a connection's string
-    (re.compile(r"(\bbearer\s+)[^\s\"',;]+", re.I), rf"\1{MASK}"),
-    (re.compile(r"\b(sk-|xox[abp]-)[A-Za-z0-9_-]{8,}"), rf"\1{MASK}"),
-    (re.compile(r"\b(hf_|gh[opsu]_)[A-Za-z0-9]{16,}"), rf"\1{MASK}"),  # hf_tokenizer_name is a key of a config
+    (r"(\b[A-Za-z][A-Za-z0-9+.-]{0,30}://)(?:[^\s@]{0,500}@)+", rf"\1{MASK}@"),
+    (rf"(?i)([?&;]{_NAMES}=)[^\s&;\"'#]+", rf"\1{MASK}"),
+    (r"(?i)(\b(?:password|passwd|pwd)\s*=\s*)[^\s&;\"',]+", rf"\1{MASK}"),  # of a connection's string
+    (r"(?i)(\bbearer\s+)[^\s\"',;]+", rf"\1{MASK}"),
+    (r"\b(sk-|xox[abp]-)[A-Za-z0-9_-]{8,}", rf"\1{MASK}"),
+    (r"\b(hf_|gh[opsu]_)[A-Za-z0-9]{16,}", rf"\1{MASK}"),  # hf_tokenizer_name is a key of a config
 )
 _known: set[str] = set()
 
@@ -43,5 +44,5 @@ def redacted(text: str) -> str:
     """The same without what looks like a secret: the user of a URL, a key in its query, a bearer's token."""
     text = hidden(text)
     for pattern, shown in _LOOKS:
-        text = pattern.sub(shown, text)
+        text = re.sub(pattern, shown, text)
     return text

@@ -9,19 +9,24 @@ python -m compclip.config plan                    what each stage is to do, with
 
 from __future__ import annotations
 
-import argparse
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from compclip.base.errors import entry
 from compclip.base.files import out_folder
 from compclip.config import planned
+
+if TYPE_CHECKING:
+    import argparse
 
 PARAMS = "params.yaml"
 
 
 def main(argv: list[str]) -> int:
     """check, show, use, ablate and plan."""
+    if argv == ["plan"] and planned.current(PARAMS):  # seen without the parser's import: DVC asks each time
+        return 0
     args = _parser().parse_args(argv)
     if args.command == "use":
         from compclip.config import switch
@@ -71,6 +76,8 @@ def _told(args: argparse.Namespace) -> None:
 
 
 def _parser() -> argparse.ArgumentParser:
+    import argparse
+
     parser = argparse.ArgumentParser(
         prog="python -m compclip.config", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

@@ -18,8 +18,9 @@ from compclip.base.errors import UserError, one_line
 from compclip.base.files import read_text, write_atomic
 from compclip.base.parts import Part
 from compclip.config import read
+from compclip.config.cell import PRETRAINED
 from compclip.config.grid import method_config
-from compclip.config.sections import PRETRAINED, Params, Train
+from compclip.config.sections import Params, Train
 from compclip.config.structured import mapping
 from compclip.config.switch import GRIDS
 from compclip.config.written import grid_yaml

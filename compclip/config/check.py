@@ -9,6 +9,7 @@ from compclip.base import plugins
 from compclip.base.errors import UserError, unknown
 from compclip.base.names import Name
 from compclip.config import pictures, wanted
+from compclip.config.cell import PRETRAINED
 from compclip.config.grid import (
     PER_DATA,
     benchmark_config,
@@ -22,7 +23,7 @@ from compclip.config.grid import (
     sets,
     texts_config,
 )
-from compclip.config.sections import PRETRAINED, Data, Params
+from compclip.config.sections import Data, Params
 from compclip.config.structured import SEEDS, mapping
 
 # What lies in data/, or beside a benchmark's results, by a name of its own.

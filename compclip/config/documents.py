@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,7 @@ from compclip.config.written import plain_yaml
 
 def to_yaml(run: Run) -> str:
     """A run fully resolved, as runs/<method>/<cell>/config.yaml has it."""
-    return plain_yaml(asdict(run))
+    return plain_yaml(run.plain)
 
 
 def from_plain(raw: Mapping[str, Any], where: str) -> Run:

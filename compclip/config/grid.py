@@ -11,7 +11,9 @@ from compclip.base import plugins
 from compclip.base.errors import UserError, unknown
 from compclip.base.names import Name
 from compclip.config.captions import Captions, Released
-from compclip.config.sections import Benchmark, Cell, Data, Params, Run, Train
+from compclip.config.cell import Cell
+from compclip.config.how import Benchmark
+from compclip.config.sections import Data, Params, Run, Train
 from compclip.config.servers import Rewriter
 from compclip.config.structured import mapping, structured
 from compclip.config.texts import TEXT_KINDS, Masked, MemberText, Texts

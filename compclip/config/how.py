@@ -1,4 +1,4 @@
-"""How checkpoints are scored."""
+"""What checkpoints are scored on, and how."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 
 from compclip.base.errors import UserError, unknown
 
+MISSING: Any = "???"  # OmegaConf's mark of what must be given; its import costs what a finished stage does
 WRONG, FIRST = "wrong", "first"  # what becomes of equal scores: nobody's, or the first candidate's
 COSINE, LOCAL, ATTENDED = SCORERS = ("cosine", "local", "attended")
 
@@ -41,3 +42,15 @@ class How:
 
 
 USUAL = How()
+
+
+@dataclass(frozen=True)
+class Benchmark:
+    """A benchmark's module (default: its own name), its files, and what else its module may be asked for."""
+
+    benchmark: str = ""
+    path: str = MISSING
+    images: str = MISSING
+    split: str = ""
+    images_outside: bool = False  # whether pictures may lie outside of `images`, by their names or through links
+    options: dict[str, Any] = field(default_factory=dict)  # the module's own

@@ -16,8 +16,10 @@ from typing import Any
 from compclip.base import code, links, plugins
 from compclip.base.files import update_json
 from compclip.config import wanted
+from compclip.config.cell import Cell
 from compclip.config.grid import line_cells, resolved
-from compclip.config.sections import Cell, Data, Params, Run
+from compclip.config.sections import Data, Params, Run
+from compclip.config.written import plain_yaml
 
 # The entry of each stage's code; what a plug-in brings is added by its name.
 ENTRIES = {
@@ -107,12 +109,13 @@ def _reads(data: Data) -> list[str]:
 
 
 def train(method: str, runs: Iterable[Run]) -> dict[str, Any]:
-    """The runs of a method, resolved as config.yaml has them."""
+    """The runs of a method, resolved as config.yaml has them, and as its text: who publishes a run needs no YAML."""
     base = method.partition(".")[0]
     module, own = plugins.find(plugins.METHODS, base), list(runs)
-    found = {_short(run.cell): asdict(run) for run in own}
+    found = {_short(run.cell): run.plain for run in own}
     near = [_short(run.cell) for run in own if wanted.neighbours(base, run.method)]
     asked = {"method": method, "trains": getattr(module, "TRAINS", True), "near": near, "cells": found}
+    asked["texts"] = {name: plain_yaml(run) for name, run in found.items()}
     if reads := getattr(module, "reads", None):
         asked["reads"] = {_short(run.cell): reads(run.method) for run in own}
     return asked | {"code": code_of("train", [plugins.locate(plugins.METHODS, base)])}
@@ -149,7 +152,7 @@ def wise_ft(params: Params, method: str) -> dict[str, Any]:
 def _scored(params: Params, wanted: Iterable[Cell], names: Iterable[str]) -> dict[str, Any]:
     asked = params.evaluate
     return {
-        "cells": {_short(cell): {"cell": asdict(cell)} for cell in wanted},
+        "cells": {_short(cell): {"cell": cell.plain} for cell in wanted},
         "benchmarks": {name: asdict(params.benchmarks[name]) for name in names},
         "how": asdict(asked.how),
     }

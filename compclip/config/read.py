@@ -14,9 +14,9 @@ from omegaconf.errors import MissingMandatoryValue
 from compclip.base import references, yaml_text
 from compclip.base.errors import UserError, unknown
 from compclip.config import check
+from compclip.config.how import Benchmark
 from compclip.config.sections import (
     Backbone,
-    Benchmark,
     Data,
     Evaluate,
     Grid,

@@ -1,23 +1,20 @@
-"""The sections of params.yaml as frozen dataclasses: what may be said, with which defaults."""
+"""The sections of params.yaml as frozen dataclasses: what may be said, with which defaults; `how` has two of them."""
 
 from __future__ import annotations
 
 import itertools
 import math
-from dataclasses import dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 from compclip.base.errors import UserError, unknown
-from compclip.base.names import Name
 from compclip.base.parts import part
-from compclip.config.how import How
+from compclip.config.cell import Cell
+from compclip.config.how import MISSING, Benchmark, How
 
-MISSING: Any = "???"  # OmegaConf's mark of what must be given; its import costs what a finished stage does
 ACTIVATIONS = ("gelu", "quickgelu")
 OPENINGS = ("usual", "clic")
-PRETRAINED = "pretrained"  # the method that trains nothing: the backbone as it is
 FEWEST = 200  # bootstrap samples: five behind each end of the interval
-LONGEST = 200  # bytes of a cell's name: files are called by it, with endings and marks of their own
 
 
 @dataclass(frozen=True)
@@ -146,18 +143,6 @@ class Data:
 
 
 @dataclass(frozen=True)
-class Benchmark:
-    """A benchmark's module (default: its own name), its files, and what else its module may be asked for."""
-
-    benchmark: str = ""
-    path: str = MISSING
-    images: str = MISSING
-    split: str = ""
-    images_outside: bool = False  # whether pictures may lie outside of `images`, by their names or through links
-    options: dict[str, Any] = field(default_factory=dict)  # the module's own
-
-
-@dataclass(frozen=True)
 class Evaluate(How):
     """What every checkpoint is scored on, and how."""
 
@@ -201,12 +186,12 @@ class Report:
 class Pretrain:
     """How the world's own pretrained model is trained, on freshly drawn pictures: one rate, and a fall at the end."""
 
-    steps: int = 6000
+    steps: int = 7000
     lr: float = 1.5e-3
     things: list[float] = field(default_factory=lambda: [0.5, 0.25, 0.15, 0.1])  # shares of 1 to 4
     collages: float = 0.15  # share of pictures that are made of two or four
     noise: float = 0.05  # share of captions that say nothing of their picture
-    paired: float = 0.1  # share of alt-texts that name one symbol with its colour
+    paired: float = 0.25  # share of alt-texts that name one symbol with its colour, and of true relations
     batch_size: int = 256
     warmup_steps: int = 100
     cooldown: float = 0.25  # share of steps, the last, in which the rate falls to nothing
@@ -255,32 +240,6 @@ class Params:
 
 
 @dataclass(frozen=True)
-class Cell:
-    """One place of the grid. Raises UserError for what cannot name one, or is too long together."""
-
-    method: Name
-    backbone: Name
-    data: Name
-    seed: int
-
-    def __post_init__(self) -> None:
-        for kind in ("method", "backbone", "data"):
-            object.__setattr__(self, kind, Name(getattr(self, kind), kind))
-        if len(self.name.encode()) > LONGEST:
-            raise UserError(f"cell {self.name}: has more than {LONGEST} bytes; shorten the names of the grid")
-
-    @property
-    def name(self) -> str:
-        """method-backbone-data-seed."""
-        return f"{self.method}-{self.backbone}-{self.data}-{self.seed}"
-
-    @property
-    def place(self) -> str:
-        """method/backbone-data-seed: its folder below runs/ and results/."""
-        return f"{self.method}/{self.backbone}-{self.data}-{self.seed}"
-
-
-@dataclass(frozen=True)
 class Run:
     """A cell with everything resolved: what training reads."""
 
@@ -289,6 +248,11 @@ class Run:
     train: Train
     backbone: Backbone
     data: Data
+
+    @property
+    def plain(self) -> dict[str, Any]:
+        """As mappings, for files and run keys."""
+        return {**asdict(self), "cell": self.cell.plain}
 
     @property
     def method_name(self) -> str:

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 from compclip.base import secret
 from compclip.base.errors import UserError
 from compclip.base.redact import redacted
-from compclip.config.sections import MISSING
+from compclip.config.how import MISSING
 
 KINDS = ("swap", "replace")  # of hard positives
 # How a server is reached and asked; what it answers to a question does not depend on it.

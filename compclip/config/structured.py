@@ -13,8 +13,9 @@ from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from compclip.base.errors import UserError, unknown
-from compclip.config.how import FIRST, WRONG
-from compclip.config.sections import MISSING, Cell, Data, Evaluate, Lora, Train, World
+from compclip.config.cell import Cell
+from compclip.config.how import FIRST, MISSING, WRONG
+from compclip.config.sections import Data, Evaluate, Lora, Train, World
 
 POSITIVE = (
     "epochs",
@@ -66,7 +67,7 @@ def mapping(raw: Any, where: str) -> dict:
 
 def cell(raw: Any, where: str) -> Cell:
     """A cell as its document has it. Raises UserError naming `where` and the key."""
-    raw, known = mapping(raw, where), [f.name for f in fields(Cell)]
+    raw, known = mapping(raw, where), list(Cell._fields)
     for key in sorted(raw.keys() - set(known)):
         raise unknown("key", key, known, where)
     for key in known:

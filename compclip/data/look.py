@@ -8,7 +8,6 @@ seen; `dvc repro --force recaption@NAME` reads everything whose time changed.
 
 from __future__ import annotations
 
-import argparse
 import hashlib
 import os
 import stat
@@ -150,8 +149,12 @@ def _remembered(memory: Path) -> dict[str, str]:
 
 def main(argv: list[str]) -> int:
     """Look at the data sets of the plan."""
-    parser = argparse.ArgumentParser(prog="python -m compclip.data.look", description=__doc__.splitlines()[0])
-    parser.parse_args(argv)
+    if argv:  # the stage has none, and runs whenever DVC does
+        import argparse
+
+        argparse.ArgumentParser(prog="python -m compclip.data.look", description=__doc__.splitlines()[0]).parse_args(
+            argv
+        )
     write(planned(PLAN))
     return 0
 

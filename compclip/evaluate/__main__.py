@@ -16,8 +16,6 @@ Cells are scored into results/<method>/<backbone-data-seed>/; what somebody scor
 
 from __future__ import annotations
 
-import argparse
-import json
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -27,14 +25,16 @@ from compclip.base import names
 from compclip.base.errors import UserError, entry, unknown
 from compclip.base.files import out_folder, read_json, read_mapping
 from compclip.base.names import Name
+from compclip.config.cell import PRETRAINED, Cell
+from compclip.config.how import Benchmark
 from compclip.config.planned import undamaged
-from compclip.config.sections import PRETRAINED, Benchmark, Cell
-from compclip.evaluate import cells, census, kept
-from compclip.evaluate.asking import ANSWER, QUESTION, Asking
+from compclip.evaluate import cells, kept
 from compclip.runs import folder as folders
 from compclip.runs.folder import Published
 
 if TYPE_CHECKING:
+    import argparse
+
     from compclip.evaluate.compare import Measured
 
 PARAMS = "params.yaml"
@@ -43,6 +43,8 @@ PLAN = Path("plan/evaluate")
 
 def main(argv: Sequence[str], root: Path = Path(".")) -> int:
     """Evaluate a method, a cell or a checkpoint as the arguments say; 0, 1 where a cell failed, or UserError."""
+    if method := names.alone(argv, "--method"):
+        return _method(method, root)
     args, overrides = _arguments(argv)
     if args.method:
         return _method(names.given(args.method, "--method"), root)
@@ -79,6 +81,10 @@ def _method(method: Name, root: Path) -> int:
 
 
 def _census(sections: dict[str, Benchmark], name: Name, root: Path) -> int:
+    import json
+
+    from compclip.evaluate import census
+
     if name not in sections:
         raise unknown("benchmark", name, sections, "benchmarks")
     print(json.dumps(census.take(name, sections[name], root)))
@@ -145,6 +151,7 @@ def _scored(
 
 def _asked(params: Any, args: argparse.Namespace, names: Sequence[str]) -> dict[str, dict]:
     from compclip.evaluate import score, vqa
+    from compclip.evaluate.asking import Asking
     from compclip.model import backbone
 
     asking, device = Asking(args.question, args.answer), args.device or score.device()
@@ -161,6 +168,10 @@ def _show(documents: dict[str, dict]) -> None:
 
 def _arguments(argv: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
     """Arguments, and the key=value parameters among them (also those that follow --benchmarks)."""
+    import argparse
+
+    from compclip.evaluate.asking import ANSWER, QUESTION
+
     parser = argparse.ArgumentParser(
         prog="python -m compclip.evaluate", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

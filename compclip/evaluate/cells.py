@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from compclip.base.errors import UserError
-from compclip.config.sections import PRETRAINED, Cell
+from compclip.config.cell import PRETRAINED, Cell
 from compclip.evaluate import kept
 from compclip.evaluate.kept import Task
 from compclip.runs import store

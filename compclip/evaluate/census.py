@@ -1,30 +1,28 @@
 """What a benchmark's files hold: records, pictures found and missing, the fingerprint. No model is needed.
 
-data/benchmarks/<name>.json keeps it (the stage `benchmark`), so that an evaluation can be recognised without reading
-the benchmark again; <name>.arrow beside it has what its pictures are known by. Every benchmark enters by `load`, which
-trusts none of its module's names and texts.
+data/benchmarks/<name>.json keeps it (the stage `benchmark`), where `fingerprints` finds it; <name>.arrow beside it has
+what the pictures are known by. Every benchmark enters by `load`, which trusts none of its module's names and texts.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from compclip.base import plugins, surrogates
 from compclip.base.errors import UserError
-from compclip.base.files import read_mapping, write_json
+from compclip.base.files import write_json
 from compclip.base.names import Name
 from compclip.data import within
+from compclip.evaluate import fingerprints
 from compclip.evaluate.boxes import file_of, unboxed
 
 if TYPE_CHECKING:
-    from compclip.config.sections import Benchmark as Section
+    from compclip.config.how import Benchmark as Section
     from compclip.evaluate.benchmark import Benchmark
-
-FOLDER = Path("data/benchmarks")
 
 
 def load(name: str, section: Section) -> Benchmark:
@@ -95,27 +93,9 @@ def take(name: Name, section: Section, root: Path = Path(".")) -> dict[str, Any]
 
     benchmark = load(name, section)
     found = census(benchmark)
-    known = {"section": asdict(section), "files": {str(f): _stamp(f) for f in benchmark.files}}
-    overlap.write(root / FOLDER / f"{name}.arrow", dict.fromkeys(unboxed(ref)[0] for ref in benchmark.images))
-    write_json(root / FOLDER / f"{name}.json", found | known)
+    known = {"section": asdict(section), "files": {str(f): fingerprints.stamp(f) for f in benchmark.files}}
+    overlap.write(
+        root / fingerprints.FOLDER / f"{name}.arrow", dict.fromkeys(unboxed(ref)[0] for ref in benchmark.images)
+    )
+    write_json(root / fingerprints.FOLDER / f"{name}.json", found | known)
     return found
-
-
-def fingerprint(name: Name, section: Section, root: Path = Path(".")) -> str:
-    """A benchmark's fingerprint: the one that was kept as long as its files are as they were, else taken now."""
-    path = root / FOLDER / f"{name}.json"
-    known = read_mapping(path) if path.is_file() else {}
-    return str(known["fingerprint"]) if _holds(known, section) else load(name, section).fingerprint()
-
-
-def _holds(known: Mapping[str, Any], section: Section) -> bool:
-    files = known.get("files") or {"": None}
-    return known.get("section") == asdict(section) and all(_stamp(Path(f)) == stamp for f, stamp in files.items())
-
-
-def _stamp(file: Path) -> list[int] | None:
-    try:
-        found = file.stat()
-    except OSError:
-        return None
-    return [found.st_size, found.st_mtime_ns]

@@ -18,15 +18,16 @@ from typing import TYPE_CHECKING, Any
 from compclip.base import links
 from compclip.base.files import beside, fingerprint, write_json
 from compclip.base.names import Name
+from compclip.config.how import Benchmark as Section
 from compclip.config.how import How
-from compclip.config.sections import Benchmark as Section
-from compclip.evaluate import census
+from compclip.evaluate import fingerprints
 from compclip.runs import folder as folders
 from compclip.runs import store
 from compclip.runs.folder import Folder, Trained
 
 if TYPE_CHECKING:
-    from compclip.config.sections import Cell, Params
+    from compclip.config.cell import Cell
+    from compclip.config.sections import Params
     from compclip.runs.store import StoredRun
 
 
@@ -46,7 +47,7 @@ class Task:
         return [scored, self.how.recorded(), self.code]
 
     def _fingerprint(self, name: str) -> str:
-        return census.fingerprint(Name(name, "benchmark"), self.sections[name], self.root)
+        return fingerprints.of(Name(name, "benchmark"), self.sections[name], self.root)
 
     def identity(self, weights: str) -> str:
         """Equal for equal results: the weights' fingerprint, benchmarks, the way they are scored and code."""

@@ -21,7 +21,7 @@ from compclip.model.backbone import Model
 from compclip.runs.items import COMPOSITION, Items
 
 if TYPE_CHECKING:
-    from compclip.config.sections import Benchmark as Section
+    from compclip.config.how import Benchmark as Section
     from compclip.evaluate.embeddings import Embeddings
 
 

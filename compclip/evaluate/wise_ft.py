@@ -28,10 +28,10 @@ from compclip.base.errors import UserError, entry
 from compclip.base.files import out_folder, read_mapping, write_json
 from compclip.base.names import Name
 from compclip.config import grid, read
+from compclip.config.cell import PRETRAINED, Cell
+from compclip.config.how import Benchmark as Section
 from compclip.config.how import How
 from compclip.config.planned import undamaged
-from compclip.config.sections import PRETRAINED, Cell
-from compclip.config.sections import Benchmark as Section
 from compclip.evaluate import cells, line, score
 from compclip.model import backbone
 from compclip.runs.folder import Published

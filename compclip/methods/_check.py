@@ -37,3 +37,19 @@ def one_of(cfg: object, field: str, known: Iterable[str]) -> None:
     if value not in known:
         hint = str(unknown(field, value, known)).partition("; ")[2]
         raise UserError(f"{field}={value}: must be one of {', '.join(known)}; {hint}")
+
+
+def parts(text: str) -> tuple[str, ...]:
+    """The names that a field joins by +; nothing where it is none."""
+    return () if text == "none" else tuple(text.split("+"))
+
+
+def joined(cfg: object, field: str, known: Iterable[str]) -> None:
+    """A field must be none, or different names of some joined by +."""
+    value, known = getattr(cfg, field), tuple(known)
+    names = parts(value)
+    for name in names:
+        if name not in known:
+            raise UserError(f"{field}={value}: {unknown('part', name, known)}; join names by +, or say none")
+    if len(set(names)) < len(names):
+        raise UserError(f"{field}={value}: names a part twice; name it once")

@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from compclip.base.errors import UserError
-from compclip.base.lazy import torch
 from compclip.base.parts import part
 from compclip.methods import _check
+from compclip.methods._parts import captions, over, uni
 from compclip.text import swap
 from compclip.train import losses
 from compclip.train.batch import Views
@@ -83,7 +83,7 @@ def loss(f: Features, cfg: Config, step: int) -> dict[str, Tensor]:
     if cfg.lambda_s_neg:
         terms["s_neg"] = cfg.lambda_s_neg * s_neg(f)
     if cfg.lambda_uni:
-        terms["uni"] = cfg.lambda_uni * uni(f, cfg.uni_norm)
+        terms["uni"] = cfg.lambda_uni * uni(f, cfg.uni_norm)  # Eq. 6
     return terms
 
 
@@ -92,26 +92,11 @@ def plain(cfg: Config, step: int) -> bool:
     return cfg.alternate and (within(step) if cfg.restart else step) % 2 == 1
 
 
-def captions(f: Features) -> list[Tensor]:
-    """p1, p2, … [B, D] each."""
-    return [f.text_BD, *f.positive_BPD.unbind(1)]
-
-
 def cont(f: Features) -> Tensor:
     """Eq. 4: images against captions p_l of the same l, mean over l."""
-    return torch.stack([losses.clip(f.image_BD, p_BD, f.scale) for p_BD in captions(f)]).mean()
+    return over(captions(f), lambda p_BD: losses.clip(f.image_BD, p_BD, f.scale))
 
 
 def s_neg(f: Features) -> Tensor:
     """Eq. 5: each p_l against the negative of its own image, mean over l."""
-    terms = [losses.s_neg(f.image_BD, p_BD, f.negative_BKD, f.mask_BK, f.scale) for p_BD in captions(f)]
-    return torch.stack(terms).mean()
-
-
-def uni(f: Features, norm: str) -> Tensor:
-    """Eq. 6: mean distance of p1 and p2, the same sentences in the other order."""
-    p1_BD, p2_BD = captions(f)[:2]
-    difference_BD = (p1_BD - p2_BD).float() if p1_BD.dtype.itemsize < 4 else p1_BD - p2_BD
-    if norm == "l2":
-        return torch.linalg.vector_norm(difference_BD, dim=1).mean()
-    return difference_BD.square().sum(dim=1).mean()
+    return over(captions(f), lambda p_BD: losses.s_neg(f.image_BD, p_BD, f.negative_BKD, f.mask_BK, f.scale))

@@ -13,9 +13,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from compclip.base.lazy import torch
 from compclip.base.parts import part
 from compclip.methods import _check
+from compclip.methods._parts import hard_negative, local_scores
 from compclip.text import replace, shuffle, swap
 from compclip.train import losses
 from compclip.train.batch import Views
@@ -63,25 +63,14 @@ def views(cfg: Config, step: int) -> Views:
 def loss(f: Features, cfg: Config, step: int) -> dict[str, Tensor]:
     """The three terms of Eq. 11, scalars, weights applied; a term of weight 0 is left out."""
     terms = {"clip": losses.clip(f.image_BD, f.text_BD, f.scale)}  # Eq. 2
+    calibrated = cfg.gamma, cfg.epsilon  # Eq. 9–10
     if cfg.lambda_global:
-        terms["global"] = cfg.lambda_global * hard_negative(global_scores(f), f, cfg)  # Eq. 3–4
+        terms["global"] = cfg.lambda_global * hard_negative(global_scores(f), f, *calibrated)  # Eq. 3–4
     if cfg.lambda_local:
-        terms["local"] = cfg.lambda_local * hard_negative(local_scores(f, cfg), f, cfg)  # Eq. 5
+        terms["local"] = cfg.lambda_local * hard_negative(local_scores(f, cfg.attention), f, *calibrated)  # Eq. 5–8
     return terms
 
 
 def global_scores(f: Features) -> Tensor:
     """[B, C] scores s v·t of an image and its candidate texts."""
     return losses.candidate_scores(f.image_BD, f.text_BD, f.negative_BKD, f.scale)
-
-
-def local_scores(f: Features, cfg: Config) -> Tensor:
-    """[B, C] scores S_l of an image and its candidate texts (Eq. 6–8)."""
-    token_BCTD = torch.cat([f.token_BTD[:, None], f.negative_token_BKTD], dim=1)
-    mask_BCT = torch.cat([f.token_mask_BT[:, None], f.negative_token_mask_BKT], dim=1)
-    return losses.local_similarity(f.patch_BND, token_BCTD, mask_BCT, f.scale, cfg.attention)
-
-
-def hard_negative(scores_BC: Tensor, f: Features, cfg: Config) -> Tensor:
-    """The original against its valid negatives, focal and smoothed (Eq. 9–10)."""
-    return losses.focal_smoothed(scores_BC, losses.with_original(f.mask_BK), cfg.gamma, cfg.epsilon)

@@ -26,10 +26,6 @@ if TYPE_CHECKING:
 
 TRAINS = True
 KINDS = {"both": ("swap", "replace"), "swap": ("swap",), "replace": ("replace",), "none": ()}
-POSITIVES = {
-    "rules": {"swap": positives.swap, "replace": positives.replace},
-    "llm": {"swap": positives.written_swap, "replace": positives.written_replace},
-}
 
 
 @dataclass(frozen=True)
@@ -48,7 +44,7 @@ class Config:
         _check.one_of(self, "hard_negatives", ("both", "swap", "replace"))
         _check.one_of(self, "hard_positives", KINDS)
         _check.one_of(self, "replace", replace.RULES)
-        _check.one_of(self, "source", POSITIVES)
+        _check.one_of(self, "source", positives.RULES)
         _check.one_of(self, "caption", ("full", "first"))
 
 
@@ -62,7 +58,7 @@ def views(cfg: Config, step: int) -> Views:
     negatives = {"swap": swap.negclip, "replace": replace.RULES[cfg.replace]}
     return Views(
         negatives=tuple(negatives[kind] for kind in KINDS[cfg.hard_negatives]),
-        positives=tuple(POSITIVES[cfg.source][kind] for kind in KINDS[cfg.hard_positives]),
+        positives=tuple(positives.RULES[cfg.source][kind] for kind in KINDS[cfg.hard_positives]),
         caption=cfg.caption,
     )
 

@@ -22,7 +22,7 @@ from pathlib import Path
 
 from compclip.base import yaml_text
 from compclip.base.errors import UserError, one_line, unknown
-from compclip.config.sections import PRETRAINED
+from compclip.config.cell import PRETRAINED
 from compclip.report import crossed, published, tables
 from compclip.report.crossed import Pair
 from compclip.report.statistics import Interval, mean_std

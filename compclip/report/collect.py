@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING
 
 from compclip.base.errors import UserError
 from compclip.base.names import Name
-from compclip.config.sections import PRETRAINED
+from compclip.config.cell import PRETRAINED
 from compclip.runs import folder, results
 from compclip.runs.folder import Published
 from compclip.runs.results import FinishedRun, Result
 
 if TYPE_CHECKING:
-    from compclip.config.sections import Cell
+    from compclip.config.cell import Cell
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 from markupsafe import Markup
 
-from compclip.config.sections import PRETRAINED
+from compclip.config.cell import PRETRAINED
 from compclip.report import among, claims_table, crossed, details, overlaps, plots, reference, tables, wise_ft
 from compclip.report.claims import Claim, Finding, judge
 from compclip.report.collect import Missing

@@ -11,7 +11,7 @@ from types import MappingProxyType
 
 import numpy as np
 
-from compclip.config.sections import PRETRAINED
+from compclip.config.cell import PRETRAINED
 from compclip.report.escape import table_csv
 from compclip.report.tables import SUMMARY, Group, Statistic
 from compclip.runs.results import FinishedRun

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from compclip.base.errors import UserError
 from compclip.base.files import read_text
-from compclip.config.sections import PRETRAINED
+from compclip.config.cell import PRETRAINED
 from compclip.report.formats import number
 from compclip.report.tables import Column, Group, Row, Statistic
 

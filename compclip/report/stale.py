@@ -10,7 +10,7 @@ from typing import Any
 from compclip.base import plugins
 from compclip.base.errors import UserError
 from compclip.config import grid, sections
-from compclip.config.sections import PRETRAINED
+from compclip.config.cell import PRETRAINED
 from compclip.report.collect import Missing
 from compclip.report.details import SECTIONS, flatten
 from compclip.runs.key import RESOURCES

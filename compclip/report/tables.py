@@ -1,6 +1,6 @@
 """The tables of the report: rows are methods, columns are metrics, one table for each backbone and data set.
 
-A column is a metric of a benchmark, or the mean of other columns (the summary columns Comp, ZS, I2T, T2I).
+A column is a metric of a benchmark, or the mean of other columns (the summary columns Comp, ZS, I2T, T2I, General).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Protocol
 import numpy as np
 
 from compclip.base.errors import UserError, unknown
-from compclip.config.sections import PRETRAINED
+from compclip.config.cell import PRETRAINED
 from compclip.report.statistics import (
     DRAWS,
     Interval,
@@ -33,7 +33,8 @@ from compclip.runs.results import FinishedRun, Result
 
 REMEMBERED = 4096  # bootstraps of a metric, 80 kB each
 SUMMARY = "summary"
-SUMMARIES = ("Comp", "ZS", "I2T", "T2I")
+SUMMARIES = ("Comp", "ZS", "I2T", "T2I", "General")
+GENERAL = ("ZS", "I2T", "T2I")  # what the pretrained model could do before
 WAYS = re.compile(r"mean_(recall_at_\d+)")
 AVERAGES = ("average_phenomena", "average_kinds", "average")  # what stands for a benchmark in Comp, the first it has
 ZERO_SHOT = ("elevater", "top_1")  # and in ZS
@@ -190,7 +191,7 @@ def is_detail(column: Column, runs: Sequence[FinishedRun]) -> bool:
 
 
 def summary_columns(shown: Sequence[Column], runs: Sequence[FinishedRun]) -> tuple[Column, ...]:
-    """Comp, ZS, I2T and T2I as in FSC-CLIP Table 1, over the columns shown.
+    """Comp, ZS, I2T and T2I as in FSC-CLIP Table 1, over the columns shown, and General, the mean of the last three.
 
     Comp: mean over compositionality benchmarks of one number each: FSC-CLIP's own average of it where that is another
     than `average`, else its `average`, else the mean of its columns (shares of which more is better).
@@ -205,7 +206,10 @@ def summary_columns(shown: Sequence[Column], runs: Sequence[FinishedRun]) -> tup
     parts["ZS"] = tuple(part for name in named for part in _first_known(name, ZERO_SHOT, every))
     for name, metric in RECALLS.items():
         parts[name] = tuple(c for c in every if kinds[c.benchmark] == RETRIEVAL and c.metric == metric)
-    return tuple(Column(SUMMARY, name, p) for name, p in parts.items() if p)
+    found = {name: Column(SUMMARY, name, p) for name, p in parts.items() if p}
+    if found.keys() >= set(GENERAL):
+        found["General"] = Column(SUMMARY, "General", tuple(found[name] for name in GENERAL))
+    return tuple(found.values())
 
 
 def _one_number(benchmark: str, shown: Sequence[Column], every: Sequence[Column]) -> Column:

@@ -11,7 +11,7 @@ import numpy as np
 
 from compclip.base.errors import UserError
 from compclip.base.files import read_json
-from compclip.config.sections import Cell
+from compclip.config.cell import Cell
 from compclip.report import escape
 from compclip.report.collect import Missing
 from compclip.report.plots import Point, Trajectory

@@ -20,16 +20,15 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from compclip.base.errors import UserError
 from compclip.base.files import read_mapping
 from compclip.base.names import Name
 
 if TYPE_CHECKING:
-    from compclip.config.sections import Cell
+    from compclip.config.cell import Cell
 
 RUNS, RESULTS = "runs", "results"
 LINES = "_wise_ft"  # below results; no method has a name that begins with _
@@ -40,8 +39,7 @@ NEAR_MADE = NEAR / "made.json"  # of what each file there was made
 LEASE = re.compile(r"lease\.(\d+)\.json")
 
 
-@dataclass(frozen=True)
-class Trained:
+class Trained(NamedTuple):
     """What training leaves: a folder of the store's, or a published one."""
 
     path: Path
@@ -86,8 +84,7 @@ class Trained:
         return (self.config, self.checkpoint, self.metrics, self.environment)
 
 
-@dataclass(frozen=True)
-class Folder:
+class Folder(NamedTuple):
     """One run in the store."""
 
     path: Path
@@ -211,8 +208,7 @@ class Folder:
             yield from self.path.glob(pattern)
 
 
-@dataclass(frozen=True)
-class Inputs:
+class Inputs(NamedTuple):
     """What a cell's training reads, in a project."""
 
     root: Path
@@ -253,8 +249,7 @@ def near_made(root: Path) -> dict[str, dict[str, Any]]:
     return found
 
 
-@dataclass(frozen=True)
-class Published:
+class Published(NamedTuple):
     """One cell's files, by its name."""
 
     root: Path

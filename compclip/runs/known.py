@@ -17,7 +17,8 @@ from compclip.base import code, plugins, stamp
 from compclip.base.errors import UserError, one_line
 from compclip.base.files import read_bytes, read_mapping, write_json
 from compclip.config import grid, read
-from compclip.config.sections import Cell, Params, Run
+from compclip.config.cell import Cell
+from compclip.config.sections import Params, Run
 from compclip.runs import key, store
 from compclip.runs.folder import Inputs
 
@@ -61,7 +62,7 @@ def _bytes(path: str | Path) -> bytes:
 
 def _known(run: Run, root: Path) -> Known:
     train = asdict(run.train)
-    request = key.request(asdict(run), trains(run.method_name))
+    request = key.request(run.plain, trains(run.method_name))
     try:
         return Known(run.cell, store.of(run, root).key, train, request)
     except UserError as error:
@@ -94,7 +95,10 @@ def _remember(place: Path, text: bytes, watched: list[str], found: list[Known], 
     """Nothing where it cannot be written: whoever only reads a project may look as well."""
     with contextlib.suppress(UserError):
         stamp = _stamp(text, watched, root)
-        write_json(place, {"stamp": stamp, "watched": watched, "cells": [asdict(one) for one in found]})
+        write_json(
+            place,
+            {"stamp": stamp, "watched": watched, "cells": [asdict(one) | {"cell": one.cell.plain} for one in found]},
+        )
 
 
 def _stamp(text: bytes, watched: Iterable[str], root: Path) -> str:

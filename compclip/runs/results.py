@@ -18,7 +18,7 @@ from compclip.base import json_text, yaml_text
 from compclip.base.errors import UserError
 from compclip.base.files import read_json, read_text
 from compclip.config import structured
-from compclip.config.sections import Cell
+from compclip.config.cell import Cell
 from compclip.runs import folder
 from compclip.runs.folder import Trained
 from compclip.runs.items import KINDS, Items

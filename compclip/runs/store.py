@@ -11,32 +11,38 @@ from __future__ import annotations
 import functools
 import os
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from compclip.base import links
 from compclip.base.errors import UserError
-from compclip.base.files import fingerprint, read_mapping, write_atomic
+from compclip.base.files import fingerprint, read_mapping, update
 from compclip.base.names import Name
-from compclip.config.sections import Cell, Run
-from compclip.runs import key, users
+from compclip.config.cell import Cell
 from compclip.runs.folder import Folder, Inputs, Published, Trained, near_made
+
+if TYPE_CHECKING:
+    from compclip.config.sections import Run
 
 VARIABLE = "COMPCLIP_STORE"
 PLAN, KEYS = Path("plan/train"), Path("keys")
 
 
-@dataclass(frozen=True)
-class StoredRun:
-    """A cell, its run key, and the run's folder in the store of a project. `resolved`: as config.yaml has it."""
-
+class _Stored(NamedTuple):
     cell: Cell
     key: str
     resolved: Mapping[str, Any]
     data_fingerprint: str
     folder: Folder
     root: Path
+    text: str = ""
+
+
+class StoredRun(_Stored):
+    """A cell, its run key, and the run's folder in the store of a project.
+
+    `resolved`: as config.yaml has it; `text`: that file's, where the plan has made it.
+    """
 
     @property
     def name(self) -> str:
@@ -74,6 +80,8 @@ class StoredRun:
 
     def config_text(self) -> str:
         """The cell's config.yaml."""
+        if self.text:
+            return self.text
         from compclip.config.written import plain_yaml
 
         return plain_yaml(self.resolved)
@@ -86,10 +94,12 @@ class StoredRun:
         trained, final = self.published.trained, self.folder.final
         if shared():
             links.protect(final.path)
-        write_atomic(trained.config, self.config_text())
+        update(trained.config, self.config_text())
         for part, place in zip(final.parts[1:], trained.parts[1:], strict=True):
             links.place(part, place)
         if shared():
+            from compclip.runs import users
+
             users.note(self.folder, self.root)
 
 
@@ -126,16 +136,19 @@ def of(run: Run, root: Path = Path(".")) -> StoredRun:
     """The place of any run, in the grid or not. Raises UserError for inputs that were not made yet."""
     from compclip.base import plugins
     from compclip.config import wanted
+    from compclip.runs import key
 
     method = plugins.find(plugins.METHODS, run.method_name)
     reads, near = getattr(method, "reads", None), wanted.neighbours(run.method_name, run.method)
     found = inputs(Inputs(root, run.cell), reads(run.method) if reads else {}, near)
-    run_key = key.of(asdict(run), getattr(method, "TRAINS", True), found.all, _code(run.method_name))
-    return StoredRun(run.cell, run_key, asdict(run), found.data, folder(run_key, root), root)
+    run_key = key.of(run.plain, getattr(method, "TRAINS", True), found.all, _code(run.method_name))
+    return StoredRun(run.cell, run_key, run.plain, found.data, folder(run_key, root), root)
 
 
 @functools.cache
 def _code(method: str) -> str:
+    from compclip.runs import key
+
     return key.code_of(method)
 
 
@@ -147,18 +160,21 @@ def planned(method: Name, root: Path = Path(".")) -> list[StoredRun]:
             raise UserError(f"{path}: not there; run `dvc repro {stage}` first, or `dvc repro train@{method}`")
     resolved, found = read_mapping(plan), read_mapping(keys)
     try:
-        return [_planned(run, found[name], root) for name, run in resolved["cells"].items()]
+        texts = resolved["texts"]
+        return [_planned(run, texts[name], found[name], root) for name, run in resolved["cells"].items()]
     except (AttributeError, KeyError, TypeError) as error:
         raise UserError(f"{plan}, {keys}: not as their stages wrote them ({error!r}); run `dvc repro keys`") from error
 
 
-def _planned(resolved: Mapping[str, Any], made: Mapping[str, str], root: Path) -> StoredRun:
+def _planned(resolved: Mapping[str, Any], text: str, made: Mapping[str, str], root: Path) -> StoredRun:
     cell = Cell(**resolved["cell"])
-    return StoredRun(cell, made["key"], resolved, made["data"], folder(made["key"], root), root)
+    return StoredRun(cell, made["key"], resolved, made["data"], folder(made["key"], root), root, text)
 
 
 def keys(plan: Mapping[str, Any], root: Path) -> dict[str, dict[str, str]]:
     """What the stage `keys` writes of a method's plan: each cell's run key, and the fingerprint of its data."""
+    from compclip.runs import key
+
     made = {}
     for name, run in plan["cells"].items():
         reads, near = plan.get("reads", {}).get(name, {}), name in plan["near"]
@@ -167,8 +183,7 @@ def keys(plan: Mapping[str, Any], root: Path) -> dict[str, dict[str, str]]:
     return made
 
 
-@dataclass(frozen=True)
-class Fingerprints:
+class Fingerprints(NamedTuple):
     """Of a run's data, and of data and backbone together."""
 
     data: str

@@ -7,6 +7,8 @@
     python -m compclip.sweep --study NAME --storage postgresql://user@host/db
     python -m compclip.sweep --study NAME --retry-failed             failed trials once more, when the cause is gone
     python -m compclip.sweep --study NAME --page                     write the files again, run nothing
+    python -m compclip.sweep --study NAME --confirm FILE --seeds 5   a grid of its front beside the papers' methods
+    python -m compclip.sweep --study NAME --verdict FILE             what that grid's runs say of the front
 
 One driver asks, submits and tells; jobs never open the study. A trial is a run of the method with other values: its
 run key stands in the trial before anything is submitted, so that whatever dies, the same command attaches the running
@@ -34,19 +36,21 @@ import sqlalchemy
 
 from compclip.base import yaml_text
 from compclip.base.errors import UserError, entry, one_line
-from compclip.base.files import fingerprint, write_atomic
+from compclip.base.files import fingerprint, read_mapping, write_atomic, write_json
 from compclip.base.urls import checked, hidden, warn_of
 from compclip.config import read
+from compclip.config.grid import cells
 from compclip.config.written import grid_yaml
 from compclip.evaluate import kept
 from compclip.launch import profiles
 from compclip.launch.profiles import Profile
 from compclip.launch.slurm import Slurm
+from compclip.report.collect import collect
 from compclip.runs import jobs, notify, store
 from compclip.runs.folder import Inputs
 from compclip.runs.notify import News
+from compclip.sweep import confirm, page, results
 from compclip.sweep import declared as studies
-from compclip.sweep import page, results
 from compclip.sweep.declared import Study
 from compclip.sweep.driver import Driver, Sender, open_study
 from compclip.track import sync
@@ -114,6 +118,32 @@ def sweep(study: Study, args: argparse.Namespace) -> None:
             record(study.name, args.params)
 
 
+def confirm_grid(study: Study, args: argparse.Namespace) -> None:
+    """Write the grid by which a study's front is confirmed. Raises UserError where its file is there already."""
+    out = Path(args.confirm)
+    if out.exists():
+        raise UserError(f"--confirm {out}: is there already; remove it, or give another name")
+    trials = confirm.front(study, Path("."))
+    text = confirm.grid(study, Path(args.params), args.overrides, trials, args.seeds)
+    write_atomic(out, text)
+    try:
+        read.load(out, together=True)
+    except UserError:
+        out.unlink()
+        raise
+    print(f"{out}: {len(trials)} trials of the front; `python -m compclip.config use {out}` makes it the current grid")
+
+
+def confirm_verdict(study: Study, args: argparse.Namespace) -> None:
+    """Judge a study's front by the runs of its confirmation, and write that beside the study."""
+    params, folder = read.load(args.verdict), Path("studies") / study.name
+    runs, _ = collect(cells(params), params.evaluate.benchmarks, Path("."))
+    found = confirm.judge(study, params, runs, params.report.bootstrap_samples)
+    write_json(folder / results.CONFIRMED, found)
+    results.write_page(read_mapping(folder / "trials.json"), folder)
+    print("\n".join([*confirm.lines(found), f"{folder}/index.html: confirmed by seeds {found['seeds']}"]), flush=True)
+
+
 def told(driver: Driver, variable: str, drive: Callable[[], None]) -> None:
     """Drive a study, and post that it ended, also where it gave up."""
     try:
@@ -147,6 +177,10 @@ def main(argv: list[str]) -> int:
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     warnings.filterwarnings("ignore", category=optuna.exceptions.ExperimentalWarning)
     study = studies.load(args.study)
+    args.params = args.params or study.params
+    if args.confirm or args.verdict:
+        (confirm_grid if args.confirm else confirm_verdict)(study, args)
+        return 0
     try:
         sweep(study, args)
     except KeyboardInterrupt:
@@ -168,7 +202,10 @@ def _arguments(argv: list[str]) -> argparse.Namespace:
     parser.add_argument("--storage", default="", help=f"database URL; default: {STORAGE}, or SQLite in .work/studies")
     parser.add_argument("--retry-failed", action="store_true", help="try failed trials once more")
     parser.add_argument("--page", action="store_true", help="only write studies/<name>/ again")
-    parser.add_argument("--params", default=read.DEFAULT)
+    parser.add_argument("--confirm", default="", metavar="FILE", help="write the grid that confirms the study's front")
+    parser.add_argument("--seeds", type=_whole, default=5, help="of that grid, none of which chose anything")
+    parser.add_argument("--verdict", default="", metavar="FILE", help="judge the front by that grid's runs")
+    parser.add_argument("--params", default="", help="default: the study's, or params.yaml")
     parser.add_argument("overrides", nargs="*", metavar="key=value")
     return parser.parse_args(argv)
 

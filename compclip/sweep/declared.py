@@ -14,10 +14,12 @@
     paper: [{gamma: 2.0}]       # the first trials
     sampler: tpe                # a file of compclip/sweep/samplers: tpe, tpe_joint (multivariate), random, nsga2 …
     startup_trials: 5           # drawn at random before the sampler learns (nsga2: its population)
-    pruner: none                # or median; one objective only
+    pruner: none                # or median, of one objective; or dominated, of any number (compclip/sweep/pruning.py)
+    dominated_share: 0.5        # of the other trials at a rung, that must beat a trial for `dominated` to stop it
     rungs: [0.25, 0.5]          # where a pruner looks, as shares of the run's steps
-    objectives: [{column: sugarcrepe_pp/swap_itt, direction: maximize}]
+    objectives: [{column: sugarcrepe_pp/swap_itt, direction: maximize}]   # or a mean of the report: summary/Comp …
     trials: 12
+    params: params.yaml         # what the trials start from, where the command names no other
 
 A study selects on the benchmark that it reports: its best value is optimistic. Choose on one benchmark (or split) and
 report another, or train the best values again with other seeds.
@@ -34,15 +36,15 @@ from typing import Any
 
 from compclip.base import plugins, yaml_text
 from compclip.base.errors import UserError, unknown
-from compclip.base.files import read_mapping
 from compclip.base.names import Name
-from compclip.config import grid
-from compclip.config.sections import PRETRAINED, Cell, Params, Run
-from compclip.config.structured import SEEDS, mapping
-from compclip.runs import folder as folders
+from compclip.config import grid, read
+from compclip.config.cell import PRETRAINED, Cell
+from compclip.config.sections import Params, Run
+from compclip.config.structured import SEEDS
+from compclip.report.tables import SUMMARIES, SUMMARY
 
 FOLDER = Path("experiments/studies")
-PRUNERS = ("none", "median")
+PRUNERS = ("none", "median", "dominated")
 DIRECTIONS = ("maximize", "minimize")
 KINDS = ("float", "int", "categorical")
 Value = float | int | str | bool
@@ -108,6 +110,8 @@ class Study:
     startup_trials: int = 5
     pruner: str = "none"
     rungs: tuple[float, ...] = (0.25, 0.5)
+    dominated_share: float = 0.5
+    params: str = read.DEFAULT
 
     def identity(self) -> dict:
         """What must not change between two starts of a study: everything but the number of trials."""
@@ -141,6 +145,8 @@ def parse(name: str, raw: Any) -> Study:
     raw["paper"] = tuple(_paper(p, raw["space"]) for p in _sequence(raw.get("paper") or [], "paper"))
     raw["overrides"] = tuple(_text(o, "overrides") for o in _sequence(raw.get("overrides") or [], "overrides"))
     raw["rungs"] = tuple(_number(r, "rungs") for r in _sequence(raw.get("rungs", list(Study.rungs)), "rungs"))
+    raw["dominated_share"] = _number(raw.get("dominated_share", Study.dominated_share), "dominated_share")
+    raw["params"] = _text(raw.get("params", Study.params), "params")
     study = Study(Name(name, "study"), **raw | names)
     _check(study)
     return study
@@ -158,8 +164,10 @@ def _check(study: Study) -> None:
         raise UserError(f"seed={study.seed}: must be < 2**32")
     if study.startup_trials < (least := getattr(sampler, "LEAST_STARTUP", 1)):
         raise UserError(f"startup_trials={study.startup_trials}: must be >= {least} with the sampler {study.sampler}")
-    if study.pruner != "none" and len(study.objectives) > 1:
-        raise UserError(f"pruner={study.pruner}: a study of {len(study.objectives)} objectives cannot prune; set none")
+    if study.pruner == "median" and len(study.objectives) > 1:
+        raise UserError(f"pruner=median: is of one objective, not of {len(study.objectives)}; set dominated or none")
+    if not 0 < study.dominated_share <= 1:
+        raise UserError(f"dominated_share={study.dominated_share}: must be > 0 and <= 1")
     if sorted(set(study.rungs)) != list(study.rungs) or not all(0 < r < 1 for r in study.rungs):
         raise UserError(f"rungs={list(study.rungs)}: must rise and lie between 0 and 1")
     columns = [o.column for o in study.objectives]
@@ -182,12 +190,12 @@ def _dimension(name: str, raw: dict, before: Mapping[str, Dimension]) -> Dimensi
     if not isinstance(log, bool):
         raise UserError(f"{where}: log={log!r}: must be true or false")
     if kinds[0] == "categorical":
-        if not all(isinstance(v, (str, bool)) or _is_number(v) for v in values):
+        if not all(isinstance(v, (str, bool)) or is_number(v) for v in values):
             raise UserError(f"{where}={values}: must be texts, numbers, true or false")
         if len(values) < 2 or len(set(map(repr, values))) < len(values) or log:
             raise UserError(f"{where}={values}: must be two or more different choices, without log")
         return Dimension(name, "categorical", choices=tuple(values), when=when)
-    if len(values) != 2 or not all(map(_is_number, values)):
+    if len(values) != 2 or not all(map(is_number, values)):
         raise UserError(f"{where}={values}: must be two finite numbers, as [0, 1]")
     if not values[0] < values[1] or (log and values[0] <= 0):
         raise UserError(f"{where}={values}: must rise{' and begin above 0 for log' * bool(log)}")
@@ -244,19 +252,20 @@ def _mapping(raw: Any, where: str, known: Any = None) -> dict:
     return {str(key): value for key, value in raw.items()}
 
 
-def _is_number(value: Any) -> bool:
+def is_number(value: Any) -> bool:
+    """A number that can be computed with."""
     return type(value) in (int, float) and abs(value) <= sys.float_info.max  # false of nan
 
 
 def _number(value: Any, where: str) -> float:
-    if not _is_number(value):
+    if not is_number(value):
         raise UserError(f"{where}: {value!r} is no finite number; write one")
     return float(value)
 
 
 def _text(value: Any, where: str) -> str:
     if not isinstance(value, str):
-        raise UserError(f"{where}: {value!r} is no text; write key=value")
+        raise UserError(f"{where}: {value!r} is no text; write {'a path' if where == 'params' else 'key=value'}")
     return value
 
 
@@ -303,33 +312,16 @@ def corner(study: Study) -> dict[str, Value]:
 
 
 def check(study: Study, params: Params) -> None:
-    """Objectives are evaluated, dimensions are parameters of the method. Raises UserError."""
+    """Objectives are evaluated or means of the report, dimensions are parameters of the method. Raises UserError."""
     for objective in study.objectives:
-        if objective.benchmark not in params.evaluate.benchmarks:
-            where = f"study {study.name}: {objective.column}: not among evaluate.benchmarks"
-            raise unknown("benchmark", objective.benchmark, params.evaluate.benchmarks, where)
+        kind, metric = objective.benchmark, objective.column.partition("/")[2]
+        where = f"study {study.name}: {objective.column}"
+        if kind == SUMMARY and metric not in SUMMARIES:
+            raise unknown("summary", metric, SUMMARIES, where)
+        if kind not in (SUMMARY, *params.evaluate.benchmarks):
+            raise unknown("benchmark", kind, params.evaluate.benchmarks, f"{where}: not among evaluate.benchmarks")
     base = run(study, params)
     known = [f.name for f in fields(base.method)] + [f"train.{f.name}" for f in fields(base.train)]
     for dimension in study.space:
         if dimension.name not in known:
             raise unknown("parameter", dimension.name, known, f"study {study.name}: space")
-
-
-def scores(study: Study, folder: Path) -> list[float]:
-    """The objectives' values from a finished run's results folder. Raises UserError for one that is not there."""
-    found = []
-    for objective in study.objectives:
-        path = folders.result(folder, objective.benchmark)
-        metrics = mapping(read_mapping(path).get("metrics"), f"{path}: metrics")
-        name = objective.column.partition("/")[2]
-        if name not in metrics:
-            raise unknown("metric", name, metrics, str(path))
-        if not _is_number(metrics[name]):
-            raise UserError(f"{path}: {name}={metrics[name]}: must be a number; choose another column")
-        found.append(float(metrics[name]))
-    return found
-
-
-def scored(study: Study, folder: Path) -> bool:
-    """Whether the results of all objectives are there."""
-    return all(folders.result(folder, o.benchmark).is_file() for o in study.objectives)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -19,12 +19,14 @@ from compclip.base.files import read_text, write_json
 from compclip.config import read
 from compclip.config.sections import Params
 from compclip.evaluate import kept
+from compclip.report.tables import Column
 from compclip.runs import jobs, store
 from compclip.runs.jobs import DONE, FAILED, PENDING, RUNNING, Job
 from compclip.runs.store import StoredRun
 from compclip.sweep import declared as studies
-from compclip.sweep import results
+from compclip.sweep import objectives, pruning, results
 from compclip.sweep.declared import Study
+from compclip.sweep.pruning import NOTED
 from compclip.sweep.sampler import pruner, sampler
 
 STATES = {
@@ -118,6 +120,7 @@ class Driver:
     workers: int = 1
     poll_s: float = 0.5
     scored: Callable[[Params, StoredRun], bool] = kept.scored
+    columns: tuple[Column, ...] = ()  # the objectives, known when the pretrained model is scored
     failures: list[str] = field(default_factory=list)  # since the last trial that came through
 
     def drive(self, target: int) -> None:
@@ -171,15 +174,16 @@ class Driver:
 
     def _reference(self) -> None:
         """Score the pretrained model once; a wrong column is found here, before any training."""
-        if "reference" in self.opened.user_attrs:
-            return
         loaded = read.load(self.params)
         stored = store.of(studies.run(self.study, loaded, studies.PRETRAINED), self.root)
         if not self.scored(loaded, stored):
             sent = self.sender.attach(stored) or self._send(stored)
             if jobs.wait(sent, lambda: None, self.poll_s) == FAILED:
                 raise UserError(f"study {self.study.name}: the pretrained model was not scored: {sent.reason()}")
-        values, key = studies.scores(self.study, self._results(stored.key)), stored.key
+        self.columns = objectives.columns(self.study, stored, self._results(stored.key), loaded)
+        if "reference" in self.opened.user_attrs:
+            return
+        values, key = objectives.scores(self.columns, self._results(stored.key)), stored.key
         self.opened.set_user_attr(
             "reference", {"run_key": key, "folder": results.shown_folder(key, self.root), "values": values}
         )
@@ -219,7 +223,7 @@ class Driver:
 
     def _ask_rungs(self, stored: StoredRun) -> None:
         if self.study.pruner != "none":
-            asked = {"shares": self.study.rungs, "benchmarks": [o.benchmark for o in self.study.objectives]}
+            asked = {"shares": self.study.rungs, "benchmarks": objectives.benchmarks(self.columns)}
             write_json(stored.folder.rungs, asked)
 
     def _land(self, flight: Flight) -> bool:
@@ -234,7 +238,7 @@ class Driver:
             return True
         elif state == DONE:
             try:
-                self.opened.tell(flight.trial, studies.scores(self.study, self._results(flight.key)))
+                self.opened.tell(flight.trial, objectives.scores(self.columns, self._results(flight.key)))
             except UserError as error:
                 self._fail(flight.trial, str(error))
                 return True
@@ -266,12 +270,21 @@ class Driver:
             return False
         lines = [line for line in read_text(path).split("\n")[:-1] if line]  # the last one may be half-written
         for line in lines[flight.rungs :]:
-            step, value = _rung(line, path, self.study.objectives[0].column)
-            flight.trial.report(value, step)
+            step, values = _rung(line, path, self.columns)
             flight.rungs += 1
-            if flight.trial.should_prune():
+            if self._stops(flight.trial, step, values):
                 return True
         return False
+
+    def _stops(self, trial: optuna.Trial, step: int, values: list[float]) -> bool:
+        """Note a trial's scores at a rung, and the pruner's verdict; Optuna's own know a single objective."""
+        if self.study.pruner == "median":
+            trial.report(values[0], step)
+            return trial.should_prune()
+        trial.set_user_attr(NOTED, {**trial.user_attrs.get(NOTED, {}), str(step): values})
+        ended = [t for t in self._in_state(TrialState.COMPLETE, TrialState.PRUNED) if t.number != trial.number]
+        there = [found[str(step)] for t in ended if str(step) in (found := t.user_attrs.get(NOTED, {}))]
+        return pruning.stops(self.study, values, there)
 
     def _fail(self, trial: optuna.Trial, reason: str) -> None:
         reason = one_line(reason)
@@ -303,12 +316,12 @@ class Driver:
         results.write(self.document(), self.study, self.params, self.root / "studies" / self.study.name)
 
 
-def _rung(line: str, path: Path, column: str) -> tuple[int, float]:
-    """The step of a rung and its value."""
+def _rung(line: str, path: Path, columns: Sequence[Column]) -> tuple[int, list[float]]:
+    """The step of a rung and the objectives' values there."""
     fix = "remove the run, then start again with --retry-failed"
     scored = json_text.value(line, str(path), fix)
     try:
-        return int(scored["step"]), float(scored["metrics"][column])
+        return int(scored["step"]), objectives.values(columns, scored["metrics"])
     except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise UserError(f"{path}: not a rung's scores ({error!r}); {fix}") from error
 

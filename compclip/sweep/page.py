@@ -16,14 +16,15 @@ TEMPLATE = Path(__file__).with_name("page.html.j2")
 ORDER = ("complete", "pruned", "failed", "running", "waiting")
 
 
-def page(found: Mapping[str, Any]) -> str:
-    """The HTML of a study; `found` as in trials.json."""
+def page(found: Mapping[str, Any], confirmed: Mapping[str, Any] | None = None) -> str:
+    """The HTML of a study; `found` as in trials.json, `confirmed` as in confirmation.json."""
     done = [t for t in found["trials"] if t["state"] == "complete"]
     environment = Environment(autoescape=True, trim_blocks=True, undefined=StrictUndefined)
     template = environment.from_string(TEMPLATE.read_text(encoding="utf-8"))
     return template.render(
         study=found, facts=facts(found), rows=rows(found), dimensions=[d["name"] for d in found["space"]],
         best=next((t for t in done if t["number"] == found["best"]), None), counts=counts(found),
+        confirmed=confirmed, judged=judged(confirmed) if confirmed else [],
         pareto=Markup(pareto(found, done)) if len(found["objectives"]) == 2 and done else "",
         history=[Markup(history(found, done, i)) for i in range(len(found["objectives"])) if done],
         importance=[(k, Markup(plots.bars(list(v.items()), f"Importance for {k}")))
@@ -46,7 +47,7 @@ def facts(found: Mapping[str, Any]) -> list[tuple[str, str]]:
         ("objectives", ", ".join(f"{o['direction']} {o['metric']}" for o in found["objectives"])),
         ("space", "; ".join(map(_space, found["space"]))),
         ("sampler", f"{found['sampler']}, the first {found['startup_trials']} at random"),
-        ("pruner", found["pruner"]),
+        ("pruner", _pruner(found)),
         ("trials", f"{counts(found)}; budget {found['budget']}"),
     ]
     if found["overrides"]:
@@ -54,10 +55,34 @@ def facts(found: Mapping[str, Any]) -> list[tuple[str, str]]:
     return listed
 
 
+def _pruner(found: Mapping[str, Any]) -> str:
+    if found["pruner"] == "none":
+        return "none"
+    where = ", ".join(f"{100 * rung:g} %" for rung in found["rungs"])
+    beaten = f" by {100 * found['dominated_share']:g} % of the trials" if found["pruner"] == "dominated" else ""
+    return f"{found['pruner']}{beaten}, at {where} of the steps"
+
+
 def _space(d: Mapping[str, Any]) -> str:
     values = " | ".join(map(str, d["choices"])) if d["choices"] else f"{d['low']:g} to {d['high']:g}"
     when = " and ".join(f"{k} in {'|'.join(map(str, v))}" for k, v in (d["when"] or {}).items())
     return f"{d['name']}: {values}{', log' * d['log']}{f' when {when}' if when else ''}"
+
+
+def judged(confirmed: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The pairs of a confirmation: verdict, each objective's difference with its intervals, what stands aside."""
+    return [{**p, "shown": [_difference(o) for o in p["objectives"]],
+             "others": ", ".join(f"{sum(o['better'] is way for o in p['aside'])} {word}"
+                                 for way, word in ((True, "better"), (False, "worse"), (None, "undecided")))}
+            for p in confirmed["pairs"]]  # fmt: skip
+
+
+def _difference(told: Mapping[str, Any]) -> str:
+    if told["difference"] is None:
+        return told["why"]
+    spans = [f"{name} {100 * i['low']:+.1f} to {100 * i['high']:+.1f}"
+             for name, i in (("seeds", told["by_seed"]), ("items", told["by_item"])) if i]  # fmt: skip
+    return f"{100 * told['difference']:+.1f} ({'; '.join(spans)})"
 
 
 def rows(found: Mapping[str, Any]) -> list[dict]:

@@ -9,12 +9,15 @@ from typing import Any
 
 from compclip.base import yaml_text
 from compclip.base.errors import one_line
-from compclip.base.files import sole, write_atomic, write_json
+from compclip.base.files import read_mapping, sole, write_atomic, write_json
 from compclip.config import read
 from compclip.config.written import grid_yaml
 from compclip.runs import store
 from compclip.sweep import page
 from compclip.sweep.declared import Study, overrides
+from compclip.sweep.pruning import NOTED
+
+CONFIRMED = "confirmation.json"
 
 
 def shown_folder(key: str, root: Path) -> str:
@@ -32,8 +35,14 @@ def plain(trial: Any, state: str, study: Study, root: Path = Path(".")) -> dict:
         "run_key": key, "folder": shown_folder(key, root) if key else None,
         "started": _time(trial.datetime_start), "ended": _time(trial.datetime_complete),
         "reason": trial.user_attrs.get("reason", ""), "paper": params in map(dict, study.paper),
-        "retry_of": trial.user_attrs.get("retry_of"), "intermediate": dict(trial.intermediate_values),
+        "retry_of": trial.user_attrs.get("retry_of"), "intermediate": intermediate(trial),
     }  # fmt: skip
+
+
+def intermediate(trial: Any) -> dict[str, list[float]]:
+    """The objectives' values at each rung that a trial was looked at, by step."""
+    noted = trial.user_attrs.get(NOTED) or {step: [value] for step, value in trial.intermediate_values.items()}
+    return {str(step): list(values) for step, values in noted.items()}
 
 
 def _time(moment: Any) -> str | None:
@@ -58,7 +67,13 @@ def write(found: dict, study: Study, params: Path, folder: Path) -> None:
     if found["best"] is not None:
         chosen = next(t for t in found["trials"] if t["number"] == found["best"])
         write_atomic(folder / "best.yaml", best_yaml(study, params, chosen))
-    write_atomic(folder / "index.html", page.page(found))
+    write_page(found, folder)
+
+
+def write_page(found: Mapping[str, Any], folder: Path) -> None:
+    """The page, with what the front's confirmation said where that is there."""
+    confirmed = read_mapping(folder / CONFIRMED) if (folder / CONFIRMED).is_file() else None
+    write_atomic(folder / "index.html", page.page(found, confirmed))
 
 
 def best(study: Study, trials: list[dict], reference: list[float] | None) -> dict | None:

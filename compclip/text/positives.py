@@ -101,6 +101,12 @@ def written_swap(annotation: Annotation, rng: np.random.Generator) -> str | None
     return annotation.written_swap or None
 
 
+RULES = {  # by who writes them
+    "rules": {"swap": swap, "replace": replace},
+    "llm": {"swap": written_swap, "replace": written_replace},
+}
+
+
 # --- replace --------------------------------------------------------------------------------------------------
 
 

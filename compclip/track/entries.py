@@ -243,8 +243,11 @@ def _of_trial(study: StudyFile, trial: StudyTrial, where: str, how: Presentation
     tags |= {"mlflow.source.name": _sweep(study)}
     end = run.end if run else trial.ended or now
     start = run.start if run else trial.started or end
-    first = next(iter(study.objectives), "")
-    steps = [Value(f"intermediate/{first}", v, end, step) for step, v in trial.intermediate.items()]
+    steps = [
+        Value(f"intermediate/{n}", v, end, step)
+        for step, values in trial.intermediate.items()
+        for n, v in zip(study.objectives, values, strict=False)
+    ]
     objectives = [Value(f"objective/{n}", v, end) for n, v in zip(study.objectives, trial.values, strict=False)]
     status = {"complete": "FINISHED", "pruned": "KILLED", "fail": "FAILED", "failed": "FAILED"}
     return Entry(

@@ -17,7 +17,7 @@ from typing import Any
 from compclip.base import json_text
 from compclip.base.errors import UserError
 from compclip.base.files import fingerprint, read_text, write_atomic
-from compclip.config.sections import Cell
+from compclip.config.cell import Cell
 from compclip.runs import folder, results
 from compclip.runs.folder import Folder, Trained
 from compclip.runs.results import FinishedRun, Result
@@ -124,7 +124,7 @@ def _shortened(run: FinishedRun) -> FinishedRun:
 
 def _plain(run: FinishedRun) -> dict[str, Any]:
     parts = {name: asdict(result) for name, result in run.results.items()}
-    return {"cell": asdict(run.cell), "config": run.config, "curve": run.curve, "environment": run.environment,
+    return {"cell": run.cell.plain, "config": run.config, "curve": run.curve, "environment": run.environment,
             "results": parts}  # fmt: skip
 
 

@@ -25,7 +25,7 @@ class StudyTrial:
     values: tuple[float, ...]
     run: Brief | None
     facts: dict[str, Any]
-    intermediate: dict[int, float] = field(default_factory=dict)  # of the first objective, by step
+    intermediate: dict[int, tuple[float, ...]] = field(default_factory=dict)  # of the objectives, by step
     started: float | None = None  # seconds since the epoch
     ended: float | None = None
 
@@ -71,11 +71,16 @@ def _trial(raw: dict[str, Any], root: Path, memory: Memory) -> StudyTrial:
     values = tuple(float(v) for v in raw.get("values") or ())
     facts = {k: raw[k] for k in ("run_key", "folder", "reason") if raw.get(k)}
     facts |= {"paper": "true"} if raw.get("paper") else {}
-    steps = {int(step): float(v) for step, v in (raw.get("intermediate") or {}).items()}
+    steps = {int(step): _floats(v) for step, v in (raw.get("intermediate") or {}).items()}
     times = _seconds(raw.get("started")), _seconds(raw.get("ended"))
     run = _run_of(raw, root, memory)
     return StudyTrial(int(raw["number"]), str(raw["state"]).lower(), dict(raw["params"]), values, run, facts, steps,
                       *times)  # fmt: skip
+
+
+def _floats(values: Any) -> tuple[float, ...]:
+    """Numbers at a rung; a study of before has the first objective's alone."""
+    return tuple(map(float, values if isinstance(values, list) else [values]))
 
 
 def _seconds(moment: str | None) -> float | None:

@@ -11,20 +11,22 @@ cells of a method train side by side, a process each; one that fails is named, a
 
 from __future__ import annotations
 
-import argparse
 import functools
-import json
 import os
 import sys
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from compclip.base import calm, names
 from compclip.base.errors import UserError, entry
 from compclip.base.names import Name
 from compclip.runs import store
 from compclip.runs.store import StoredRun
+
+if TYPE_CHECKING:
+    import argparse
 
 PARAMS = "params.yaml"
 
@@ -74,6 +76,8 @@ def _trained(
 
 
 def _one(args: argparse.Namespace) -> int:
+    import json
+
     from compclip.config import grid, read
     from compclip.train import driver
 
@@ -90,6 +94,16 @@ def _one(args: argparse.Namespace) -> int:
 
 def main(argv: list[str]) -> int:
     """The stage of a method, or one cell."""
+    calm.settle()
+    if method := names.alone(argv, "--method"):
+        return bring(method, PARAMS)
+    args = _arguments(argv)
+    return bring(names.given(args.method, "--method"), args.params) if args.method else _one(args)
+
+
+def _arguments(argv: Sequence[str]) -> argparse.Namespace:
+    import argparse
+
     parser = argparse.ArgumentParser(
         prog="python -m compclip.train", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -101,8 +115,7 @@ def main(argv: list[str]) -> int:
     args = parser.parse_args(argv)
     if args.method and args.overrides:
         raise UserError(f"--method {args.method}: is trained as plan/ has it; leave out {args.overrides[0]}")
-    calm.settle()
-    return bring(names.given(args.method, "--method"), args.params) if args.method else _one(args)
+    return args
 
 
 if __name__ == "__main__":

@@ -19,7 +19,7 @@ from compclip.base.errors import UserError, entry
 from compclip.base.files import atomic, read_mapping, update_json
 from compclip.base.names import Name
 from compclip.config import planned
-from compclip.config.sections import PRETRAINED, Cell
+from compclip.config.cell import PRETRAINED, Cell
 from compclip.runs import store
 from compclip.runs.folder import NEAR_MADE, Inputs, near_made
 

@@ -1,7 +1,8 @@
 """The scenes world's own "pretrained" model, from random weights: `python -m compclip pretrain`.
 
-A small ViT trained contrastively on alt-text that names what is there and binds nothing, so that it retrieves and
-names well and is at chance on swaps, as CLIP is. Replaces the weights that are shipped.
+A small ViT trained contrastively on pictures and alt-text as the web has them, which name what is there and bind next
+to nothing, so that it retrieves and names well and is near chance on swaps, as CLIP is. Replaces the weights that are
+shipped. It takes an hour or two; one that is stopped goes on from its last save.
 
 B pictures, H, W pixels.
 """
@@ -54,15 +55,16 @@ def rate(cfg: Pretrain, step: int) -> float:
     return cfg.lr * min(1.0, rise, fall)
 
 
-def train(model: Model, cfg: Pretrain, seed: int, log: Path) -> None:
+def train(model: Model, cfg: Pretrain, seed: int, weights: Path) -> None:
     """Train from random weights, or go on where a training of the same numbers was stopped.
 
-    One JSON line every ten steps; a step's rate and samples depend on its number alone.
+    A step's rate and samples depend on its number alone. Beside the weights: the log, one JSON line every ten steps,
+    and until the end what to go on from. Raises UserError where that is of other numbers.
     """
     torch.set_num_threads(cfg.threads)
     model.clip.train()
-    adamw, state = _adamw(model, cfg), log.with_suffix(".state.pt")
-    start, lines = _resumed(model, adamw, state, cfg, seed)
+    adamw = _adamw(model, cfg)
+    start, lines = _resumed(model, adamw, _state(weights), _numbers(cfg, seed))
     started = time.perf_counter()
     for step in range(start, cfg.steps):
         for group in adamw.param_groups:
@@ -73,24 +75,27 @@ def train(model: Model, cfg: Pretrain, seed: int, log: Path) -> None:
             lines.append(json.dumps({"step": step + 1, "loss": round(loss, 4), "samples_per_second": round(speed)}))
             print(lines[-1], flush=True)
         if (step + 1) % cfg.save_every_steps == 0:
-            _save(model, adamw, state, cfg, seed, step + 1, lines)
-    write_atomic(log, "\n".join(lines) + "\n")
+            about = {"numbers": _numbers(cfg, seed), "step": step + 1, "lines": lines}
+            _save({**about, "model": model.clip.state_dict(), "adamw": adamw.state_dict()}, _state(weights))
+    write_atomic(weights.with_suffix(".log.jsonl"), "".join(line + "\n" for line in lines))
 
 
-def _save(
-    model: Model, adamw: torch.optim.AdamW, path: Path, cfg: Pretrain, seed: int, step: int, lines: list[str]
-) -> None:
+def _state(weights: Path) -> Path:
+    return weights.with_suffix(".state.pt")
+
+
+def _save(state: dict, path: Path) -> None:
     buffer = io.BytesIO()
-    about = {"numbers": _numbers(cfg, seed), "step": step, "lines": lines}
-    torch.save({**about, "model": model.clip.state_dict(), "adamw": adamw.state_dict()}, buffer)
+    torch.save(state, buffer)
     write_atomic(path, buffer.getvalue())
 
 
-def _resumed(model: Model, adamw: torch.optim.AdamW, path: Path, cfg: Pretrain, seed: int) -> tuple[int, list[str]]:
+def _resumed(model: Model, adamw: torch.optim.AdamW, path: Path, numbers: str) -> tuple[int, list[str]]:
+    """The step to go on from and the log until then."""
     if not path.exists():
         return 0, []
     held = torch.load(path, weights_only=True)
-    if held["numbers"] != _numbers(cfg, seed):
+    if held["numbers"] != numbers:
         raise UserError(f"{path}: is of a training with other numbers; remove it to begin anew")
     model.clip.load_state_dict(held["model"])
     adamw.load_state_dict(held["adamw"])
@@ -154,8 +159,9 @@ def main(argv: list[str]) -> int:
         )
     made = backbone.create(spec.model, "", world.seed, tokenizer=spec.tokenizer, activation=spec.activation)
     weights = Path(spec.weights)
-    train(made, world.pretrain, world.seed, weights.with_suffix(".log.jsonl"))
+    train(made, world.pretrain, world.seed, weights)
     pack(made, weights)
+    _state(weights).unlink(missing_ok=True)
     print(f"{weights}: written; `dvc repro backbone` takes them over")
     return 0
 

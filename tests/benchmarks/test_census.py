@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from compclip.base.errors import UserError
-from compclip.config.sections import Benchmark as Section
+from compclip.config.how import Benchmark as Section
 from compclip.evaluate import census
 from compclip.evaluate.benchmark import Benchmark, Record
 from compclip.evaluate.boxes import boxed

@@ -14,8 +14,8 @@ from compclip.base import plugins
 from compclip.base.errors import UserError
 from compclip.benchmarks import aro, coco_counterfactuals, crepe, retrieval, zeroshot
 from compclip.config import read
+from compclip.config.how import Benchmark as Section
 from compclip.config.how import How
-from compclip.config.sections import Benchmark as Section
 from compclip.evaluate import score
 from compclip.evaluate.benchmark import Record
 from compclip.evaluate.embeddings import Embeddings

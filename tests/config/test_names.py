@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import os
+import pickle
 import re
 import shutil
 import subprocess
@@ -16,7 +18,7 @@ from omegaconf import OmegaConf
 from compclip.base.errors import UserError
 from compclip.base.names import Name
 from compclip.config import __main__ as config_command
-from compclip.config import documents, grid, read, sections, structured
+from compclip.config import cell, documents, grid, read, structured
 from compclip.data import prepare
 from compclip.evaluate import __main__ as evaluate_command
 from compclip.evaluate import wise_ft
@@ -179,7 +181,14 @@ def test_a_cell_has_names_or_there_is_none(bad):
 def test_a_cell_s_name_fits_a_file_s():
     """Three names of 64 letters of two bytes do not."""
     with pytest.raises(UserError, match="has more than 200 bytes; shorten the names of the grid"):
-        sections.Cell(*(Name("é" * 64, "x") for _ in range(3)), 0)
+        cell.Cell(*(Name("é" * 64, "x") for _ in range(3)), 0)
+
+
+def test_a_cell_is_a_value():
+    """Copied, sent to another process and written as a mapping; its names are checked each time."""
+    one = cell.Cell("clic", "tiny", "scenes", 3)
+    assert pickle.loads(pickle.dumps(one)) == copy.deepcopy(one) == one and one.place == "clic/tiny-scenes-3"
+    assert cell.Cell(**one.plain) == one and type(one.data) is Name
 
 
 def test_a_cell_s_file_holds_plain_texts(params):

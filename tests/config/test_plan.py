@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import json
 import shutil
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from compclip.base import code
 from compclip.base.errors import UserError
 from compclip.config import plan, read
 from compclip.config.sections import Params
+from compclip.config.written import plain_yaml
 from tests.conftest import ROOT
 from tests.test_layers import PACKAGE, imports, modules, own
 
@@ -37,6 +39,14 @@ def documents(params: Params) -> dict[str, dict]:
 def before() -> dict[str, dict]:
     """Every document of the plan of the parameters above."""
     return documents(read.load(PARAMS, EVERY))
+
+
+def test_the_text_of_a_run_is_what_would_be_written_of_it(before):
+    """As a later stage reads it: JSON keeps neither tuples nor names."""
+    plans = [json.loads(json.dumps(document)) for name, document in before.items() if name.startswith("train/")]
+    assert len(plans) == 7
+    for made in plans:
+        assert made["texts"] == {name: plain_yaml(run) for name, run in made["cells"].items()}
 
 
 def reached(entries: tuple[str, ...]) -> set[str]:

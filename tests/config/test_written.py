@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from compclip.config import sections
+from compclip.config import how
 from compclip.config.written import plain_yaml
 
 ODD = ("1e-3", "y", "No", "TRUE", "yEs", "0x1f", "1_000", "inf", "nan", " 1", "~", "1:30", "2020-01-01", "a: b", "- x")
@@ -32,4 +32,4 @@ def test_as_omegaconf_writes_it(values):
 
 def test_the_mark_of_what_must_be_given_is_omegaconfs():
     """It is spelled once more here, so that a stage without work need not import OmegaConf."""
-    assert sections.MISSING == omegaconf.MISSING
+    assert how.MISSING == omegaconf.MISSING

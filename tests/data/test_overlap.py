@@ -13,7 +13,8 @@ from PIL import Image
 
 from compclip.base.errors import UserError
 from compclip.base.names import Name
-from compclip.config.sections import Benchmark, Data
+from compclip.config.how import Benchmark
+from compclip.config.sections import Data
 from compclip.data import overlap, prepare, shards
 from compclip.data.overlap import Identity, Known
 from compclip.data.sample import Sample

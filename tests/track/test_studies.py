@@ -21,7 +21,7 @@ STUDY = {
         {"number": 0, "state": "COMPLETE", "params": {"method.gamma": 2.0}, "values": [0.5], "run_key": "a"},
         {"number": 1, "state": "COMPLETE", "params": {"method.gamma": 1.0}, "values": [0.7], "run_key": "b"},
         {"number": 2, "state": "PRUNED", "params": {"method.gamma": 9.0}, "values": None, "folder": "store/c",
-         "intermediate": {"10": 0.25}, "started": "2026-11-21T06:00:00+00:00", "ended": "2026-11-21T06:01:00+00:00"},
+         "intermediate": {"5": 0.5, "10": [0.25]}, "started": "2026-11-21T06:00:00+00:00", "ended": "2026-11-21T06:01:00+00:00"},
         {"number": 3, "state": "RUNNING", "params": {"method.gamma": 3.0}, "values": None},
     ],
 }  # fmt: skip

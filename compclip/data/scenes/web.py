@@ -17,14 +17,15 @@ from PIL import Image
 from compclip.config.sections import Pretrain
 from compclip.data.scenes import grammar, layout
 from compclip.data.scenes.grammar import choose
-from compclip.data.scenes.layout import Scene
+from compclip.data.scenes.layout import Scene, Thing
 from compclip.data.scenes.render import SIDE, paint
+from compclip.data.scenes.words import NEAR, NUMBERS, RELATIONS, article
 
-SMALLEST = 36  # pixels of the square that a scene fills at least
+SMALLEST = 44  # pixels of the square that a scene fills at least
 LIGHT = (195, 256)  # of a ground's values
 WHOLE = 0.4  # share of scenes that fill their picture
 GRADIENT, GRAIN, TINT = 0.3, 0.3, 0.5  # shares of grounds
-LONG = 0.25  # share of captions of two sentences
+LONG = 0.35  # share of texts of several sentences
 HALF, QUARTER = (SIDE, SIDE // 2), (SIDE // 2, SIDE // 2)
 # Left and top of each picture of a collage, and its width and height.
 COLLAGES = (
@@ -97,14 +98,60 @@ def _collage(pictures: Sequence[np.ndarray], places: Sequence[tuple[int, int, in
 
 
 def _caption(rng: np.random.Generator, scenes: list[Scene], paired: float) -> str:
-    """Of a collage all scenes or one are told of; of a scene one sentence or two."""
+    """Of a collage all pictures or one are told of, each in a few words or at length."""
     if len(scenes) > 1 and rng.random() < 0.25:
         scenes = [choose(rng, scenes)]
-    told = [grammar.alt_text(rng, scene, paired) for scene in scenes]
-    if len(told) == 1 and rng.random() < LONG:
-        told.append(grammar.alt_text(rng, scenes[0], paired))
+    told = [_text(rng, scene, paired) for scene in scenes]
     told = [told[i] for i in rng.permutation(len(told))]
     return choose(rng, (". ", " and ", ", ", " | ")).join(told)
+
+
+def _text(rng: np.random.Generator, scene: Scene, paired: float) -> str:
+    if rng.random() >= LONG:
+        return grammar.alt_text(rng, scene, paired)
+    return " ".join(f"{_sentence(rng, scene, paired)}." for _ in range(rng.integers(2, 6)))
+
+
+def _sentence(rng: np.random.Generator, scene: Scene, paired: float) -> str:
+    """One of a long text: what is there again and again, where, how it looks, how much of it."""
+    if rng.random() < 0.5:
+        text = grammar.alt_text(rng, scene, paired)
+    else:
+        text = choose(rng, _SENTENCES)(rng, scene, choose(rng, scene.things), paired)
+    return text[0].upper() + text[1:]
+
+
+def _where(rng: np.random.Generator, scene: Scene, thing: Thing, paired: float) -> str:
+    return f"{article(grammar.noun(rng, thing))} is in the {grammar.PLACES[thing.cell]} corner"
+
+
+def _look(rng: np.random.Generator, scene: Scene, thing: Thing, paired: float) -> str:
+    return f"the {grammar.noun(rng, thing)} looks {grammar.texture(rng, choose(rng, scene.things))}"
+
+
+def _sized(rng: np.random.Generator, scene: Scene, thing: Thing, paired: float) -> str:
+    return f"the {grammar.noun(rng, thing)} is {grammar.size(rng, thing)}"
+
+
+def _number(rng: np.random.Generator, scene: Scene, thing: Thing, paired: float) -> str:
+    count = len(scene.things)
+    return f"there {'is' if count == 1 else 'are'} {NUMBERS[count]} symbol{'s' * (count > 1)} on a light background"
+
+
+def _beside(rng: np.random.Generator, scene: Scene, thing: Thing, paired: float) -> str:
+    """Two names and a relation, which holds as rarely as a colour stands with its symbol; else it is any."""
+    told = grammar.statements(scene)
+    if not told:
+        return _number(rng, scene, thing, paired)
+    said = choose(rng, told)
+    a, b, words = said.a, said.b, RELATIONS[said.relation]
+    if rng.random() >= paired:
+        words = choose(rng, (*RELATIONS.values(), NEAR))
+    names = [choose(rng, (grammar.noun, grammar.noun, grammar.colour))(rng, x) for x in (a, b)]
+    return f"{article(names[0])} {choose(rng, words)} {article(names[1])}"
+
+
+_SENTENCES = (_where, _look, _sized, _number, _beside, _beside)
 
 
 def _noise(rng: np.random.Generator) -> str:

@@ -17,7 +17,8 @@ from pathlib import Path
 from compclip.base.errors import UserError
 from compclip.base.files import out_folder, read_json, write_atomic, write_json
 from compclip.config import grid, read
-from compclip.config.sections import PRETRAINED, Params
+from compclip.config.cell import PRETRAINED
+from compclip.config.sections import Params
 from compclip.report import coverage, published, stale, tables
 from compclip.report.collect import Missing, collect
 from compclip.report.tables import Column

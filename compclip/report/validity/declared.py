@@ -13,7 +13,7 @@ from typing import Any
 
 from compclip.base import yaml_text
 from compclip.base.errors import UserError, unknown
-from compclip.config.sections import PRETRAINED
+from compclip.config.cell import PRETRAINED
 from compclip.report.published import Number
 from compclip.report.validity import split
 from compclip.report.validity.split import CHOOSING, HALVES

@@ -89,8 +89,7 @@ def _with_pictures(files: Callable[[], formats.Files], more: tuple[str, ...] = (
 
 def _scorer(name: str, split: str = "", images: str = "pictures") -> Callable[[random.Random], object]:
     def read(_: random.Random) -> object:
-        from compclip.config.how import How
-        from compclip.config.sections import Benchmark
+        from compclip.config.how import Benchmark, How
         from compclip.evaluate import census, score
 
         section = Benchmark(benchmark=name, path="files", images=images, split=split)

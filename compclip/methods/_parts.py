@@ -1,0 +1,55 @@
+"""Parts of a paper's loss that a second method composes with others: functions of a batch's features.
+
+B images, K negatives, C = 1 + K candidate texts, N patches, T tokens, D dim. What needs no features stands in
+`compclip/train/losses.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from compclip.base.lazy import torch
+from compclip.train import losses
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from compclip.train.features import Features
+
+
+# Composites (CLIC)
+
+
+def captions(f: Features) -> list[Tensor]:
+    """p1, p2, … of composites, [B, D] each."""
+    return [f.text_BD, *f.positive_BPD.unbind(1)]
+
+
+def over(captions: Sequence[Tensor], term: Callable[[Tensor], Tensor]) -> Tensor:
+    """The mean of a term over captions p_l (CLIC Eq. 4, 5); a scalar."""
+    return torch.stack([term(p_BD) for p_BD in captions]).mean()
+
+
+def uni(f: Features, norm: str) -> Tensor:
+    """CLIC Eq. 6: mean distance of p1 and p2, the same sentences in the other order; `norm`: squared or l2."""
+    p1_BD, p2_BD = captions(f)[:2]
+    difference_BD = (p1_BD - p2_BD).float() if p1_BD.dtype.itemsize < 4 else p1_BD - p2_BD
+    if norm == "l2":
+        return torch.linalg.vector_norm(difference_BD, dim=1).mean()
+    return difference_BD.square().sum(dim=1).mean()
+
+
+# An image's candidate texts (FSC-CLIP)
+
+
+def local_scores(f: Features, attention: str) -> Tensor:
+    """[B, C] scores S_l of an image and its candidate texts (FSC-CLIP Eq. 6–8)."""
+    token_BCTD = torch.cat([f.token_BTD[:, None], f.negative_token_BKTD], dim=1)
+    mask_BCT = torch.cat([f.token_mask_BT[:, None], f.negative_token_mask_BKT], dim=1)
+    return losses.local_similarity(f.patch_BND, token_BCTD, mask_BCT, f.scale, attention)
+
+
+def hard_negative(scores_BC: Tensor, f: Features, gamma: float, epsilon: float) -> Tensor:
+    """The original against its valid negatives, focal and smoothed (FSC-CLIP Eq. 9–10); a scalar."""
+    return losses.focal_smoothed(scores_BC, losses.with_original(f.mask_BK), gamma, epsilon)

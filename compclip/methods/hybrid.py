@@ -1,0 +1,241 @@
+"""Hybrid: the papers' parts in one loss, each switched by a parameter of its own; all off, it is plain fine-tuning.
+
+B images, K negatives, p_l captions of an image, D dim. No paper's method: with one paper's parts alone it is that
+paper's loss (docs/methods.md lists how, and what is no part of it). Switches are names, so that a sweep can choose
+among them and draw a weight only where its part is on:
+
+`place`      where negatives count, joined by +: contrast (in its softmax; NegCLIP, SVLC), s_neg (SVLC, CLIC), global
+             and local (FSC-CLIP, both calibrated by gamma and epsilon)
+`negatives`  the rules that make those of single pictures, joined by +; a composite has CLIC's own
+`concepts`   C2LIP's terms; `hard_positives` the analogy term (SVLC, Hard Positives)
+`steps`      single pictures, CLIC's composites, or both in turn, composites first: then single pictures are plain
+             contrast (CLIC), or have all their parts
+
+On composites each term is the mean over captions p_l, as in CLIC, but for the local one, which takes p1: the tokens of
+the others are not kept. Weights averaged with the backbone's (CLoVe, WiSE-FT) are `train.average_alpha`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from compclip.base.errors import UserError
+from compclip.base.lazy import torch
+from compclip.methods import _check
+from compclip.methods._parts import captions, hard_negative, local_scores, over, uni
+from compclip.text import masked, negate, positives, replace, shuffle, stored, swap
+from compclip.text.wordlists import Lists
+from compclip.train import losses
+from compclip.train.batch import Rule, Views
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from compclip.train.features import Features
+
+TRAINS = True
+CONTRAST, S_NEG, GLOBAL, LOCAL = PLACES = ("contrast", "s_neg", "global", "local")
+SINGLE, COMPOSITES, WITH_PLAIN, WITH_SINGLE = STEPS = ("single", "composites", "composites+plain", "composites+single")
+NEGATIVES: dict[str, Rule] = {
+    "negclip": swap.negclip,
+    "clic": swap.single,
+    "nouns": swap.nouns,  # CE-CLIP's relations
+    "atoms": swap.atoms,  # CREPE's
+    "negate": negate.crepe,
+    "conclip": negate.conclip,
+    "wordnet": replace.wordnet,
+    "clove": replace.RULES["clove"],  # for data with `relatives: true`
+    "bigram": shuffle.bigram,
+    "tokens": shuffle.tokens,  # FSC-CLIP's, as released
+    "masked": masked.any_word,  # SVLC's L
+    "stored": stored.first_negative,
+}
+LISTS = "lists"  # SVLC's R
+KINDS = {"both": ("swap", "replace"), "swap": ("swap",), "replace": ("replace",)}
+PARTNERS = {"random": "random", "common_noun": "common_noun", "own": ""}
+
+
+@dataclass(frozen=True)
+class Config:
+    contrast: str = "softmax"  # CLIP's; "sigmoid": SigLIP's (C2LIP Eq. 4)
+    init_bias: float = -10.0  # of the learnt bias a softmax backbone is given for sigmoid terms; see c2lip
+    caption: str = "full"  # the whole caption, or its "first" sentence
+    lowercase: bool = False  # true: CLIC's
+    negatives: str = "none"  # rules, as "negclip+wordnet+bigram" (FSC-CLIP's)
+    place: str = "none"  # as "contrast+s_neg" (SVLC's)
+    lambda_s_neg: float = 1.0  # SVLC; CLIC 0.5
+    lambda_global: float = 0.5  # FSC-CLIP Eq. 11
+    lambda_local: float = 0.2  # FSC-CLIP Eq. 11
+    gamma: float = 2.0  # focal exponent of global and local, FSC-CLIP Eq. 9
+    epsilon: float = 0.02  # label smoothing of global and local, FSC-CLIP Eq. 10
+    attention: str = "minmax"  # of local, FSC-CLIP Eq. 6
+    concepts: str = "none"  # "pooled" or "encoded", as in c2lip
+    whole_concept: bool = False  # as in c2lip
+    lambda_npc: float = 1.0  # C2LIP Eq. 8
+    lambda_xac: float = 0.01  # C2LIP Eq. 8
+    hard_positives: str = "none"  # "swap", "replace", "both" by rule, or the stored "paraphrase"
+    source: str = "rules"  # who wrote them, as in hard_positives; "llm": that of data.<name>.rewriter
+    lambda_analogy: float = 1.0  # SVLC
+    steps: str = "single"  # "composites", "composites+plain" (CLIC's), "composites+single"
+    positives: int = 4  # captions p_l of a composite (CLIC, Table 13)
+    partner: str = "random"  # "common_noun", or "own": no composite but one picture's sentences (CLIC, B1–B4)
+    lambda_cont: float = 0.5  # of the contrast of composites, CLIC Eq. 7
+    lambda_uni: float = 1.0  # CLIC Eq. 7
+    uni_norm: str = "squared"  # as in clic
+
+    def __post_init__(self) -> None:
+        weights = ("s_neg", "global", "local", "npc", "xac", "analogy", "cont", "uni")
+        _check.at_least(self, 0, "gamma", *(f"lambda_{name}" for name in weights))
+        _check.fraction(self, "epsilon")
+        _check.finite(self, "init_bias")
+        _check.at_least(self, 1, "positives")
+        for field, known in (
+            ("contrast", ("softmax", "sigmoid")),
+            ("caption", ("full", "first")),
+            ("attention", losses.ATTENTION),
+            ("concepts", ("none", "pooled", "encoded")),
+            ("hard_positives", ("none", *KINDS, "paraphrase")),
+            ("source", positives.RULES),
+            ("steps", STEPS),
+            ("partner", PARTNERS),
+            ("uni_norm", ("squared", "l2")),
+        ):
+            _check.one_of(self, field, known)
+        _check.joined(self, "negatives", (*NEGATIVES, LISTS))
+        _check.joined(self, "place", PLACES)
+        _fit(self)
+
+
+def _fit(cfg: Config) -> None:
+    """Raise UserError for parts that cannot stand together, and for one that no step would have."""
+    places, rules = _check.parts(cfg.place), _check.parts(cfg.negatives)
+    whole = cfg.steps in (SINGLE, WITH_SINGLE)
+    if cfg.contrast == "sigmoid" and CONTRAST in places:
+        raise UserError(f"place={cfg.place}: contrast=sigmoid has no softmax for negatives; leave contrast out")
+    if whole and places and not rules:
+        raise UserError(f"place={cfg.place}: single pictures have no negatives; name rules in negatives")
+    if rules and not places:
+        raise UserError(f"negatives={cfg.negatives}: no term has them; name one in place")
+    for field in ("negatives", "concepts", "hard_positives"):
+        if not whole and getattr(cfg, field) != "none":
+            raise UserError(f"{field}={getattr(cfg, field)}: steps={cfg.steps} has no single pictures with parts; "
+                            f"set steps to {SINGLE} or {WITH_SINGLE}")  # fmt: skip
+    if cfg.concepts != "none" and not (cfg.lambda_npc or cfg.lambda_xac):
+        raise UserError(f"concepts={cfg.concepts}: lambda_npc and lambda_xac are 0; set concepts to none")
+    if cfg.steps != SINGLE and cfg.lambda_uni and cfg.positives < 2:
+        raise UserError(f"lambda_uni={cfg.lambda_uni}: compares p1 and p2; set it to 0 with positives=1")
+
+
+def needs(cfg: Config) -> dict[str, object]:
+    """What must be so in the section of a data set."""
+    return {"relatives": True} if "clove" in _check.parts(cfg.negatives) else {}
+
+
+def needs_bias(cfg: Config) -> bool:
+    """Whether a term is a sigmoid one."""
+    return cfg.contrast == "sigmoid" or cfg.concepts != "none"
+
+
+def composite(cfg: Config, step: int) -> bool:
+    """Whether a step, counted from 0, is one of composites: they come first."""
+    return cfg.steps == COMPOSITES or (cfg.steps != SINGLE and step % 2 == 0)
+
+
+def views(cfg: Config, step: int) -> Views:
+    """What the parts of a step ask for: of a composite, of a plain picture, or of one with all its parts."""
+    local = LOCAL in _check.parts(cfg.place)
+    plain = Views(caption=cfg.caption, lowercase=cfg.lowercase)
+    if composite(cfg, step):
+        return dataclasses.replace(plain, composite=cfg.positives, partner=PARTNERS[cfg.partner], tokens=local)
+    if cfg.steps == WITH_PLAIN:
+        return plain
+    return dataclasses.replace(
+        plain,
+        negatives=_negatives(cfg),
+        positives=_positives(cfg),
+        concepts="" if cfg.concepts == "none" else cfg.concepts,
+        whole_concept=cfg.whole_concept,
+        tokens=local or (cfg.concepts != "none" and cfg.lambda_xac > 0),
+    )
+
+
+def _negatives(cfg: Config) -> tuple[Rule, ...]:
+    known = NEGATIVES | {LISTS: Lists.of({}).rule}
+    return tuple(known[name] for name in _check.parts(cfg.negatives))
+
+
+def _positives(cfg: Config) -> tuple[Rule, ...]:
+    if cfg.hard_positives == "paraphrase":
+        return (stored.paraphrase,)
+    return tuple(positives.RULES[cfg.source][kind] for kind in KINDS.get(cfg.hard_positives, ()))
+
+
+def loss(f: Features, cfg: Config, step: int) -> dict[str, Tensor]:
+    """The terms of a step's parts, scalars, weights applied; a part that is off or of weight 0 has none."""
+    if composite(cfg, step):
+        apart = {"uni": cfg.lambda_uni * uni(f, cfg.uni_norm)} if cfg.lambda_uni else {}  # CLIC Eq. 6
+        cont = over(captions(f), lambda p_BD: contrast(f, p_BD, cfg, _check.parts(cfg.place)))  # CLIC Eq. 4
+        return {"cont": cfg.lambda_cont * cont} | told_apart(f, captions(f), cfg) | apart
+    if cfg.steps == WITH_PLAIN:
+        return {_named(cfg, ()): contrast(f, f.text_BD, cfg, ())}
+    places = _check.parts(cfg.place)
+    terms = {_named(cfg, places): contrast(f, f.text_BD, cfg, places)} | told_apart(f, [f.text_BD], cfg)
+    return terms | concepts(f, cfg) | analogy(f, cfg)
+
+
+def _named(cfg: Config, places: tuple[str, ...]) -> str:
+    """The contrast's name, as the papers' methods have it."""
+    return "sigmoid" if cfg.contrast == "sigmoid" else "negclip" if CONTRAST in places else "clip"
+
+
+def contrast(f: Features, text_BD: Tensor, cfg: Config, places: tuple[str, ...]) -> Tensor:
+    """CLIP's loss (CLIC Eq. 1), with the batch's negatives in its softmax (CLIC Eq. 2), or SigLIP's (C2LIP Eq. 4)."""
+    if cfg.contrast == "sigmoid":
+        own_B = torch.arange(len(f.image_BD), device=f.image_BD.device)
+        return losses.sigmoid(f.image_BD, text_BD, own_B, f.scale, f.bias)
+    if CONTRAST in places:
+        return losses.negclip(f.image_BD, text_BD, f.negative_BKD, f.mask_BK, f.scale)
+    return losses.clip(f.image_BD, text_BD, f.scale)
+
+
+def told_apart(f: Features, captions: list[Tensor], cfg: Config) -> dict[str, Tensor]:
+    """An image's captions against its own negatives: plain (CLIC Eq. 3, 5), global and local (FSC-CLIP Eq. 3–10)."""
+    places, terms = _check.parts(cfg.place), {}
+    if S_NEG in places and cfg.lambda_s_neg:
+        s_neg = over(captions, lambda p_BD: losses.s_neg(f.image_BD, p_BD, f.negative_BKD, f.mask_BK, f.scale))
+        terms["s_neg"] = cfg.lambda_s_neg * s_neg
+    if GLOBAL in places and cfg.lambda_global:
+        terms["global"] = cfg.lambda_global * over(captions, lambda p_BD: _calibrated(_scores(f, p_BD), f, cfg))
+    if LOCAL in places and cfg.lambda_local:
+        terms["local"] = cfg.lambda_local * _calibrated(local_scores(f, cfg.attention), f, cfg)
+    return terms
+
+
+def _scores(f: Features, text_BD: Tensor) -> Tensor:
+    return losses.candidate_scores(f.image_BD, text_BD, f.negative_BKD, f.scale)
+
+
+def _calibrated(scores_BC: Tensor, f: Features, cfg: Config) -> Tensor:
+    return hard_negative(scores_BC, f, cfg.gamma, cfg.epsilon)
+
+
+def concepts(f: Features, cfg: Config) -> dict[str, Tensor]:
+    """C2LIP's terms of concepts (Eq. 5–7)."""
+    if cfg.concepts == "none":
+        return {}
+    terms, given = {}, (f.concept_MD, f.owner_M, f.scale, f.bias)
+    if cfg.lambda_npc:
+        terms["npc"] = cfg.lambda_npc * losses.sigmoid(f.image_BD, *given)
+    if cfg.lambda_xac:
+        terms["xac"] = cfg.lambda_xac * losses.cross_attended(f.patch_BND, *given)
+    return terms
+
+
+def analogy(f: Features, cfg: Config) -> dict[str, Tensor]:
+    """SVLC's term of the rewritten caption."""
+    if cfg.hard_positives == "none" or not cfg.lambda_analogy:
+        return {}
+    rewrites = (f.positive_BPD, f.positive_mask_BP)
+    return {"analogy": cfg.lambda_analogy * losses.analogy(f.image_BD, f.text_BD, *rewrites, f.scale)}

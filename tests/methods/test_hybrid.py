@@ -1,0 +1,203 @@
+"""Hybrid: with one paper's parts it is that paper's method, views, terms and slopes; its parts add up; mistakes are told."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import fields
+
+import pytest
+import torch
+
+from compclip.base import plugins
+from compclip.base.errors import UserError
+from compclip.methods import hybrid
+from tests.methods.conftest import drawn
+from tests.methods.test_variants import slopes
+
+NEGCLIP, FSC = {"negatives": "negclip", "place": "contrast"}, {"negatives": "negclip+wordnet+bigram"}
+SIGMOID = {"contrast": "sigmoid"}
+CLIC = {"steps": "composites+plain", "place": "s_neg", "lambda_s_neg": 0.5, "caption": "first", "lowercase": True}
+ALONE = CLIC | {"steps": "composites"}
+HP = {"negatives": "negclip+wordnet", "place": "contrast+s_neg", "hard_positives": "both"}
+SVLC = {"negatives": "lists", "place": "contrast+s_neg"}
+SAME = [  # a paper's method with its parameters, and hybrid's that make the same of it
+    ("finetune", {}, {}),
+    ("finetune", {"caption": "first"}, {"caption": "first"}),
+    ("finetune", {"loss": "sigmoid"}, SIGMOID),
+    ("negclip", {}, NEGCLIP),
+    ("negclip", {"swap": "clic"}, NEGCLIP | {"negatives": "clic"}),
+    ("clove", {}, NEGCLIP | {"negatives": "clove"}),
+    ("clove", {"replace": "wordnet"}, NEGCLIP | {"negatives": "wordnet"}),
+    ("crepe", {"kind": "all"}, NEGCLIP | {"negatives": "atoms+wordnet+negate"}),
+    ("con_clip", {"distractors": False}, NEGCLIP | {"negatives": "stored"}),
+    ("con_clip", {"distractors": False, "negations": "rule"}, NEGCLIP | {"negatives": "conclip"}),
+    ("triplet_clip", {"images": False}, NEGCLIP | {"negatives": "stored"}),
+    ("fsc_clip", {}, FSC | {"place": "global+local"}),
+    ("fsc_clip", {"lambda_local": 0.0, "gamma": 0.0, "epsilon": 0.0}, FSC | {"place": "global", "gamma": 0.0, "epsilon": 0.0}),
+    ("fsc_clip", {"lambda_global": 0.0, "attention": "softmax"}, FSC | {"place": "local", "attention": "softmax"}),
+    ("fsc_clip", {"replace": "clove", "shuffle": "tokens", "lambda_global": 1.0, "lambda_local": 0.5, "gamma": 0.5},
+     {"negatives": "negclip+clove+tokens", "place": "global+local", "lambda_global": 1.0, "lambda_local": 0.5, "gamma": 0.5}),
+    ("c2lip", {}, SIGMOID | {"concepts": "pooled"}),
+    ("c2lip", {"concepts": "encoded", "whole_concept": True, "lambda_xac": 0.0},
+     SIGMOID | {"concepts": "encoded", "whole_concept": True, "lambda_xac": 0.0}),
+    ("c2lip", {"lambda_npc": 0.0, "lambda_xac": 0.1}, SIGMOID | {"concepts": "pooled", "lambda_npc": 0.0, "lambda_xac": 0.1}),
+    ("clic", {}, CLIC),
+    ("clic", {"alternate": False}, ALONE),
+    ("clic", {"uni_norm": "l2", "lambda_cont": 0.3, "positives": 2, "partner": "common_noun"},
+     CLIC | {"uni_norm": "l2", "lambda_cont": 0.3, "positives": 2, "partner": "common_noun"}),
+    ("clic", {"positives": 1, "lambda_s_neg": 0.0, "lambda_uni": 0.0, "alternate": False},
+     ALONE | {"positives": 1, "place": "none", "lambda_uni": 0.0}),
+    ("clic", {"composites": False, "lambda_uni": 0.0}, CLIC | {"partner": "own", "lambda_uni": 0.0}),
+    ("hard_positives", {}, HP),
+    ("hard_positives", {"source": "llm", "hard_positives": "swap"}, HP | {"source": "llm", "hard_positives": "swap"}),
+    ("hard_positives", {"negatives_in_contrastive": False, "hard_negatives": "replace", "hard_positives": "none"},
+     HP | {"negatives": "wordnet", "place": "s_neg", "hard_positives": "none"}),
+    ("svlc", {}, SVLC),
+    ("svlc", {"negatives": "masked", "lambda_analogy": 1.0, "negatives_in_contrastive": False, "lambda_s_neg": 4.0},
+     {"negatives": "masked", "place": "s_neg", "lambda_s_neg": 4.0, "hard_positives": "paraphrase"}),
+]  # fmt: skip
+NAMES = {"c2lip": {"contrastive": "sigmoid"}}  # one name here for what two papers' methods have
+CASES = [(*case, step) for case, step in itertools.product(SAME, (0, 1))]
+
+
+def named(case) -> str:
+    return f"{case[0]}-{case[1]}-{case[3]}"
+
+
+@pytest.mark.parametrize("case", CASES, ids=named)
+def test_with_one_papers_parts_it_is_that_papers_method(case):
+    """What is asked of a sample is equal; terms and slopes agree to 1e-12 in float64."""
+    name, theirs, ours, step = case
+    method = plugins.find(plugins.METHODS, name)
+    paper, cfg = method.Config(**theirs), hybrid.Config(**ours)
+    assert hybrid.views(cfg, step) == method.views(paper, step)
+    f = drawn(name, paper, step=step, seed=step)
+    expected, made = method.loss(f, paper, step), hybrid.loss(f, cfg, step)
+    expected = {NAMES.get(name, {}).get(term, term): value for term, value in expected.items()}
+    assert list(made) == list(expected) and f.image_BD.dtype == torch.float64
+    for term in expected:
+        torch.testing.assert_close(made[term], expected[term], rtol=0, atol=1e-12)
+    theirs, ours = slopes(f, expected), slopes(f, made)
+    for leaf in theirs:
+        torch.testing.assert_close(ours[leaf], theirs[leaf], rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", sorted({case[0] for case in SAME}))
+def test_it_asks_of_data_and_backbone_what_the_paper_asks(name):
+    """A learnt bias, and CLoVe's relatives."""
+    method = plugins.find(plugins.METHODS, name)
+    for _, theirs, ours in (case for case in SAME if case[0] == name):
+        paper, cfg = method.Config(**theirs), hybrid.Config(**ours)
+        for hook, nothing in (("needs_bias", False), ("needs", {})):
+            asked = getattr(method, hook, lambda cfg, nothing=nothing: nothing)
+            assert getattr(hybrid, hook)(cfg) == asked(paper)
+
+
+EVERYTHING = {"negatives": "negclip+wordnet+bigram", "place": "contrast+s_neg+global+local", "concepts": "pooled",
+              "hard_positives": "both", "steps": "composites+single"}  # fmt: skip
+
+
+def test_parts_of_several_papers_add_up():
+    """On single pictures every term is the paper's own, whatever stands beside it."""
+    cfg = hybrid.Config(**EVERYTHING)
+    f = drawn("hybrid", cfg, step=1)
+    terms = hybrid.loss(f, cfg, 1)
+    assert list(terms) == ["negclip", "s_neg", "global", "local", "npc", "xac", "analogy"]
+    for name, own in (("fsc_clip", ("global", "local")), ("c2lip", ("npc", "xac")),
+                      ("hard_positives", ("negclip", "s_neg", "analogy"))):  # fmt: skip
+        method = plugins.find(plugins.METHODS, name)
+        expected = method.loss(f, method.Config(), 1)
+        for term in own:
+            torch.testing.assert_close(terms[term], expected[term], rtol=0, atol=1e-12)
+    assert hybrid.needs_bias(cfg) and hybrid.views(cfg, 1).tokens and hybrid.views(cfg, 1).concepts == "pooled"
+
+
+def test_on_composites_a_part_is_the_mean_over_captions():
+    """Contrast with negatives, s_neg and the global term over p1 … p4; the local one has p1's tokens."""
+    cfg = hybrid.Config(**EVERYTHING)
+    f = drawn("hybrid", cfg, step=0)
+    terms = hybrid.loss(f, cfg, 0)
+    assert list(terms) == ["cont", "s_neg", "global", "local", "uni"]
+    single = hybrid.Config(**EVERYTHING | {"steps": "single", "concepts": "none", "hard_positives": "none"})
+    found = [hybrid.loss(with_caption(f, p), single, 0) for p in [f.text_BD, *f.positive_BPD.unbind(1)]]
+    for term, part, weight in (("cont", "negclip", 0.5), ("s_neg", "s_neg", 1.0), ("global", "global", 1.0)):
+        mean = weight * sum(one[part] for one in found) / 4
+        torch.testing.assert_close(terms[term], mean, rtol=0, atol=1e-12)
+    torch.testing.assert_close(terms["local"], found[0]["local"], rtol=0, atol=1e-12)
+    assert hybrid.views(cfg, 0).tokens and hybrid.views(cfg, 0).composite == 4
+
+
+def with_caption(f, text_BD):
+    """The same batch with other captions."""
+    return type(f)(**{x.name: getattr(f, x.name) for x in fields(f)} | {"text_BD": text_BD})
+
+
+def test_the_contrast_of_composites_may_be_the_sigmoid_one():
+    cfg = hybrid.Config(**CLIC | SIGMOID)
+    f = drawn("hybrid", cfg, step=0)
+    own = hybrid.Config(**SIGMOID)
+    found = [hybrid.loss(with_caption(f, p), own, 0)["sigmoid"] for p in [f.text_BD, *f.positive_BPD.unbind(1)]]
+    torch.testing.assert_close(hybrid.loss(f, cfg, 0)["cont"], 0.5 * sum(found) / 4, rtol=0, atol=1e-12)
+    assert list(hybrid.loss(f, cfg, 1)) == ["sigmoid"] and hybrid.needs_bias(cfg)
+
+
+def test_composites_come_first_and_take_turns():
+    for steps, expected in (("single", [0, 0, 0]), ("composites", [4, 4, 4]), ("composites+plain", [4, 0, 4]),
+                            ("composites+single", [4, 0, 4])):  # fmt: skip
+        rules = {"negatives": "negclip"} if "single" in steps else {}
+        cfg = hybrid.Config(steps=steps, place="s_neg", **rules)
+        assert [hybrid.views(cfg, step).composite for step in range(3)] == expected
+
+
+COMBINED = [
+    dict(zip(("contrast", "place", "negatives", "concepts", "hard_positives", "steps"), found, strict=True))
+    for found in itertools.product(
+        ("softmax", "sigmoid"), ("none", "contrast", "s_neg+local"), ("none", "negclip+bigram"),
+        ("none", "pooled"), ("none", "swap"), hybrid.STEPS,
+    )
+]  # fmt: skip
+
+
+def test_what_is_not_refused_trains():
+    """Every combination of switches is refused with a line, or has finite terms with slopes on images and texts."""
+    refused = 0
+    for switches in COMBINED:
+        try:
+            cfg = hybrid.Config(**switches)
+        except UserError as error:
+            assert "\n" not in str(error)
+            refused += 1
+            continue
+        for step in (0, 1):
+            f = drawn("hybrid", cfg, step=step)
+            sum(hybrid.loss(f, cfg, step).values()).backward()
+            assert torch.isfinite(f.image_BD.grad).all() and torch.isfinite(f.text_BD.grad).all()
+    assert 0 < refused < len(COMBINED)
+
+
+@pytest.mark.parametrize(
+    "changes,message",
+    [
+        ({"contrast": "sigmoid", "place": "contrast", "negatives": "clic"}, "place=contrast: contrast=sigmoid has no softmax"),
+        ({"place": "s_neg"}, "place=s_neg: single pictures have no negatives; name rules in negatives"),
+        ({"place": "s_neg", "steps": "composites+single"}, "place=s_neg: single pictures have no negatives"),
+        ({"negatives": "negclip"}, "negatives=negclip: no term has them; name one in place"),
+        ({"negatives": "negclip", "place": "s_neg", "steps": "composites"}, "negatives=negclip: steps=composites has no single"),
+        ({"concepts": "pooled", "steps": "composites+plain"}, "concepts=pooled: steps=composites[+]plain has no single"),
+        ({"hard_positives": "swap", "steps": "composites"}, "hard_positives=swap: steps=composites has no single pictures"),
+        ({"concepts": "pooled", "lambda_npc": 0, "lambda_xac": 0}, "concepts=pooled: lambda_npc and lambda_xac are 0"),
+        ({"steps": "composites", "positives": 1}, "lambda_uni=1.0: compares p1 and p2; set it to 0 with positives=1"),
+        ({"place": "globl", "negatives": "clic"}, "place=globl: unknown part 'globl'; did you mean 'global'"),
+        ({"place": "local", "negatives": "clic+clic"}, "negatives=clic[+]clic: names a part twice; name it once"),
+        ({"place": "local", "negatives": "clic+"}, "negatives=clic[+]: unknown part ''"),
+        ({"steps": "composite"}, "steps=composite: must be one of single, composites"),
+        ({"gamma": -1.0}, "gamma=-1.0: must be >= 0"),
+        ({"epsilon": 1.0}, "epsilon=1.0: must be >= 0 and < 1"),
+        ({"lambda_cont": float("nan")}, "lambda_cont=nan: must be >= 0 and finite"),
+        ({"positives": 0}, "positives=0: must be >= 1"),
+    ],
+)  # fmt: skip
+def test_bad_values_are_refused_by_name(changes, message):
+    with pytest.raises(UserError, match=message) as caught:
+        hybrid.Config(**changes)
+    assert "\n" not in str(caught.value)

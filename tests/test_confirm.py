@@ -1,0 +1,162 @@
+"""The confirmation of a front: a grid of new seeds with the very values of the trials, and verdicts on made results."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import optuna
+import pytest
+from omegaconf import OmegaConf
+
+from compclip.base.errors import UserError
+from compclip.base.files import write_json
+from compclip.config import grid, read
+from compclip.config.sections import Cell
+from compclip.runs.items import COMPOSITION, RETRIEVAL, Items
+from compclip.runs.results import FinishedRun, Result
+from compclip.sweep import __main__ as sweep_command
+from compclip.sweep import confirm, declared
+from tests import fake_sweep
+
+TWO = ["sugarcrepe/swap", {"column": "retrieval/loss", "direction": "minimize"}]
+TRIALS = [
+    {"number": 1, "params": {"gamma": 1.5, "lambda_global": 0.25, "attention": "softmax"}},
+    {"number": 7, "params": {"gamma": 0.0, "lambda_global": 1.0, "attention": "minmax", "lambda_local": 0.5}},
+]
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """A project of made runs whose grid has another method beside the study's."""
+    monkeypatch.chdir(tmp_path)
+    fake_sweep.make(tmp_path)
+    text = fake_sweep.PARAMS.replace("methods: [pretrained, fsc_clip]", "methods: [hard_positives, fsc_clip]")
+    Path("params.yaml").write_text(text)
+    return tmp_path
+
+
+def study(**changes) -> declared.Study:
+    """The tests' study with two objectives."""
+    raw = OmegaConf.to_container(OmegaConf.create(fake_sweep.STUDY)) | {"objectives": TWO}
+    return declared.parse("s", raw | changes)
+
+
+def test_the_grid_trains_the_very_trials_under_new_seeds(folder):
+    """Method and training of each variant are those of its trial; the study's and the grid's seeds are left out."""
+    narrow = ["train.max_steps=3", "evaluate.benchmarks=[sugarcrepe]"]
+    made = study(overrides=narrow, seed=2)
+    Path("out.yaml").write_text(confirm.grid(made, Path("params.yaml"), ["train.lr=0.5"], TRIALS, 5))
+    params = read.load("out.yaml", together=True)
+    assert params.grid.methods == ["pretrained", "hard_positives", "fsc_clip.trial1", "fsc_clip.trial7"]
+    assert params.grid.seeds == [1, 3, 4, 5, 6] and params.evaluate.benchmarks == ["sugarcrepe", "retrieval"]
+    for trial in TRIALS:
+        asked = ["train.lr=0.5", *declared.overrides(made, trial["params"], params.methods)]
+        wanted = declared.run(made, read.load("params.yaml", asked))
+        assert grid.method_config(params, f"fsc_clip.trial{trial['number']}", "scenes") == (wanted.method, wanted.train)
+
+
+def test_a_study_of_a_variant_and_of_training_parameters(folder):
+    """A trial stands over the variant's own values, and over what holds on its data alone."""
+    changed = ["methods.fsc_clip={epsilon: 0.1, variants: {mine: {lambda_local: 0.9, train: {warmup_steps: 1}}}, "
+               "per_data: {scenes: {gamma: 5.0}}}"]  # fmt: skip
+    merged = read.overridden("params.yaml", changed)
+    Path("params.yaml").write_text(OmegaConf.to_yaml(merged))
+    made = study(method="fsc_clip.mine", space={"gamma": {"float": [0, 5]}, "train.lr": {"float": [0, 1]}}, paper=[])
+    trial = {"number": 4, "params": {"gamma": 1.0, "train.lr": 0.25}}
+    Path("out.yaml").write_text(confirm.grid(made, Path("params.yaml"), [], [trial], 1))
+    cfg, train = grid.method_config(read.load("out.yaml"), "fsc_clip.trial4", "scenes")
+    assert (cfg.gamma, cfg.lambda_local, cfg.epsilon, train.lr, train.warmup_steps) == (1.0, 0.9, 0.1, 0.25, 1)
+
+
+def test_mistakes_are_one_line(folder):
+    """No study, no front, nothing to compare with, a file in the way."""
+    with pytest.raises(UserError, match=r"trials.json: is not there; run `python -m compclip.sweep --study s` first"):
+        confirm.front(study(), folder)
+    write_json(folder / "studies/s/trials.json", {"trials": [], "front": []})
+    with pytest.raises(UserError, match="has no front yet"):
+        confirm.front(study(), folder)
+    Path("alone.yaml").write_text(fake_sweep.PARAMS)
+    with pytest.raises(UserError, match="names no other method"):
+        confirm.grid(study(), Path("alone.yaml"), [], TRIALS, 5)
+    with pytest.raises(UserError, match="--confirm params.yaml: is there already"):
+        sweep_command.main(["--study", "s", "--confirm", "params.yaml"])
+
+
+N = 400  # items
+
+
+def run(method: str, seed: int, swap: float, loss: float) -> FinishedRun:
+    """A run with a share of items right; seeds differ by a few items, so that neither interval has no width."""
+    found = {}
+    for name, kind, metric, share in (
+        ("sugarcrepe", COMPOSITION, "swap", swap),
+        ("retrieval", RETRIEVAL, "loss", loss),
+    ):
+        values = (np.arange(N) < N * share + seed % 3).astype(float)
+        items = {metric: Items(tuple(map(str, range(N))), values)}
+        lower = frozenset({"loss"}) & {metric}
+        found[name] = Result(name, name, kind, {metric: float(values.mean())}, lower, items=items)
+    return FinishedRun(None, Path(), Cell(method, "tiny", "scenes", seed), {}, [], {}, found)
+
+
+def judged(seeds=(1, 3, 4, 5, 6), others=(("negclip", 0.5, 0.5),), **changes) -> dict[str, str]:
+    """Verdicts on a trial with swap 0.6 and loss 0.4, by method."""
+    asked = read.load("params.yaml", [f"grid.seeds=[{', '.join(map(str, seeds))}]"])
+    runs = [run(m, s, a, b) for m, a, b in (("fsc_clip.trial1", 0.6, 0.4), *others) for s in seeds]
+    found = confirm.judge(study(**changes), asked, runs, 500)
+    return {p["method"]: p["verdict"] for p in found["pairs"]}
+
+
+def test_verdicts_by_hand(folder):
+    """More swap and less loss is better in both; equal in one objective is no verdict."""
+    others = [("worse", 0.5, 0.5), ("better", 0.7, 0.3), ("other", 0.7, 0.5), ("equal", 0.5, 0.4)]
+    assert judged(others=others) == {
+        "worse": "dominates", "better": "is dominated", "other": "neither", "equal": "undecided"
+    }  # fmt: skip
+    assert judged(seeds=(1, 3)) == {"negclip": "undecided"}, "two seeds decide nothing"
+
+
+def test_what_the_study_did_not_evaluate_stands_aside(folder):
+    """One objective and an override of evaluate.benchmarks: the other benchmark's column is judged beside."""
+    asked = read.load("params.yaml", ["report.columns=[sugarcrepe/swap, retrieval/loss]"])
+    runs = [run(m, s, a, b) for m, a, b in (("fsc_clip.trial1", 0.6, 0.4), ("negclip", 0.5, 0.3)) for s in (1, 3, 4)]
+    made = study(objectives=["sugarcrepe/swap"], overrides=["evaluate.benchmarks=[sugarcrepe]"])
+    (pair,) = confirm.judge(made, asked, runs, 500)["pairs"]
+    assert pair["verdict"] == "dominates" and [o["column"] for o in pair["aside"]] == ["retrieval/loss"]
+    assert pair["aside"][0]["better"] is False and pair["objectives"][0]["difference"] == pytest.approx(0.1)
+    assert pair["objectives"][0]["by_item"]["low"] > 0 and pair["objectives"][0]["by_seed"]["items"] == 3
+
+
+def test_the_commands_from_a_front_to_its_verdict(folder, monkeypatch, capsys):
+    """Trials, the grid of their front, runs of that grid, verdicts beside the study and on its page."""
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    for name in ("base_key", "sender", "Driver", "record"):  # put back what the made sweep leaves in their places
+        monkeypatch.setattr(sweep_command, name, getattr(sweep_command, name))
+    path = folder / "experiments/studies/s.yaml"
+    path.write_text(
+        fake_sweep.STUDY.replace("objectives: [sugarcrepe/swap]", "objectives: [sugarcrepe/swap, retrieval/i2t]")
+    )
+    assert fake_sweep.main(["--study", "s", "--trials", "6", "-j", "2"]) == 0
+    front = json.loads(Path("studies/s/trials.json").read_text())["front"]
+    assert sweep_command.main(["--study", "s", "--confirm", "out.yaml", "--seeds", "4"]) == 0
+    params = read.load("out.yaml")
+    assert params.grid.methods[2:] == [f"fsc_clip.trial{number}" for number in front]
+    runs = [
+        rename(run(m, s, 0.6 if "trial" in m else 0.5, 0.5), m) for m in params.grid.methods for s in params.grid.seeds
+    ]
+    monkeypatch.setattr(sweep_command, "collect", lambda cells, benchmarks, root: (runs, []))
+    assert sweep_command.main(["--study", "s", "--verdict", "out.yaml"]) == 0
+    found = json.loads(Path("studies/s/confirmation.json").read_text())
+    assert len(found["pairs"]) == 2 * len(front) and {p["verdict"] for p in found["pairs"]} == {"undecided"}
+    assert f"fsc_clip.trial{front[0]}: undecided pretrained, hard_positives" in capsys.readouterr().out
+    assert "Confirmation of the front" in Path("studies/s/index.html").read_text()
+
+
+def rename(made: FinishedRun, method: str) -> FinishedRun:
+    """The run with the study's second metric in place of the loss."""
+    old = made.results["retrieval"]
+    new = replace(old, metrics={"i2t": old.metrics["loss"]}, lower=frozenset(), items={"i2t": old.items["loss"]})
+    return replace(made, results={**made.results, "retrieval": new})
