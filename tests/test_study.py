@@ -13,6 +13,7 @@ from compclip.base.files import write_json
 from compclip.config import grid, read, switch
 from compclip.methods import hybrid
 from compclip.report.tables import Column
+from compclip.sweep import __main__ as sweep_command
 from compclip.sweep import declared, objectives, page, results
 from compclip.sweep.driver import draw
 from tests.conftest import ROOT
@@ -196,6 +197,23 @@ def test_best_yaml_is_a_grid(tmp_path, monkeypatch):
     assert (cell.method.lambda_s_neg, cell.method.hard_positives) == (0.123456789012345, "none")
     assert (cell.train.lr, cell.train.epochs) == (1e-6, 3)
     assert "sugarcrepe/swap 0.7500" in (tmp_path / "params.yaml").read_text().splitlines()[0]
+
+
+def test_what_a_study_writes_keeps_the_key_on(tmp_path):
+    """YAML 1.1 takes it for true, and DVC, which reads 1.2, has no key `true` to resolve."""
+    source = tmp_path / "params.yaml"
+    source.write_text(
+        PARAMS.replace("captioner: scenes}", "captioner: none, captions: {file: list, on: url, column: c}}")
+    )
+    study = parse(overrides=["data.scenes.texts={dense: {file: n.csv, on: image, column: n}}"])
+    values = {"gamma": 1.5, "lambda_global": 0.5, "attention": "softmax"}
+    best = results.best_yaml(study, source, trial(3, 0.75) | {"params": values})
+    fixed = sweep_command.fixed_params(study, source, [], tmp_path).read_text()
+    for text in (best, fixed):
+        assert "'on': url" in text and "'on': image" in text and "true" not in text
+        (tmp_path / "made.yaml").write_text(text)
+        found = read.load(tmp_path / "made.yaml").data["scenes"]
+        assert (found.captions["on"], found.texts["dense"]["on"]) == ("url", "image")
 
 
 def test_scores_name_what_is_missing(tmp_path):

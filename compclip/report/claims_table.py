@@ -9,7 +9,7 @@ from typing import Any
 from compclip.report import escape
 from compclip.report.claims import ABSENT, HOLDS, REFUTED, SEEDS, UNDECIDED, Evidence, Finding, counts
 from compclip.report.escape import md, md_code, tex
-from compclip.report.formats import number
+from compclip.report.formats import between, number
 from compclip.report.tables import Column
 
 RULE = (
@@ -92,20 +92,14 @@ def _block(finding: Finding) -> Block:
 
 
 def _line(e: Evidence) -> Line:
-    told = _printed(e.printed, e.column)
-    return Line(e.part.text, told, _ours(e), _interval(e), e.over or "–", e.verdict, CSS[e.verdict], e.why)
+    told, ends = _printed(e.printed, e.column), between(e.interval, e.column) if e.interval else "–"
+    return Line(e.part.text, told, _ours(e), ends, e.over or "–", e.verdict, CSS[e.verdict], e.why)
 
 
 def _ours(e: Evidence) -> str:
     if e.difference is None:
         return "–"
     return number(e.difference, e.column, sign=True) + ("" if e.std is None else f" ± {number(e.std, e.column)}")
-
-
-def _interval(e: Evidence) -> str:
-    if e.interval is None:
-        return "–"
-    return "[" + ", ".join(number(end, e.column, sign=True) for end in (e.interval.low, e.interval.high)) + "]"
 
 
 def _printed(found: Sequence[float], column: Column) -> str:

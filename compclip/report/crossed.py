@@ -93,6 +93,11 @@ def interval(gap_S: Sequence[float], found: Sequence[Part] | None) -> tuple[Inte
     return Interval(mean, mean - half, mean + half, sum(len(part.ids) for part in found or ())), over
 
 
+def less(over: str) -> str:
+    """What is to be said beside an interval: nothing of one over seeds and items."""
+    return "" if over == BOTH else over
+
+
 def half_width(seed: Variance | None, units: Sequence[Variance], noise: float) -> float:
     """Half of the interval from the variances of the mean: over seeds, over each benchmark's units, and their noise."""
     total = sum(unit.value for unit in units) + (max(seed.value - noise, 0.0) if seed else 0.0)

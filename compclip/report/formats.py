@@ -8,6 +8,7 @@ from typing import Any
 from compclip.report import escape
 from compclip.report.collect import Missing
 from compclip.report.escape import md, tex
+from compclip.report.statistics import Interval
 from compclip.report.tables import Column, Group, Row, Statistic
 
 FIELDS = (
@@ -21,6 +22,11 @@ def number(value: float, column: Column, sign: bool = False) -> str:
     """A value in the column's unit: percent with one decimal, scores with three; a true minus sign."""
     text = f"{value * column.scale:{'+' if sign else ''}.{column.digits}f}"
     return f"{0:.{column.digits}f}" if float(text) == 0 else text.replace("-", "−")
+
+
+def between(found: Interval, column: Column) -> str:
+    """An interval's ends in the column's unit, with their signs."""
+    return f"[{number(found.low, column, sign=True)}, {number(found.high, column, sign=True)}]"
 
 
 def spread(found: Statistic, column: Column) -> str:

@@ -12,13 +12,13 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 from markupsafe import Markup
 
 from compclip.config.cell import PRETRAINED
-from compclip.report import among, claims_table, details, overlaps, plots, reference, tables, wise_ft
+from compclip.report import among, claims_table, crossed, details, overlaps, plots, reference, tables, wise_ft
 from compclip.report.claims import Claim, Finding, judge
 from compclip.report.collect import Missing
-from compclip.report.formats import header, number
+from compclip.report.formats import between, header, number
 from compclip.report.overlaps import Shared
 from compclip.report.published import TOLERANCE, Comparison, Number, compare
-from compclip.report.statistics import DRAWS
+from compclip.report.statistics import DRAWS, Interval
 from compclip.report.tables import SUMMARY, Column, Group, Row, Statistic
 from compclip.runs.results import FinishedRun
 
@@ -79,7 +79,7 @@ def build(
     findings = tuple(judge(claims, runs, made[0], columns, published))
     return Page(
         tuple(runs), tuple(benchmarks), *made, tuple(missing), tuple(published), defaults, draws, findings,
-        tuple(lines), shared or {}, tuple(models), against, tuple(reference.contrasts(made[0], against, draws)),
+        tuple(lines), shared or {}, tuple(models), against, tuple(reference.contrasts(made[0], against)),
     )  # fmt: skip
 
 
@@ -168,6 +168,7 @@ class Shown:
     title: str
     key: str
     figure: str = ""
+    over: str = ""
 
 
 EMPTY = Shown("–", "", "none", "", "no result", "")
@@ -215,20 +216,16 @@ def _difference(found: Statistic | None, column: Column, limit: float) -> Shown:
     text, key = number(found.change, column, sign=True), f"{found.change:.6f}"
     gap = found.difference
     if gap is None:
-        title = f"the benchmark keeps no items of this metric{_over_seeds(found, column)}"
-        return Shown(text, "no items", "", "", title, key)
-    small = f"[{number(gap.low, column, sign=True)}, {number(gap.high, column, sign=True)}]"
+        return Shown(text, "no items", "", "", "the benchmark keeps no items of this metric", key)
     figure = Markup(plots.interval_svg(gap.low, gap.high, gap.estimate, limit, found.verdict))
-    title = f"{gap.items} item pairs{_over_seeds(found, column)}"
-    return Shown(text, small, VERDICT[found.verdict], MARK[found.verdict], title, key, figure)
+    css, mark = VERDICT[found.verdict], MARK[found.verdict]
+    return Shown(text, between(gap, column), css, mark, _rests_on(found, gap), key, figure, crossed.less(found.over))
 
 
-def _over_seeds(found: Statistic, column: Column) -> str:
-    """What the seeds say of a difference of two trained methods."""
-    if found.by_seed is None:
-        return ""
-    ends = [number(end, column, sign=True) for end in (found.by_seed.low, found.by_seed.high)]
-    return f"; over {found.seeds} seeds [{ends[0]}, {ends[1]}] by Student's t"
+def _rests_on(found: Statistic, gap: Interval) -> str:
+    """How many pairs an interval rests on, and where its seeds count, or could have, what it is over."""
+    pairs = f"{gap.items} item pairs"
+    return f"over {found.over}: {found.seeds} seed{'s' * (found.seeds > 1)}, {pairs}" if found.over else pairs
 
 
 def tradeoff_figures(group: Group) -> list[Markup]:

@@ -5,25 +5,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from compclip.report import escape
+from compclip.report import crossed, escape
 from compclip.report.escape import md, tex
-from compclip.report.formats import VERDICT, latex_head, number, plain
-from compclip.report.statistics import Interval
+from compclip.report.formats import VERDICT, between, latex_head, number, plain
 from compclip.report.tables import Column, Group, Row, Statistic
 
 MARK = {1: " ▲", -1: " ▼", 0: ""}
 FIELDS = (
     "backbone", "data", "method", "reference", "benchmark", "metric", "better", "seeds", "difference", "low", "high",
-    "items", "seed_low", "seed_high", "verdict",
+    "over", "items", "verdict",
 )  # fmt: skip
 LEGEND = (
-    "Row minus {}, over the seeds of both, with the paired bootstrap's 95 % interval over items; ▲ ▼ better or worse "
-    "where it excludes 0. The interval covers the choice of items, not that of seeds."
+    "Row minus {}, over the seeds of both, with its 95 % interval over seeds and items together, both paired; ▲ ▼ "
+    "better or worse where it excludes 0. Where it is over less it says so: items alone, of one seed, or seeds alone, "
+    "where a metric keeps no items."
 )
-
-
-def _between(found: Interval, column: Column) -> str:
-    return f"[{number(found.low, column, sign=True)}, {number(found.high, column, sign=True)}]"
 
 
 def markdown(groups: Sequence[Group], method: str) -> str:
@@ -46,8 +42,12 @@ def _markdown_row(row: Row, columns: Sequence[Column]) -> list[str]:
 def _markdown_cell(found: Statistic | None, column: Column) -> str:
     if found is None:
         return "–"
-    between = f" {_between(found.difference, column)}" if found.difference else ""
-    return f"{number(found.change, column, sign=True)}{between}{MARK[found.verdict]}"
+    return f"{number(found.change, column, sign=True)} {_interval(found, column)}".rstrip() + MARK[found.verdict]
+
+
+def _interval(found: Statistic, column: Column) -> str:
+    """The ends, and what the interval is over where that is less than seeds and items; empty without one."""
+    return f"{between(found.difference, column)} {crossed.less(found.over)}".rstrip() if found.difference else ""
 
 
 def table_csv(groups: Sequence[Group], method: str) -> str:
@@ -63,11 +63,11 @@ def table_csv(groups: Sequence[Group], method: str) -> str:
 
 
 def _csv_line(group: Group, name: str, method: str, column: Column, found: Statistic) -> list[Any]:
-    gap, seeds = found.difference, found.by_seed
-    items = (gap.low, gap.high, gap.items) if gap else (None, None, None)
+    gap = found.difference
+    tail = (gap.low, gap.high, found.over, gap.items) if gap else (None, None, None, None)
     line = [
         group.backbone, group.data, name, method, column.benchmark, column.metric, column.better, found.seeds,
-        found.change, *items, *((seeds.low, seeds.high) if seeds else (None, None)), VERDICT[found.verdict],
+        found.change, *tail, VERDICT[found.verdict],
     ]  # fmt: skip
     return [plain(v) for v in line]
 
@@ -83,8 +83,8 @@ def _latex_table(group: Group, method: str) -> str:
         rf"\begin{{tabular}}{{l{'c' * len(group.columns)}}}", r"\toprule", *latex_head(group), r"\midrule",
         *(_latex_row(row, group.columns) for row in group.rows),
         r"\bottomrule", r"\end{tabular}}",
-        rf"\caption{{{tex(group.name)}: difference to {tex(method)} over the seeds of both, with the paired "
-        r"bootstrap's 95\,\% interval over items; $\ast$ marks one that excludes 0.}",
+        rf"\caption{{{tex(group.name)}: difference to {tex(method)} over the seeds of both, with its 95\,\% "
+        r"interval over seeds and items together, unless it says less; $\ast$ marks one that excludes 0.}",
         r"\end{table}",
     ]  # fmt: skip
     return "\n".join(lines) + "\n"
@@ -98,5 +98,5 @@ def _latex_row(row: Row, columns: Sequence[Column]) -> str:
 def _latex_cell(found: Statistic | None, column: Column) -> str:
     if found is None:
         return "--"
-    between = rf" {{\scriptsize {tex(_between(found.difference, column))}}}" if found.difference else ""
-    return tex(number(found.change, column, sign=True)) + (r"$^\ast$" if found.verdict else "") + between
+    ends = rf" {{\scriptsize {tex(_interval(found, column))}}}" if found.difference else ""
+    return tex(number(found.change, column, sign=True)) + (r"$^\ast$" if found.verdict else "") + ends

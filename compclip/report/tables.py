@@ -97,8 +97,8 @@ class Statistic:
     rank: int = 0
     difference: Interval | None = None
     change: float | None = None
-    verdict: int = 0  # +1 better than the pretrained model, -1 worse, 0 the interval holds 0
-    by_seed: Interval | None = None  # of the differences of single seeds, where both sides were trained
+    verdict: int = 0  # +1 better than what it is compared with, -1 worse, 0 the interval holds 0
+    over: str = ""  # what `difference` is over where that is not the items: `crossed.interval`
 
 
 @dataclass(frozen=True)

@@ -21,12 +21,14 @@ from typing import Any
 
 from omegaconf import OmegaConf
 
+from compclip.base import yaml_text
 from compclip.base.errors import UserError
 from compclip.base.files import read_mapping
 from compclip.config import read
 from compclip.config.cell import PRETRAINED
 from compclip.config.sections import Params
 from compclip.config.structured import SEEDS
+from compclip.config.written import grid_yaml
 from compclip.report import claims, tables
 from compclip.report.claims import HOLDS, REFUTED, Evidence, Inequality
 from compclip.report.statistics import DRAWS
@@ -79,7 +81,7 @@ def grid(study: Study, params: Path, given: Sequence[str], trials: Sequence[Mapp
     return (
         f"# The front of study {study.name} under seeds that chose nothing, beside the methods of {params}.\n"
         f"# Train and score it as any grid, then `python -m compclip.sweep --study {study.name} --verdict FILE`.\n"
-        f"{OmegaConf.to_yaml(merged)}"
+        f"\n{grid_yaml(yaml_text.unresolved(merged))}"
     )
 
 

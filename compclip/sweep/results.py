@@ -7,12 +7,11 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
-from omegaconf import OmegaConf
-
 from compclip.base import yaml_text
 from compclip.base.errors import one_line
 from compclip.base.files import read_mapping, sole, write_atomic, write_json
 from compclip.config import read
+from compclip.config.written import grid_yaml
 from compclip.runs import store
 from compclip.sweep import page
 from compclip.sweep.declared import Study, overrides
@@ -111,10 +110,11 @@ def best_yaml(study: Study, params_path: Path, trial: dict) -> str:
     merged = read.overridden(params_path, overrides(study, trial["params"], methods))
     if study.method not in merged.grid.methods:
         merged.grid.methods.append(str(study.method))
+    text = grid_yaml(yaml_text.unresolved(merged))
     listed = ", ".join(f"{o.column} {v:.4f}" for o, v in zip(study.objectives, trial["values"], strict=True))
     return (
         f"# Study {study.name}, trial {trial['number']}: {one_line(listed)}; selected on these very columns.\n"
-        f"# `python -m compclip.config use FILE` makes it the current grid.\n{OmegaConf.to_yaml(merged)}"
+        f"# `python -m compclip.config use FILE` makes it the current grid.\n\n{text}"
     )
 
 

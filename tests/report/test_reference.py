@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import csv
-import itertools
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from compclip.report import __main__ as report_command
-from compclip.report import page, reference, reference_table, tables
+from compclip.report import formats, page, reference, reference_table, tables
 from compclip.report.collect import collect
 from compclip.report.tables import Column, Group, Row
+from compclip.runs.folder import Trained
+from compclip.runs.items import COMPOSITION, Items
+from compclip.runs.results import FinishedRun, Result
 from tests import fake_runs
-
-DRAWS = 10_000
 
 
 def built(tmp_path, cells, against="clic"):
@@ -34,58 +35,87 @@ def made(tmp_path):
     return built(tmp_path, fake_runs.cells())
 
 
-def resampled(differences):
-    """The exact 95 % percentile interval of a mean: every sample with replacement, each as likely as any other."""
-    every = [np.mean(sample) for sample in itertools.product(differences, repeat=len(differences))]
-    return np.quantile(every, [0.025, 0.975], method="inverted_cdf")
+# Student's t with 3 and 1 degrees of freedom, and of 1.8886 between 1.5 and 2 in the table of `crossed.py`.
+T3, T1, BETWEEN = 3.1824, 12.7062, 4.606
 
 
 @pytest.mark.parametrize(
-    ("column", "differences"),  # negclip - clic, item by item, of outcomes averaged over both seeds
+    ("column", "mean", "variance", "t", "items"),
     [
-        # negclip 1100 1110, clic 0000 1000
-        ("hard_positives/brittleness", [0.5, 1.0, 0.5, 0.0]),
-        # negclip 11100 11110, clic 11111 11110
-        ("retrieval/t2i_recall_at_1", [0.0, 0.0, 0.0, -0.5, -0.5]),
-        # negclip 11100 11000, clic 11110 11111
-        ("retrieval/i2t_recall_at_1", [0.0, 0.0, -0.5, -1.0, -0.5]),
+        # negclip 1100 1110, clic 0000 1000: 1 1 0 0 and 0 1 1 0. Seeds vary by 0; items, on average 0.5 1 0.5 0,
+        # by 0.5 / (4 * 3).
+        ("hard_positives/brittleness", 0.5, 0.5 / 12, T3, 4),
+        # negclip 11100 11110, clic 11111 11110: 0 0 0 -1 -1 and 0. Seeds vary by 0.08 / 2, items by 0.3 / (5 * 4), of
+        # which noise of a seed on an item is all. The degrees of freedom, 0.97, are those of the seeds, 1, at least.
+        ("retrieval/t2i_recall_at_1", -0.2, 0.04 + 0.015 - 0.015, T1, 5),
+        # negclip 11100 11000, clic 11110 11111: 0 0 0 -1 0 and 0 0 -1 -1 -1. Seeds vary by 0.08 / 2, items by
+        # 0.7 / (5 * 4), noise by 0.6 / (5 * 4) / 2.
+        ("retrieval/i2t_recall_at_1", -0.4, 0.04 + 0.035 - 0.015, BETWEEN, 5),
     ],
 )
-def test_differences_and_intervals_by_hand(made, column, differences):
+def test_differences_and_intervals_by_hand(made, column, mean, variance, t, items):
     ours = found(made)["negclip"][column]
-    assert ours.change == pytest.approx(np.mean(differences))
-    assert ours.difference.items == len(differences) and ours.seeds == 2
-    assert (ours.difference.low, ours.difference.high) == pytest.approx(tuple(resampled(differences)), abs=1e-12)
+    half = t * variance**0.5
+    assert ours.change == ours.difference.estimate == pytest.approx(mean)
+    assert (ours.difference.low, ours.difference.high) == pytest.approx((mean - half, mean + half), abs=2e-3)
+    assert (ours.difference.items, ours.seeds, ours.over, ours.verdict) == (items, 2, "seeds and items", 0)
 
 
-def test_marks_say_which_is_better(made):
-    """Brittleness is better when lower; an interval that ends at 0 decides nothing."""
-    negclip = found(made)["negclip"]
-    assert negclip["hard_positives/brittleness"].verdict == -1
-    assert negclip["retrieval/t2i_recall_at_1"].verdict == 0
-    assert negclip["retrieval/i2t_recall_at_1"].verdict == -1
-    assert negclip["hard_positives/mean_score"].verdict == 0 and negclip["hard_positives/mean_score"].difference is None
+def scored(method, seed, right, metric, of=400, keep=True):
+    """A run with `right` of `of` items of one metric right."""
+    items = {metric: Items(tuple(map(str, range(of))), (np.arange(of) < right) * 1.0)} if keep else {}
+    result = Result("b", "b", COMPOSITION, {metric: right / of}, items=items)
+    return FinishedRun(Trained(Path()), Path(), fake_runs.cell(method, seed=seed), {}, [], {}, {"b": result})
 
 
-def test_the_interval_over_seeds_is_student_s(made):
-    """t2i: 0.6 and 0.8 against 1.0 and 0.8: differences −0.4 and 0, deviation 0.4 / √2, t of one degree 12.7062."""
-    seeds = found(made)["negclip"]["retrieval/t2i_recall_at_1"].by_seed
-    half = 12.7062 * (0.4 / 2**0.5) / 2**0.5
-    assert (seeds.low, seeds.high) == pytest.approx((-0.2 - half, -0.2 + half))
-    same = found(made)["negclip"]["hard_positives/brittleness"].by_seed  # 0.5 with either seed
-    assert (same.low, same.high) == pytest.approx((0.5, 0.5))
+def compared(column, ours, theirs, **how):
+    """The statistic of two methods from the number of right items of each seed."""
+    runs = [[scored(m, s, n, column.metric, **how) for s, n in enumerate(r)] for m, r in enumerate((ours, theirs))]
+    return reference.statistic(column, *runs)
+
+
+@pytest.mark.parametrize(
+    ("column", "verdict"),
+    [(Column("b", "swap"), 1), (Column("b", "brittleness", lower=True), -1), (Column("b", "score", score=True), 0)],
+)
+def test_marks_say_which_is_better(column, verdict):
+    """Brittleness is better when lower, and of scores neither is."""
+    for sign in (1, -1):
+        ours = compared(column, *[(300, 304, 302), (200, 203, 199)][::sign])
+        assert (ours.verdict, ours.over, ours.difference.sign) == (sign * verdict, "seeds and items", sign)
+
+
+def test_seeds_that_scatter_leave_it_open_though_every_one_s_items_decide():
+    column = Column("b", "swap")
+    assert compared(column, (320, 220, 270), (200, 200, 200)).verdict == 0
+    for right in (320, 220, 270):
+        alone = compared(column, (right,), (200,))
+        assert (alone.verdict, alone.over) == (1, "items alone")
+
+
+def test_a_metric_without_items_is_judged_by_its_seeds():
+    """Differences 0.25, 0.26, 0.27: deviation 0.01, and t of two degrees of freedom 4.3027."""
+    ours = compared(Column("b", "swap"), (300, 304, 308), (200, 200, 200), keep=False)
+    half = 4.3027 * 0.01 / 3**0.5
+    assert (ours.difference.low, ours.difference.high) == pytest.approx((0.26 - half, 0.26 + half))
+    assert (ours.difference.items, ours.over, ours.verdict) == (0, "seeds alone", 1)
+    single = compared(Column("b", "swap"), (300,), (200,), keep=False)
+    assert (single.change, single.difference, single.over, single.verdict) == (0.25, None, "", 0)
 
 
 def test_only_seeds_of_both_count(tmp_path):
-    """And of a single one there is no interval over seeds."""
+    """And of a single one the interval is over the items alone."""
     cells = [fake_runs.cell("negclip", seed=s) for s in (0, 1, 2)] + [fake_runs.cell("clic", seed=s) for s in (1, 2)]
     made = built(tmp_path / "two", cells)
     assert made.contrasts[0].rows[0].seeds == 2
     # swap of negclip: 0.7, 0.9, 0.85, of clic 0.75 with every seed
     swap = found(made)["negclip"]["sugarcrepe/swap"]
     assert (swap.change, swap.seeds) == (pytest.approx((0.9 + 0.85) / 2 - 0.75), 2)
-    single = found(built(tmp_path / "one", cells[:4]))["negclip"]["sugarcrepe/swap"]
-    assert (single.change, single.seeds, single.by_seed) == (pytest.approx(0.9 - 0.75), 1, None)
+    single = found(built(tmp_path / "one", cells[:4]))["negclip"]
+    swap, bad = single["sugarcrepe/swap"], single["hard_positives/brittleness"]
+    assert (swap.change, swap.seeds, swap.over) == (pytest.approx(0.9 - 0.75), 1, "items alone")
+    half = T3 * (1 / 12) ** 0.5  # negclip 1110, clic 1000: 0 1 1 0
+    assert (bad.difference.low, bad.difference.high) == pytest.approx((0.5 - half, 0.5 + half))
     (row,) = built(tmp_path / "none", [cells[0], *cells[3:]]).contrasts[0].rows
     assert row.seeds == 0 and set(row.statistics) == {None}
 
@@ -99,16 +129,15 @@ def test_rows_are_all_others_of_each_table(tmp_path):
 
 
 def test_the_pretrained_row_is_the_other_table_s_turned_round(made):
-    """The same pairs of items: clic - pretrained and pretrained - clic."""
+    """The same pairs of items: clic - pretrained and pretrained - clic; only that the interval is over seeds as well."""
     turned = {c.name: e for c, e in zip(made.main[0].columns, made.main[0].rows[2].statistics, strict=True)}
     for name, ours in found(made)["pretrained"].items():
         assert ours.change == pytest.approx(-turned[name].change), name
-        assert (ours.difference is None) == (turned[name].difference is None)
-        assert not ours.difference or ours.difference.items == turned[name].difference.items
+        other = turned[name].difference
+        assert (ours.over, ours.difference.items) == (("seeds and items", other.items) if other else ("seeds alone", 0))
 
 
-def test_an_interval_is_a_function_of_names_alone(made, tmp_path):
-    """Further methods and columns change none."""
+def test_further_methods_change_no_interval(made, tmp_path):
     again = found(built(tmp_path / "fewer", fake_runs.cells(("negclip", "clic"))))
     assert again["negclip"] == found(made)["negclip"]
 
@@ -119,29 +148,61 @@ def test_page_markdown_csv_and_latex_say_the_same(made):
     row = section.partition('<tr data-name="negclip">')[2].partition("</tr>")[0]
     assert '<a href="#reference">To clic</a>' in text
     ours = found(made)["negclip"]["hard_positives/brittleness"]
-    between = f"[+{100 * ours.difference.low:.1f}, +{100 * ours.difference.high:.1f}]"
-    assert f'<span class="value">+50.0</span><span class="mark">▼</span><small>{between}</small>' in row
-    assert "4 item pairs; over 2 seeds [+50.0, +50.0] by Student" in row
-    assert f"+50.0 {between} ▼" in reference_table.markdown(made.contrasts, "clic")
+    between = f"[−{-100 * ours.difference.low:.1f}, +{100 * ours.difference.high:.1f}]"
+    assert f'<span class="value">+50.0</span><span class="mark"></span><small>{between}</small>' in row
+    assert "over seeds and items: 2 seeds, 4 item pairs" in row
+    assert row.count("<small>seeds alone</small>") == 1  # mean_score
+    assert "items alone" not in row
+    assert f"+50.0 {between} |" in reference_table.markdown(made.contrasts, "clic")
     tex = reference_table.latex(made.contrasts, "clic")
-    assert rf"+50.0$^\ast$ {{\scriptsize {{}}{between}}}" in tex and r"\caption{vit / scenes: difference to clic" in tex
+    assert rf"+50.0 {{\scriptsize {{}}{between.replace('−', '$-$')}}}" in tex
+    assert r"\caption{vit / scenes: difference to clic" in tex
     assert tex.count(r"\begin{tabular}") == tex.count(r"\end{tabular}") == 1
     lines = list(csv.DictReader(reference_table.table_csv(made.contrasts, "clic").splitlines()))
     (line,) = [x for x in lines if (x["method"], x["metric"]) == ("negclip", "brittleness")]
     assert (line["reference"], line["better"], line["seeds"], line["difference"]) == ("clic", "lower", "2", "0.500000")
-    assert (line["low"], line["items"], line["verdict"]) == (f"{ours.difference.low:.6f}", "4", "worse")
-    assert (line["seed_low"], line["seed_high"]) == ("0.500000", "0.500000")
+    assert (line["low"], line["high"]) == (f"{ours.difference.low:.6f}", f"{ours.difference.high:.6f}")
+    assert (line["over"], line["items"], line["verdict"]) == ("seeds and items", "4", "")
     assert {x["method"] for x in lines} == {"pretrained", "negclip"}
 
 
-def test_a_number_without_items_has_no_interval(made):
-    """Scores keep none, and a missing number is a dash."""
-    score = Column("hard_positives", "mean_score", score=True)
-    statistic = found(made)["negclip"]["hard_positives/mean_score"]
-    group = Group("a_b", "c", (score, score), (Row("x_y", (), (statistic, None)),))
+def shown(column, *statistics):
+    """A table of one row."""
+    return Group("a_b", "c", (column,) * len(statistics), (Row("x_y", (), statistics),))
+
+
+def test_marks_and_what_an_interval_is_over_are_the_same_everywhere():
+    """One seed, 100 of 400 items worse; what less than seeds and items says so is beside the interval."""
+    column = Column("b", "brittleness", lower=True)
+    alone, both = compared(column, (300,), (200,)), compared(column, (300, 304, 302), (200, 200, 200))
+    group = shown(column, alone, both)
+    ends = [formats.between(statistic.difference, column) for statistic in (alone, both)]
+    (_, _, cells) = page.differences(group)["rows"][0]
+    assert [(c.small, c.over, c.mark, c.css) for c in cells] == [
+        (ends[0], "items alone", "▼", "worse"), (ends[1], "", "▼", "worse"),
+    ]  # fmt: skip
+    assert cells[0].title == "over items alone: 1 seed, 400 item pairs"
+    text = reference_table.markdown([group], "clic")
+    assert f"| x_y | 0 | +25.0 {ends[0]} items alone ▼ | +25.5 {ends[1]} ▼ |" in text
+    tex = reference_table.latex([group], "clic")
+    assert (
+        rf"+25.0$^\ast$ {{\scriptsize {{}}{ends[0]} items alone}} & +25.5$^\ast$ {{\scriptsize {{}}{ends[1]}}}" in tex
+    )
+    lines = list(csv.DictReader(reference_table.table_csv([group], "clic").splitlines()))
+    assert [(line["over"], line["verdict"]) for line in lines] == [
+        ("items alone", "worse"),
+        ("seeds and items", "worse"),
+    ]
+
+
+def test_a_number_without_items_and_seeds_has_no_interval():
+    """And a missing number is a dash."""
+    score = Column("b", "mean_score", score=True)
+    group = shown(score, compared(score, (100,), (100,), keep=False), None)
     assert "| x_y | 0 | 0.000 | – |" in reference_table.markdown([group], "clic")
     assert r"x\_y & 0.000 & -- \\" in reference_table.latex([group], "clic")
-    assert reference_table.table_csv([group], "clic").count("\n") == 2
+    (line,) = csv.DictReader(reference_table.table_csv([group], "clic").splitlines())
+    assert (line["difference"], line["low"], line["over"], line["items"]) == ("0.000000", "", "", "")
 
 
 def test_without_a_reference_nothing_is_said(tmp_path):
@@ -161,5 +222,5 @@ def test_the_files_hold_it(made, tmp_path):
 def test_the_statistic_of_runs_without_the_column_is_none(tmp_path):
     runs, _ = collect(fake_runs.cells(), fake_runs.BENCHMARKS, fake_runs.make(tmp_path))
     mine, base = ([r for r in runs if r.cell.method == m] for m in ("negclip", "clic"))
-    assert reference.statistic(Column("sugarcrepe", "no"), mine, base, DRAWS) is None
+    assert reference.statistic(Column("sugarcrepe", "no"), mine, base) is None
     assert tables.verdict(None, Column("sugarcrepe", "swap")) == 0

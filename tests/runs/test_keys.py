@@ -6,12 +6,18 @@ import shutil
 from pathlib import Path
 
 import pytest
+from omegaconf import OmegaConf
 
+from compclip.base import yaml_text
 from compclip.base.errors import UserError
 from compclip.base.files import read_json, write_json
+from compclip.base.names import Name
 from compclip.config import grid, read
+from compclip.config.written import grid_yaml
 from compclip.runs import keys, store
+from compclip.train.neighbours import main as make_neighbours
 from tests import tiny_project
+from tests.conftest import ROOT
 from tests.tiny_project import METHODS, at, cell
 
 
@@ -29,6 +35,25 @@ def test_the_stage_writes_the_keys_of_the_commands(here):
         assert stored.resolved == at(cell(method)).resolved
         assert stored.run == grid.resolve(read.load("params.yaml"), cell(method))
         assert stored.data_fingerprint == at(cell(method)).data_fingerprint
+
+
+def test_every_method_of_the_field_has_its_keys(here):
+    """From the parameters of the shipped grid to the run key of every cell, as stages and commands make it.
+
+    Two methods, and two seeds of one, share none; the pretrained model, which is not trained, is one under every seed.
+    """
+    field = OmegaConf.load(ROOT / "experiments" / "grids" / "field.yaml")
+    tiny = {"grid": {"backbones": ["tiny"]}, "backbones": {"tiny": {"model": "tiny.json"}}}
+    Path("params.yaml").write_text(grid_yaml(yaml_text.unresolved(OmegaConf.merge(field, tiny))))
+    assert make_neighbours(["--data", "scenes", "--backbone", "tiny"]) == 0
+    tiny_project.plan()
+    params = read.load("params.yaml")
+    names = [Name(path.stem, "method") for path in Path("keys").iterdir()]
+    found = {stored.cell.name: stored.key for name in names for stored in store.planned(name)}
+    assert found == {cell.name: store.of(grid.resolve(params, cell)).key for cell in grid.cells(params)}
+    trained = [key for name, key in found.items() if not name.startswith("pretrained-")]
+    assert len(trained) == len(set(trained)) == 2 * (len(field.grid.methods) - 1)
+    assert len(set(found.values()) - set(trained)) == 1
 
 
 def test_keys_of_a_method_that_left_the_grid_go(here):
