@@ -106,7 +106,7 @@ def judged(seeds=(1, 3, 4, 5, 6), others=(("negclip", 0.5, 0.5),), **changes) ->
     """Verdicts on a trial with swap 0.6 and loss 0.4, by method."""
     asked = read.load("params.yaml", [f"grid.seeds=[{', '.join(map(str, seeds))}]"])
     runs = [run(m, s, a, b) for m, a, b in (("fsc_clip.trial1", 0.6, 0.4), *others) for s in seeds]
-    found = confirm.judge(study(**changes), asked, runs, 500)
+    found = confirm.judge(study(**changes), asked, runs)
     return {p["method"]: p["verdict"] for p in found["pairs"]}
 
 
@@ -124,10 +124,16 @@ def test_what_the_study_did_not_evaluate_stands_aside(folder):
     asked = read.load("params.yaml", ["report.columns=[sugarcrepe/swap, retrieval/loss]"])
     runs = [run(m, s, a, b) for m, a, b in (("fsc_clip.trial1", 0.6, 0.4), ("negclip", 0.5, 0.3)) for s in (1, 3, 4)]
     made = study(objectives=["sugarcrepe/swap"], overrides=["evaluate.benchmarks=[sugarcrepe]"])
-    (pair,) = confirm.judge(made, asked, runs, 500)["pairs"]
+    (pair,) = confirm.judge(made, asked, runs)["pairs"]
     assert pair["verdict"] == "dominates" and [o["column"] for o in pair["aside"]] == ["retrieval/loss"]
     assert pair["aside"][0]["better"] is False and pair["objectives"][0]["difference"] == pytest.approx(0.1)
-    assert pair["objectives"][0]["by_item"]["low"] > 0 and pair["objectives"][0]["by_seed"]["items"] == 3
+    swap = pair["objectives"][0]
+    assert (swap["over"], swap["interval"]["items"], swap["seeds"]) == ("seeds and items", N, 3)
+    # 40 of 400 items more under every seed: 39 the same, one under one seed and one under two. Seeds do not vary;
+    # Student's t of 399 degrees of freedom is 1.966.
+    half = 1.966 * ((39 + 1 / 9 + 4 / 9 - N * 0.1**2) / (N * (N - 1))) ** 0.5
+    ends = (swap["interval"]["low"], swap["interval"]["high"])
+    assert ends == pytest.approx((0.1 - half, 0.1 + half), abs=1e-5)
 
 
 def test_the_commands_from_a_front_to_its_verdict(folder, monkeypatch, capsys):

@@ -9,6 +9,7 @@ from typing import Any
 from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 
+from compclip.report.crossed import less
 from compclip.sweep import plots
 from compclip.sweep.plots import BOTTOM, LEFT, RIGHT, TOP, Dot, Scale
 
@@ -70,7 +71,7 @@ def _space(d: Mapping[str, Any]) -> str:
 
 
 def judged(confirmed: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The pairs of a confirmation: verdict, each objective's difference with its intervals, what stands aside."""
+    """The pairs of a confirmation: verdict, each objective's difference with its interval, what stands aside."""
     return [{**p, "shown": [_difference(o) for o in p["objectives"]],
              "others": ", ".join(f"{sum(o['better'] is way for o in p['aside'])} {word}"
                                  for way, word in ((True, "better"), (False, "worse"), (None, "undecided")))}
@@ -80,9 +81,11 @@ def judged(confirmed: Mapping[str, Any]) -> list[dict[str, Any]]:
 def _difference(told: Mapping[str, Any]) -> str:
     if told["difference"] is None:
         return told["why"]
-    spans = [f"{name} {100 * i['low']:+.1f} to {100 * i['high']:+.1f}"
-             for name, i in (("seeds", told["by_seed"]), ("items", told["by_item"])) if i]  # fmt: skip
-    return f"{100 * told['difference']:+.1f} ({'; '.join(spans)})"
+    shown, found = f"{100 * told['difference']:+.1f}", told["interval"]
+    if not found:
+        return shown
+    ends = f"{100 * found['low']:+.1f} to {100 * found['high']:+.1f} {less(told['over'])}"
+    return f"{shown} ({ends.rstrip()})"
 
 
 def rows(found: Mapping[str, Any]) -> list[dict]:
