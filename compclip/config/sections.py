@@ -186,15 +186,14 @@ class Report:
 class Pretrain:
     """How the world's own pretrained model is trained, on freshly drawn pictures: one rate, and a fall at the end."""
 
-    steps: int = 7000
+    steps: int = 8000
     lr: float = 1.5e-3
     things: list[float] = field(default_factory=lambda: [0.5, 0.25, 0.15, 0.1])  # shares of 1 to 4
     collages: float = 0.15  # share of pictures that are made of two or four
     noise: float = 0.05  # share of captions that say nothing of their picture
-    paired: float = 0.25  # share of alt-texts that name one symbol with its colour, and of true relations
-    bound: float = 0.5  # share of texts that tell each thing with its colour, in the first steps
-    bound_steps: int = 500
-    siblings: float = 0.0  # share of draws that give two pictures with colours or places exchanged, each told as it is
+    bound_steps: int = 600  # first steps, in which every text tells what stands with what
+    paired: float = 0.25  # share of short texts that name one symbol with its colour, and of true relations
+    siblings: float = 0.06  # share of draws that give two pictures with colours or places exchanged, each told as it is
     batch_size: int = 256
     warmup_steps: int = 100
     cooldown: float = 0.25  # share of steps, the last, in which the rate falls to nothing
@@ -204,7 +203,7 @@ class Pretrain:
     beta2: float = 0.98
     eps: float = 1e-6
     grad_clip_norm: float = 1.0
-    threads: int = 1
+    threads: int = 2
 
 
 @dataclass(frozen=True)

@@ -37,8 +37,7 @@ PARTS = 6  # of a step's texts, by length
 
 def batch(cfg: Pretrain, seed: int, step: int) -> tuple[list[np.ndarray], list[str]]:
     """Pictures [H, W, 3] and alt-texts of one step: a function of (seed, step)."""
-    bound = cfg.bound if step < cfg.bound_steps else 0.0
-    return web.samples(np.random.default_rng((seed, 2, step)), cfg, cfg.batch_size, bound)
+    return web.samples(np.random.default_rng((seed, 2, step)), cfg, cfg.batch_size, bound=step < cfg.bound_steps)
 
 
 def pixels(pictures: list[np.ndarray], model: Model) -> Tensor:

@@ -1,8 +1,12 @@
 """Pictures with captions as the web has them: what the world's model is pretrained on.
 
 One thing or several, anywhere and of any size, on grounds of all kinds; collages of two or four pictures; captions
-that name what is there in any order and bind next to nothing, of several sentences or of some of the things alone, and
-captions that say nothing of the picture. No scene has a layout or a pair that is kept for test.
+that name what is there in any order and seldom bind, of several sentences or of some of the things alone, and captions
+that say nothing of the picture. No scene has a layout or a pair that is kept for test.
+
+What fine-tuning can teach hangs on what the image tower has learnt to tell apart. A model that never had to bind stays
+blind to it for good; one whose first texts all tell what stands with what has it in its image tower when the texts no
+longer do, as CLIP's has.
 
 H, W pixels.
 """
@@ -45,8 +49,10 @@ NOISE = (
 )
 
 
-def samples(rng: np.random.Generator, cfg: Pretrain, count: int, bound: float) -> tuple[list[np.ndarray], list[str]]:
-    """`count` pictures, uint8 [64, 64, 3], and their captions, of which the share `bound` tells each thing's colour."""
+def samples(
+    rng: np.random.Generator, cfg: Pretrain, count: int, bound: bool = False
+) -> tuple[list[np.ndarray], list[str]]:
+    """`count` pictures, uint8 [64, 64, 3], and their captions, all of which tell what stands with what if `bound`."""
     drawn: list[tuple[np.ndarray, str]] = []
     while len(drawn) < count:
         drawn += _siblings(rng, cfg) if rng.random() < cfg.siblings else [sample(rng, cfg, bound)]
@@ -54,8 +60,8 @@ def samples(rng: np.random.Generator, cfg: Pretrain, count: int, bound: float) -
     return list(pictures), list(texts)
 
 
-def sample(rng: np.random.Generator, cfg: Pretrain, bound: float = 0.0) -> tuple[np.ndarray, str]:
-    """A picture, uint8 [64, 64, 3], and its caption, which by the chance `bound` tells each thing's colour."""
+def sample(rng: np.random.Generator, cfg: Pretrain, bound: bool = False) -> tuple[np.ndarray, str]:
+    """A picture, uint8 [64, 64, 3], and its caption; see `samples`."""
     picture, scenes = pictured(rng, cfg)
     return picture, said(rng, cfg, scenes, bound)
 
@@ -70,7 +76,7 @@ def pictured(rng: np.random.Generator, cfg: Pretrain) -> tuple[np.ndarray, list[
     return _collage([shown(rng, scene) for scene in scenes], places), scenes
 
 
-def said(rng: np.random.Generator, cfg: Pretrain, scenes: list[Scene], bound: float = 0.0) -> str:
+def said(rng: np.random.Generator, cfg: Pretrain, scenes: list[Scene], bound: bool = False) -> str:
     """The caption of a picture that shows these scenes."""
     return _noise(rng) if rng.random() < cfg.noise else _caption(rng, scenes, cfg.paired, bound)
 
@@ -81,25 +87,22 @@ def _siblings(rng: np.random.Generator, cfg: Pretrain) -> list[tuple[np.ndarray,
         scene = layout.sample(rng, int(rng.integers(2, 4)), test=False, rare=True)
         if not (told := grammar.statements(scene)):
             continue
-        said, by_colour = choose(rng, told), bool(rng.random() < 0.5)
-        other = (layout.swap_colours if by_colour else layout.swap_places)(scene, said.a, said.b)
+        one, by_colour = choose(rng, told), bool(rng.random() < 0.5)
+        other = (layout.swap_colours if by_colour else layout.swap_places)(scene, one.a, one.b)
         if layout.may_train(other):
             break
     if by_colour:
         return [(shown(rng, each), _coloured(rng, each)) for each in (scene, other)]
-    words = choose(rng, RELATIONS[said.relation])
-    return [
-        (shown(rng, scene), _related(rng, said.a, words, said.b)),
-        (shown(rng, other), _related(rng, said.b, words, said.a)),
-    ]
+    names, words = [grammar.noun(rng, thing) for thing in (one.a, one.b)], choose(rng, RELATIONS[one.relation])
+    return [(shown(rng, scene), _related(words, *names)), (shown(rng, other), _related(words, *names[::-1]))]
 
 
 def _coloured(rng: np.random.Generator, scene: Scene) -> str:
     return grammar.listing(rng, [article(grammar.phrase(rng, thing, 0)) for thing in scene.things])
 
 
-def _related(rng: np.random.Generator, a: Thing, words: str, b: Thing) -> str:
-    return f"{article(grammar.noun(rng, a))} {words} {article(grammar.noun(rng, b))}"
+def _related(words: str, a: str, b: str) -> str:
+    return f"{article(a)} {words} {article(b)}"
 
 
 def _scene(rng: np.random.Generator, cfg: Pretrain) -> Scene:
@@ -141,7 +144,7 @@ def _collage(pictures: Sequence[np.ndarray], places: Sequence[tuple[int, int, in
 # --- captions -------------------------------------------------------------------------------------------------
 
 
-def _caption(rng: np.random.Generator, scenes: list[Scene], paired: float, bound: float) -> str:
+def _caption(rng: np.random.Generator, scenes: list[Scene], paired: float, bound: bool) -> str:
     """Of a collage all pictures or one are told of, each in a few words or at length."""
     if len(scenes) > 1 and rng.random() < 0.25:
         scenes = [choose(rng, scenes)]
@@ -150,8 +153,8 @@ def _caption(rng: np.random.Generator, scenes: list[Scene], paired: float, bound
     return choose(rng, (". ", " and ", ", ", " | ")).join(told)
 
 
-def _text(rng: np.random.Generator, scene: Scene, paired: float, bound: float) -> str:
-    if rng.random() < bound:
+def _text(rng: np.random.Generator, scene: Scene, paired: float, bound: bool) -> str:
+    if bound:
         return _bound(rng, scene)
     if rng.random() >= LONG:
         return grammar.alt_text(rng, scene, paired)
@@ -162,7 +165,9 @@ def _bound(rng: np.random.Generator, scene: Scene) -> str:
     """Each thing with its colour, or two with what stands between them."""
     told = grammar.statements(scene)
     if told and rng.random() < 0.5:
-        return grammar.sentence(rng, choose(rng, told))
+        one = choose(rng, told)
+        names = (grammar.phrase(rng, thing, 0) for thing in (one.a, one.b))
+        return _related(choose(rng, RELATIONS[one.relation]), *names)
     return _coloured(rng, scene)
 
 
