@@ -25,6 +25,7 @@ from tests.tiny_project import TINY
 
 METHODS = ("pretrained", "negclip.clic_swap")
 SMALL = """
+grid: {seeds: [0, 1, 2]}
 train: {max_steps: 4, batch_size: 8, warmup_steps: 1}
 backbones: {scenes: {model: tiny.json, weights: ''}}
 evaluate: {benchmarks: [sugarcrepe, sugarcrepe_pp]}
@@ -34,7 +35,7 @@ scenes: {train: 40, retrieval: 4, records: 12, per_class: 1, processes: 1}
 
 
 def params() -> str:
-    """experiments/grids/claims.yaml with two of its methods, a tiny model, and little of everything."""
+    """experiments/grids/claims.yaml with two of its methods, three seeds, a tiny model, and little of everything."""
     grid = OmegaConf.load(ROOT / "experiments" / "grids" / "claims.yaml")
     assert set(METHODS) < set(grid.grid.methods)
     grid.grid.methods = list(METHODS)
