@@ -197,3 +197,57 @@ def test_a_thing_is_seen_on_its_ground(seed):
     scene = Scene((Thing("star", "black", "large", "plain", 0),))
     dark_HW = web.shown(rng(seed), scene).max(-1) < 100
     assert 10 < dark_HW.sum() < SIDE * SIDE / 4
+
+
+PHRASE = rf"an? ({COLOUR}) ({SYMBOL})"
+
+
+def test_bound_texts_tell_what_stands_with_what():
+    """Each colour before its own symbol; of a relation, which holds, or of all things."""
+    related, listed = 0, 0
+    for i in range(300):
+        own = rng(9, i)
+        scenes = web.pictured(own, replace(TRUE, collages=0.0))[1]
+        (scene,), caption = scenes, web.said(own, TRUE, scenes, bound=True)
+        pairs = [(NAMED[colour], NAMED[noun]) for colour, noun in re.findall(PHRASE, caption)]
+        assert set(pairs) <= {thing.pair for thing in scene.things}, caption
+        if found := re.fullmatch(rf"{PHRASE} ({'|'.join(RELATION)}) {PHRASE}", caption):
+            a, b = (thing(scene, noun) for noun in (found[2], found[5]))
+            assert layout.relation(a, b) == RELATION[found[3]], caption
+            related += 1
+        else:
+            assert len(pairs) == len(scene.things), caption
+            listed += 1
+    assert min(related, listed) > 30
+
+
+def test_siblings_differ_in_what_stands_with_what_alone():
+    """Two captions of the same words in which a colour, or a place, is another's."""
+    pictures, texts = web.samples(rng(3), replace(TRUE, siblings=1.0), 200)
+    assert len(pictures) == len(texts) == 200
+    kinds = {"colours": 0, "places": 0}
+    for one, other in zip(texts[::2], texts[1::2], strict=True):
+        pairs, others = (sorted((NAMED[c], NAMED[n]) for c, n in re.findall(PHRASE, text)) for text in (one, other))
+        assert named(one) == named(other)
+        kinds["colours" if pairs else "places"] += 1
+        if pairs:
+            assert pairs != others and [sorted(x) for x in zip(*pairs, strict=True)] == [
+                sorted(x) for x in zip(*others, strict=True)
+            ]
+        else:
+            a, b = (re.fullmatch(rf"an? ({SYMBOL}) (.+) an? ({SYMBOL})", text).groups() for text in (one, other))
+            assert a == b[::-1] and a[1] in RELATION
+    assert min(kinds.values()) > 30
+
+
+def test_a_batch_has_as_many_siblings_as_asked():
+    """None, and about two in ten where one draw in nine gives two; the count is exact even where two do not fit."""
+    for count in (1, 7):
+        assert len(web.samples(rng(1), replace(TRUE, siblings=1.0), count)[1]) == count
+    alone = web.samples(rng(5), replace(TRUE, siblings=0.0), 40)[1]
+    own = rng(5)
+    expected = []
+    for _ in range(40):
+        own.random()
+        expected.append(web.sample(own, TRUE)[1])
+    assert alone == expected
