@@ -137,7 +137,7 @@ def confirm_verdict(study: Study, args: argparse.Namespace) -> None:
     """Judge a study's front by the runs of its confirmation, and write that beside the study."""
     params, folder = read.load(args.verdict), Path("studies") / study.name
     runs, _ = collect(cells(params), params.evaluate.benchmarks, Path("."))
-    found = confirm.judge(study, params, runs, params.report.bootstrap_samples)
+    found = confirm.judge(study, params, runs)
     write_json(folder / results.CONFIRMED, found)
     results.write_page(read_mapping(folder / "trials.json"), folder)
     print("\n".join([*confirm.lines(found), f"{folder}/index.html: confirmed by seeds {found['seeds']}"]), flush=True)

@@ -4,11 +4,12 @@ A study selects on what it reports, by one seed. `grid` makes the front's trials
 whole params.yaml, with seeds that chose nothing and without the study's overrides of `evaluate`, so that benchmarks
 that were no objective are measured too. `judge` then compares each of them with each other method of that grid.
 
-The rule. In each objective (of the benchmarks that the study evaluated) a difference has the two 95 % intervals of the
-claims: Student's t over the paired differences of the seeds, and the paired bootstrap over items. It is better or worse
-where both lie on one side of 0 and at least three seeds are there. A trial dominates a method where it is better in
-every objective, is dominated where it is worse in every one; it does neither where it is better in one and worse in
-another; else it is undecided. No correction for the number of pairs is made.
+The rule. In each objective (of the benchmarks that the study evaluated) a difference has the 95 % interval of the
+claims (`report/crossed.py`): one over seeds and items together, paired, or over seeds alone where the objective keeps
+no items. It is better or worse where that interval lies wholly on one side of 0 and at least three seeds are there. A
+trial dominates a method where it is better in every objective, is dominated where it is worse in every one; it does
+neither where it is better in one and worse in another; else it is undecided. No correction for the number of pairs is
+made.
 """
 
 from __future__ import annotations
@@ -29,7 +30,6 @@ from compclip.config.sections import Params
 from compclip.config.structured import SEEDS
 from compclip.report import claims, tables
 from compclip.report.claims import HOLDS, REFUTED, Evidence, Inequality
-from compclip.report.statistics import DRAWS
 from compclip.report.tables import Column
 from compclip.runs.results import FinishedRun
 from compclip.sweep import objectives
@@ -108,7 +108,7 @@ def _values(study: Study, params: Params, drawn: Mapping[str, Value]) -> dict[st
     return dict(OmegaConf.to_container(OmegaConf.merge(start, given)))  # type: ignore[arg-type]
 
 
-def judge(study: Study, params: Params, runs: Sequence[FinishedRun], draws: int = DRAWS) -> dict[str, Any]:
+def judge(study: Study, params: Params, runs: Sequence[FinishedRun]) -> dict[str, Any]:
     """What confirmation.json holds: each trial of the front against each other method, objective by objective.
 
     `params` are the confirmation's. What the study did not evaluate stands beside, and decides nothing.
@@ -121,7 +121,7 @@ def judge(study: Study, params: Params, runs: Sequence[FinishedRun], draws: int 
     chosen = objectives.benchmarks(columns)
     listed = [c for c in params.report.columns or () if c.partition("/")[0] not in chosen]
     aside = tables.columns(runs, listed, params.evaluate.benchmarks) if listed else ()
-    pairs = [_pair(study, columns, aside, (ours, theirs), by_method, draws)
+    pairs = [_pair(study, columns, aside, (ours, theirs), by_method)
              for ours in mine for theirs in by_method if theirs not in mine]  # fmt: skip
     return {"study": str(study.name), "objectives": [c.name for c in columns], "benchmarks": chosen,
             "seeds": list(params.grid.seeds), "pairs": pairs}  # fmt: skip
@@ -136,20 +136,19 @@ def _as_searched(study: Study, params: Params) -> Params:
 
 def _pair(
     study: Study, columns: Sequence[Column], aside: Sequence[Column], pair: tuple[str, str],
-    runs: Mapping[str, Mapping[int, FinishedRun]], draws: int,
+    runs: Mapping[str, Mapping[int, FinishedRun]],
 ) -> dict[str, Any]:  # fmt: skip
     signs = [o.sign for o in study.objectives]
-    found = [_weighed(pair, sign, column, runs, draws) for sign, column in zip(signs, columns, strict=True)]
-    others = [_weighed(pair, -1 if c.lower else 1, c, runs, draws) for c in aside if not c.score]
+    found = [_weighed(pair, sign, column, runs) for sign, column in zip(signs, columns, strict=True)]
+    others = [_weighed(pair, -1 if c.lower else 1, c, runs) for c in aside if not c.score]
     return {"trial": pair[0], "method": pair[1], "verdict": verdict([e.verdict for e in found]),
             "objectives": [_told(e) for e in found], "aside": [_told(e) for e in others]}  # fmt: skip
 
 
 def _weighed(
-    pair: tuple[str, str], sign: int, column: Column, runs: Mapping[str, Mapping[int, FinishedRun]], draws: int
+    pair: tuple[str, str], sign: int, column: Column, runs: Mapping[str, Mapping[int, FinishedRun]]
 ) -> Evidence:
-    part = Inequality(column.name, pair[0], sign, pair[1], 0.0, column.name)
-    return claims.weigh(part, runs, column, draws=draws)
+    return claims.weigh(Inequality(column.name, pair[0], sign, pair[1], 0.0, column.name), runs, column)
 
 
 def verdict(found: Sequence[str]) -> str:
@@ -161,12 +160,10 @@ def verdict(found: Sequence[str]) -> str:
     return NEITHER if {HOLDS, REFUTED} <= set(found) else UNDECIDED
 
 
-def _told(evidence: Evidence) -> dict[str, Any]:
-    intervals = {
-        name: asdict(i) if i else None for name, i in (("by_seed", evidence.by_seed), ("by_item", evidence.by_item))
-    }
-    return {"column": evidence.part.column, "difference": evidence.difference, "seeds": evidence.seeds,
-            "better": {HOLDS: True, REFUTED: False}.get(evidence.verdict), "why": evidence.why} | intervals  # fmt: skip
+def _told(e: Evidence) -> dict[str, Any]:
+    return {"column": e.part.column, "difference": e.difference, "std": e.std, "seeds": e.seeds,
+            "interval": asdict(e.interval) if e.interval else None, "over": e.over,
+            "better": {HOLDS: True, REFUTED: False}.get(e.verdict), "why": e.why}  # fmt: skip
 
 
 def lines(found: Mapping[str, Any]) -> list[str]:

@@ -9,6 +9,7 @@ from typing import Any
 from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 
+from compclip.report.crossed import BOTH, NEITHER
 from compclip.sweep import plots
 from compclip.sweep.plots import BOTTOM, LEFT, RIGHT, TOP, Dot, Scale
 
@@ -70,7 +71,7 @@ def _space(d: Mapping[str, Any]) -> str:
 
 
 def judged(confirmed: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The pairs of a confirmation: verdict, each objective's difference with its intervals, what stands aside."""
+    """The pairs of a confirmation: verdict, each objective's difference with its interval, what stands aside."""
     return [{**p, "shown": [_difference(o) for o in p["objectives"]],
              "others": ", ".join(f"{sum(o['better'] is way for o in p['aside'])} {word}"
                                  for way, word in ((True, "better"), (False, "worse"), (None, "undecided")))}
@@ -78,11 +79,15 @@ def judged(confirmed: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def _difference(told: Mapping[str, Any]) -> str:
+    """In points: the difference ± its deviation over seeds, its interval, and what keeps that from the usual."""
     if told["difference"] is None:
         return told["why"]
-    spans = [f"{name} {100 * i['low']:+.1f} to {100 * i['high']:+.1f}"
-             for name, i in (("seeds", told["by_seed"]), ("items", told["by_item"])) if i]  # fmt: skip
-    return f"{100 * told['difference']:+.1f} ({'; '.join(spans)})"
+    spread = "" if told["std"] is None else f" ± {100 * told['std']:.1f}"
+    ends = told["interval"]
+    span = f" [{100 * ends['low']:+.1f}, {100 * ends['high']:+.1f}]" if ends else ""
+    alone = f"over {told['over']}" if told["over"] not in (BOTH, NEITHER) else ""
+    notes = "; ".join(filter(None, (alone, told["why"])))
+    return f"{100 * told['difference']:+.1f}{spread}{span}{f' ({notes})' if notes else ''}"
 
 
 def rows(found: Mapping[str, Any]) -> list[dict]:
