@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,10 +16,11 @@ from compclip.base.errors import UserError
 from compclip.base.files import write_json
 from compclip.config import grid, read
 from compclip.config.cell import Cell
+from compclip.report.crossed import student
 from compclip.runs.items import COMPOSITION, RETRIEVAL, Items
 from compclip.runs.results import FinishedRun, Result
 from compclip.sweep import __main__ as sweep_command
-from compclip.sweep import confirm, declared
+from compclip.sweep import confirm, declared, page
 from tests import fake_sweep
 
 TWO = ["sugarcrepe/swap", {"column": "retrieval/loss", "direction": "minimize"}]
@@ -89,7 +91,7 @@ N = 400  # items
 
 
 def run(method: str, seed: int, swap: float, loss: float) -> FinishedRun:
-    """A run with a share of items right; seeds differ by a few items, so that neither interval has no width."""
+    """A run with a share of items right; seeds differ by a few items, the same ones in every method."""
     found = {}
     for name, kind, metric, share in (
         ("sugarcrepe", COMPOSITION, "swap", swap),
@@ -100,6 +102,12 @@ def run(method: str, seed: int, swap: float, loss: float) -> FinishedRun:
         lower = frozenset({"loss"}) & {metric}
         found[name] = Result(name, name, kind, {metric: float(values.mean())}, lower, items=items)
     return FinishedRun(None, Path(), Cell(method, "tiny", "scenes", seed), {}, [], {}, found)
+
+
+def bare(made: FinishedRun, swap: float) -> FinishedRun:
+    """The run with a number of its own for swap, and no items behind it."""
+    alone = replace(made.results["sugarcrepe"], metrics={"swap": swap}, items={})
+    return replace(made, results={**made.results, "sugarcrepe": alone})
 
 
 def judged(seeds=(1, 3, 4, 5, 6), others=(("negclip", 0.5, 0.5),), **changes) -> dict[str, str]:
@@ -127,13 +135,52 @@ def test_what_the_study_did_not_evaluate_stands_aside(folder):
     (pair,) = confirm.judge(made, asked, runs)["pairs"]
     assert pair["verdict"] == "dominates" and [o["column"] for o in pair["aside"]] == ["retrieval/loss"]
     assert pair["aside"][0]["better"] is False and pair["objectives"][0]["difference"] == pytest.approx(0.1)
-    swap = pair["objectives"][0]
-    assert (swap["over"], swap["interval"]["items"], swap["seeds"]) == ("seeds and items", N, 3)
-    # 40 of 400 items more under every seed: 39 the same, one under one seed and one under two. Seeds do not vary;
-    # Student's t of 399 degrees of freedom is 1.966.
-    half = 1.966 * ((39 + 1 / 9 + 4 / 9 - N * 0.1**2) / (N * (N - 1))) ** 0.5
-    ends = (swap["interval"]["low"], swap["interval"]["high"])
-    assert ends == pytest.approx((0.1 - half, 0.1 + half), abs=1e-5)
+
+
+def told(gaps, with_items=True) -> tuple[dict, str]:
+    """What confirmation.json says of a trial whose swap is better by `gaps`, seed by seed; the page's words for it."""
+    gap = {3 * i: g for i, g in enumerate(gaps, 1)}  # seeds of which no two differ in their items
+    pairs = [(run("fsc_clip.trial1", s, 0.5 + g, 0.5), run("negclip", s, 0.5, 0.5)) for s, g in gap.items()]
+    if not with_items:
+        pairs = [(bare(ours, 0.5 + gap[ours.cell.seed]), bare(theirs, 0.5)) for ours, theirs in pairs]
+    asked = read.load("params.yaml", [f"grid.seeds={list(gap)}"])
+    found = confirm.judge(study(objectives=["sugarcrepe/swap"]), asked, [r for pair in pairs for r in pair])
+    (shown,) = page.judged(found)
+    return found["pairs"][0]["objectives"][0], f"{shown['verdict']}: {shown['shown'][0]}"
+
+
+def test_the_interval_by_hand(folder):
+    """40 of 400 items differ, under all four seeds alike: the items' variance is 0.1 x 0.9 / 399, the seeds' none."""
+    found, shown = told([0.1] * 4)
+    half = student(399) * math.sqrt(0.1 * 0.9 / 399)
+    assert (found["difference"], found["std"]) == (pytest.approx(0.1), pytest.approx(0, abs=1e-9))
+    assert found["interval"] == pytest.approx({"estimate": 0.1, "low": 0.1 - half, "high": 0.1 + half, "items": N})
+    assert (found["seeds"], found["over"], found["better"], found["why"]) == (4, "seeds and items", True, "")
+    assert shown == "dominates: +10.0 ± 0.0 [+7.0, +13.0]"
+
+
+def test_an_objective_without_items_is_judged_over_its_seeds(folder):
+    """Of 9, 10 and 11 points the mean is 10 ± 4.3027 x 1 / sqrt 3, of 1, 10 and 19 nine times as wide."""
+    found, shown = told([0.09, 0.10, 0.11], with_items=False)
+    half = 4.3027 * 0.01 / math.sqrt(3)
+    assert found["interval"] == pytest.approx({"estimate": 0.1, "low": 0.1 - half, "high": 0.1 + half, "items": 0})
+    assert (found["over"], found["better"], found["std"]) == ("seeds alone", True, pytest.approx(0.01))
+    assert shown == "dominates: +10.0 ± 1.0 [+7.5, +12.5] (over seeds alone)"
+    found, shown = told([0.01, 0.10, 0.19], with_items=False)
+    assert found["better"] is None and shown == "undecided: +10.0 ± 9.0 [-12.4, +32.4] (over seeds alone)"
+
+
+def test_seeds_and_items_are_one_sample(folder):
+    """Gaps of 1.5, 3 and 4.5 points: over the seeds alone nothing is sure, over seeds and items together it is."""
+    gaps = [0.015, 0.03, 0.045]
+    alone, _ = told(gaps, with_items=False)
+    both, _ = told(gaps)
+    assert alone["interval"]["low"] < 0 < both["interval"]["low"] and (alone["better"], both["better"]) == (None, True)
+
+
+def test_too_few_seeds_show_their_interval_and_why_it_decides_nothing(folder):
+    assert told([0.1] * 2)[1] == "undecided: +10.0 ± 0.0 [+7.0, +13.0] (2 of 3 seeds)"
+    assert told([0.1])[1] == "undecided: +10.0 [+7.0, +13.0] (over items alone; 1 of 3 seeds)"
 
 
 def test_the_commands_from_a_front_to_its_verdict(folder, monkeypatch, capsys):

@@ -13,7 +13,8 @@ MARK = "part"
 class Part:
     """How a field is left out: by the value `off`, and with it `along`, which other fields have to be then.
 
-    It does nothing where all fields of `of` are left out; `name` stands for the field's where that says too little.
+    It does nothing where all of `of` are left out: fields, or `field:member` of one that joins names by +. `name`
+    stands for the field's where that says too little.
     """
 
     off: Any
@@ -33,7 +34,13 @@ def declared(kind: Any) -> dict[str, Part]:
 
 
 def is_out(values: Any, name: str) -> bool:
-    """Whether a field is left out: by its own value, or with all that it is a part of. No part is out where false."""
+    """Whether a field is left out: by its own value, or with all that it is a part of. No part is out where false.
+
+    `field:member` is out where the field does not name the member.
+    """
+    field_, _, member = name.partition(":")
+    if member:
+        return member not in getattr(values, field_).split("+")
     known = declared(values).get(name)
     if known is None:
         return not getattr(values, name)

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING
 
 from compclip.base.errors import UserError
 from compclip.base.lazy import torch
+from compclip.base.parts import part
 from compclip.methods import _check
 from compclip.methods._parts import captions, hard_negative, local_scores, over, uni
 from compclip.text import masked, negate, positives, replace, shuffle, stored, swap
@@ -55,6 +56,8 @@ NEGATIVES: dict[str, Rule] = {
 LISTS = "lists"  # SVLC's R
 KINDS = {"both": ("swap", "replace"), "swap": ("swap",), "replace": ("replace",)}
 PARTNERS = {"random": "random", "common_noun": "common_noun", "own": ""}
+CALIBRATED = ("lambda_global", "lambda_local")
+COMPOSED = ("steps:composites",)
 
 
 @dataclass(frozen=True)
@@ -64,25 +67,26 @@ class Config:
     caption: str = "full"  # the whole caption, or its "first" sentence
     lowercase: bool = False  # true: CLIC's
     negatives: str = "none"  # rules, as "negclip+wordnet+bigram" (FSC-CLIP's)
-    place: str = "none"  # as "contrast+s_neg" (SVLC's)
-    lambda_s_neg: float = 1.0  # SVLC; CLIC 0.5
-    lambda_global: float = 0.5  # FSC-CLIP Eq. 11
-    lambda_local: float = 0.2  # FSC-CLIP Eq. 11
-    gamma: float = 2.0  # focal exponent of global and local, FSC-CLIP Eq. 9
-    epsilon: float = 0.02  # label smoothing of global and local, FSC-CLIP Eq. 10
+    place: str = part("none", off="none", name="negatives", negatives="none")  # as "contrast+s_neg" (SVLC's)
+    lambda_s_neg: float = part(1.0, off=0.0, of=("place:s_neg",))  # SVLC; CLIC 0.5
+    lambda_global: float = part(0.5, off=0.0, of=("place:global",))  # FSC-CLIP Eq. 11
+    lambda_local: float = part(0.2, off=0.0, of=("place:local",))  # FSC-CLIP Eq. 11
+    gamma: float = part(2.0, off=0.0, of=CALIBRATED)  # focal exponent of global and local, FSC-CLIP Eq. 9
+    epsilon: float = part(0.02, off=0.0, of=CALIBRATED)  # label smoothing of global and local, FSC-CLIP Eq. 10
     attention: str = "minmax"  # of local, FSC-CLIP Eq. 6
-    concepts: str = "none"  # "pooled" or "encoded", as in c2lip
+    concepts: str = part("none", off="none")  # "pooled" or "encoded", as in c2lip
     whole_concept: bool = False  # as in c2lip
-    lambda_npc: float = 1.0  # C2LIP Eq. 8
-    lambda_xac: float = 0.01  # C2LIP Eq. 8
-    hard_positives: str = "none"  # "swap", "replace", "both" by rule, or the stored "paraphrase"
+    lambda_npc: float = part(1.0, off=0.0, of=("concepts",))  # C2LIP Eq. 8
+    lambda_xac: float = part(0.01, off=0.0, of=("concepts",))  # C2LIP Eq. 8
+    hard_positives: str = part("none", off="none", of=("lambda_analogy",))  # or one of KINDS, or "paraphrase", stored
     source: str = "rules"  # who wrote them, as in hard_positives; "llm": that of data.<name>.rewriter
     lambda_analogy: float = 1.0  # SVLC
     steps: str = "single"  # "composites", "composites+plain" (CLIC's), "composites+single"
-    positives: int = 4  # captions p_l of a composite (CLIC, Table 13)
-    partner: str = "random"  # "common_noun", or "own": no composite but one picture's sentences (CLIC, B1–B4)
+    positives: int = part(4, off=1, of=COMPOSED, lambda_uni=0.0)  # captions p_l of a composite (CLIC, Table 13)
+    # "common_noun", or "own": no composite but one picture's sentences (CLIC, B1–B4)
+    partner: str = part("random", off="own", of=COMPOSED, name="composites", lambda_uni=0.0)
     lambda_cont: float = 0.5  # of the contrast of composites, CLIC Eq. 7
-    lambda_uni: float = 1.0  # CLIC Eq. 7
+    lambda_uni: float = part(1.0, off=0.0, of=("partner",))  # CLIC Eq. 7
     uni_norm: str = "squared"  # as in clic
 
     def __post_init__(self) -> None:
@@ -122,8 +126,6 @@ def _fit(cfg: Config) -> None:
         if not whole and getattr(cfg, field) != "none":
             raise UserError(f"{field}={getattr(cfg, field)}: steps={cfg.steps} has no single pictures with parts; "
                             f"set steps to {SINGLE} or {WITH_SINGLE}")  # fmt: skip
-    if cfg.concepts != "none" and not (cfg.lambda_npc or cfg.lambda_xac):
-        raise UserError(f"concepts={cfg.concepts}: lambda_npc and lambda_xac are 0; set concepts to none")
     if cfg.steps != SINGLE and cfg.lambda_uni and cfg.positives < 2:
         raise UserError(f"lambda_uni={cfg.lambda_uni}: compares p1 and p2; set it to 0 with positives=1")
 
@@ -135,7 +137,12 @@ def needs(cfg: Config) -> dict[str, object]:
 
 def needs_bias(cfg: Config) -> bool:
     """Whether a term is a sigmoid one."""
-    return cfg.contrast == "sigmoid" or cfg.concepts != "none"
+    return cfg.contrast == "sigmoid" or with_concepts(cfg)
+
+
+def with_concepts(cfg: Config) -> bool:
+    """Whether a term uses concepts."""
+    return cfg.concepts != "none" and (cfg.lambda_npc > 0 or cfg.lambda_xac > 0)
 
 
 def composite(cfg: Config, step: int) -> bool:
@@ -155,7 +162,7 @@ def views(cfg: Config, step: int) -> Views:
         plain,
         negatives=_negatives(cfg),
         positives=_positives(cfg),
-        concepts="" if cfg.concepts == "none" else cfg.concepts,
+        concepts=cfg.concepts if with_concepts(cfg) else "",
         whole_concept=cfg.whole_concept,
         tokens=local or (cfg.concepts != "none" and cfg.lambda_xac > 0),
     )

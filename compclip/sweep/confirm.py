@@ -5,10 +5,11 @@ whole params.yaml, with seeds that chose nothing and without the study's overrid
 that were no objective are measured too. `judge` then compares each of them with each other method of that grid.
 
 The rule. In each objective (of the benchmarks that the study evaluated) a difference has the 95 % interval of the
-claims, over seeds and items together (`report/crossed.py`). It is better or worse where that lies on one side of 0 and
-at least three seeds are there. A trial dominates a method where it is better in every objective, is dominated where it
-is worse in every one; it does neither where it is better in one and worse in another; else it is undecided. No
-correction for the number of pairs is made.
+claims (`report/crossed.py`): one over seeds and items together, paired, or over seeds alone where the objective keeps
+no items. It is better or worse where that interval lies wholly on one side of 0 and at least three seeds are there. A
+trial dominates a method where it is better in every objective, is dominated where it is worse in every one; it does
+neither where it is better in one and worse in another; else it is undecided. No correction for the number of pairs is
+made.
 """
 
 from __future__ import annotations
@@ -149,8 +150,7 @@ def _pair(
 def _weighed(
     pair: tuple[str, str], sign: int, column: Column, runs: Mapping[str, Mapping[int, FinishedRun]]
 ) -> Evidence:
-    part = Inequality(column.name, pair[0], sign, pair[1], 0.0, column.name)
-    return claims.weigh(part, runs, column)
+    return claims.weigh(Inequality(column.name, pair[0], sign, pair[1], 0.0, column.name), runs, column)
 
 
 def verdict(found: Sequence[str]) -> str:
@@ -162,11 +162,10 @@ def verdict(found: Sequence[str]) -> str:
     return NEITHER if {HOLDS, REFUTED} <= set(found) else UNDECIDED
 
 
-def _told(evidence: Evidence) -> dict[str, Any]:
-    found = evidence.interval
-    return {"column": evidence.part.column, "difference": evidence.difference, "seeds": evidence.seeds,
-            "interval": asdict(found) if found else None, "over": evidence.over,
-            "better": {HOLDS: True, REFUTED: False}.get(evidence.verdict), "why": evidence.why}  # fmt: skip
+def _told(e: Evidence) -> dict[str, Any]:
+    return {"column": e.part.column, "difference": e.difference, "std": e.std, "seeds": e.seeds,
+            "interval": asdict(e.interval) if e.interval else None, "over": e.over,
+            "better": {HOLDS: True, REFUTED: False}.get(e.verdict), "why": e.why}  # fmt: skip
 
 
 def lines(found: Mapping[str, Any]) -> list[str]:

@@ -9,7 +9,7 @@ from typing import Any
 from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 
-from compclip.report.crossed import less
+from compclip.report.crossed import BOTH, NEITHER
 from compclip.sweep import plots
 from compclip.sweep.plots import BOTTOM, LEFT, RIGHT, TOP, Dot, Scale
 
@@ -79,13 +79,15 @@ def judged(confirmed: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def _difference(told: Mapping[str, Any]) -> str:
+    """In points: the difference ± its deviation over seeds, its interval, and what keeps that from the usual."""
     if told["difference"] is None:
         return told["why"]
-    shown, found = f"{100 * told['difference']:+.1f}", told["interval"]
-    if not found:
-        return shown
-    ends = f"{100 * found['low']:+.1f} to {100 * found['high']:+.1f} {less(told['over'])}"
-    return f"{shown} ({ends.rstrip()})"
+    spread = "" if told["std"] is None else f" ± {100 * told['std']:.1f}"
+    ends = told["interval"]
+    span = f" [{100 * ends['low']:+.1f}, {100 * ends['high']:+.1f}]" if ends else ""
+    alone = f"over {told['over']}" if told["over"] not in (BOTH, NEITHER) else ""
+    notes = "; ".join(filter(None, (alone, told["why"])))
+    return f"{100 * told['difference']:+.1f}{spread}{span}{f' ({notes})' if notes else ''}"
 
 
 def rows(found: Mapping[str, Any]) -> list[dict]:

@@ -18,11 +18,12 @@ class Made:
     rewrites: str = part("both", off="none", of=("weight",), name="positives", focus=0.0)
     weight: float = 1.0
     plain: str = "x"
+    deep: int = part(3, off=0, of=("plain:x",))
 
 
 def test_what_is_declared_stands_at_the_field():
     found = parts.declared(Made)
-    assert list(found) == ["near", "far", "focus", "rewrites"]
+    assert list(found) == ["near", "far", "focus", "rewrites", "deep"]
     assert (found["focus"].off, found["focus"].of, found["focus"].name) == (0.0, ("near", "far"), "")
     assert (found["rewrites"].name, dict(found["rewrites"].along)) == ("positives", {"focus": 0.0})
     assert (Made().near, Made().rewrites) == (1.0, "both")
@@ -36,7 +37,9 @@ def test_what_is_declared_stands_at_the_field():
         ({"near": 0, "far": 0}, ["near", "far", "focus"]),
         ({"focus": 0.0}, ["focus"]),
         ({"weight": 0.0}, ["rewrites"]),
-        ({"rewrites": "none", "plain": ""}, ["rewrites"]),
+        ({"rewrites": "none"}, ["rewrites"]),
+        ({"plain": "y+x"}, []),
+        ({"plain": "y+xx"}, ["deep"]),
     ],
 )
 def test_a_part_is_out_by_itself_or_with_all_that_it_is_a_part_of(values, out):

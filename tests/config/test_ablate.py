@@ -84,6 +84,39 @@ def test_a_variant_differs_in_its_part_alone(project, method, wanted):
         assert changed(params, method, f"{method}.without_{name}") == values
 
 
+FSC = {"negatives": "negclip+wordnet+bigram", "place": "global+local"}
+
+
+@pytest.mark.parametrize(
+    ("values", "wanted"),
+    [
+        (FSC, {"negatives": {"place": "none", "negatives": "none"}, "global": {"lambda_global": 0.0},
+               "local": {"lambda_local": 0.0}, "gamma": {"gamma": 0.0}, "epsilon": {"epsilon": 0.0}}),
+        ({"contrast": "sigmoid", "concepts": "pooled", "lambda_xac": "0.0"},
+         {"concepts": {"concepts": "none"}, "npc": {"lambda_npc": 0.0}}),
+        ({"negatives": "clic", "place": "contrast", "hard_positives": "both"},
+         {"negatives": {"place": "none", "negatives": "none"}, "hard_positives": {"hard_positives": "none"}}),
+        ({"steps": "composites+plain", "place": "s_neg"},
+         {"negatives": {"place": "none"}, "s_neg": {"lambda_s_neg": 0.0}, "uni": {"lambda_uni": 0.0},
+          "positives": {"positives": 1, "lambda_uni": 0.0}, "composites": {"partner": "own", "lambda_uni": 0.0}}),
+    ],
+)  # fmt: skip
+def test_hybrid_is_ablated_by_the_parts_that_are_switched_on(project, values, wanted):
+    """A weight whose switch is off is no part, and each variant is a run of the grid."""
+    params, found = made("hybrid", "params.yaml", *(f"methods.hybrid.{key}={value}" for key, value in values.items()))
+    assert {*found.variants} == {f"without_{name}" for name in wanted}
+    for name, changes in wanted.items():
+        assert changed(params, "hybrid", f"hybrid.without_{name}") == changes
+
+
+def test_a_variant_of_hybrid_is_ablated_as_it_is(project):
+    """As a trial of a front is one."""
+    trial = "methods.hybrid={variants: {trial7: {place: contrast, negatives: negclip, train: {average_alpha: 0.6}}}}"
+    params, found = made("hybrid.trial7", "params.yaml", trial)
+    assert found.methods[1:] == ["hybrid.trial7", "hybrid.without_averaging", "hybrid.without_negatives"]
+    assert changed(params, "hybrid.trial7", "hybrid.without_averaging") == {"train.average_alpha": 1.0}
+
+
 def test_what_is_left_out_already_is_no_variant(project, capsys):
     off = ["methods.fsc_clip.epsilon=0", "methods.fsc_clip.lambda_local=0"]
     assert config_command.main(["ablate", "fsc_clip", *off, "--out", "made.yaml"]) == 0

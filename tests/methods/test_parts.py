@@ -17,11 +17,15 @@ METHODS = {name: plugins.find(plugins.METHODS, name) for name in plugins.names(p
 DECLARED = [(name, field) for name, method in METHODS.items() for field in parts.declared(method.Config)]
 WEIGHTS = [(name, field) for name, field in DECLARED if field.startswith("lambda_")]
 STEPS = (0, 1)
+SWITCHED = {  # of a method whose parts are off by default, and no numbers
+    "hybrid": {"steps": "composites+single", "place": "contrast+s_neg+global+local", "negatives": "negclip+bigram",
+               "concepts": "pooled", "hard_positives": "both"},
+}  # fmt: skip
 
 
 def whole(name):
     """A method with all of its parts, those too that its defaults leave out."""
-    cfg = METHODS[name].Config()
+    cfg = METHODS[name].Config(**SWITCHED.get(name, {}))
     out = {f: p.off for f, p in parts.declared(cfg).items() if getattr(cfg, f) == p.off}
     return replace(cfg, **{field: type(off)(1) for field, off in out.items()})
 
@@ -31,6 +35,19 @@ def without(name, field):
     known = parts.declared(METHODS[name].Config)[field]
     overlay = {field: known.off, **known.along}
     return structured(METHODS[name].Config, asdict(whole(name)) | overlay, f"methods.{name}")
+
+
+def without_what_it_is_of(name, field):
+    """The same without all that a part is of: a switch loses the member that the part is named to be of."""
+    others, changes = parts.declared(METHODS[name].Config), {}
+    for other in others[field].of:
+        switch, _, member = other.partition(":")
+        kept = [one for one in str(getattr(whole(name), switch)).split("+") if one != member]
+        along = others[other].along if other in others else {}
+        changes |= (
+            {switch: "+".join(kept)} if member else {other: others[other].off if other in others else 0.0, **along}
+        )
+    return replace(whole(name), **changes)
 
 
 def terms(name, cfg, step, like=None, fill="all"):
@@ -50,6 +67,14 @@ def test_the_papers_ablations_are_declared():
     assert found["clic"] == ["lambda_s_neg", "lambda_uni", "positives", "composites", "alternate"]
     assert found["c2lip"] == ["lambda_npc", "lambda_xac"]
     assert found["hard_positives"] == ["lambda_s_neg", "negatives_in_contrastive", "hard_positives"]
+
+
+@pytest.mark.parametrize(("name", "field"), DECLARED)
+def test_a_part_names_fields_that_are_there(name, field):
+    """In what it is of, with a member that the field takes, and in what goes along with it."""
+    known, cfg = parts.declared(METHODS[name].Config)[field], whole(name)
+    assert {one.partition(":")[0] for one in known.of} | {*known.along} <= {*asdict(cfg)}
+    assert all(not parts.is_out(cfg, one) for one in known.of)
 
 
 @pytest.mark.parametrize("name", METHODS)
@@ -82,13 +107,15 @@ def _learns(name, field):
 @pytest.mark.parametrize(("name", "field"), WEIGHTS)
 def test_without_a_weight_one_term_goes_and_the_others_stay(name, field):
     full, less = whole(name), without(name, field)
+    every = set()  # over the steps, which have different terms: every second one of CLIC's is plain
     for step in STEPS:
         before, after = terms(name, full, step), terms(name, less, step, like=full)
         gone = [term for term in before if not after.get(term, torch.tensor(0.0))]
-        assert len(gone) == 1 or (name, step) == ("clic", 1)  # every second step of CLIC's is plain
+        every.update(gone)
         assert {term: value for term, value in after.items() if term not in gone} == {
             term: value for term, value in before.items() if term not in gone
         }
+    assert len(every) == 1
 
 
 @pytest.mark.parametrize(("name", "field"), DECLARED)
@@ -97,8 +124,8 @@ def test_what_is_a_part_of_others_does_nothing_without_them(name, field):
     method, known = METHODS[name], parts.declared(METHODS[name].Config)[field]
     if not known.of:
         return
-    others = parts.declared(method.Config)
-    full = replace(whole(name), **{other: others[other].off if other in others else 0.0 for other in known.of})
+    full = without_what_it_is_of(name, field)
+    assert parts.is_out(full, field)
     if field == "lambda_uni":  # p2 is p1 then, which the drawn texts are not
         assert method.views(full, 0).partner == ""
         return
