@@ -241,7 +241,7 @@ def test_a_data_set_can_have_its_own_values():
         "clic-scenes-other": (1.0, 0.5, 5.0),
         "clic.few-scenes-other": (1.0, 0.0, 2.0),
     }
-    assert {r.train.lr for r in runs.values()} == {params.train.lr}
+    assert {r.train.lr for r in runs.values()} == {params.methods["clic"]["train"]["lr"]}
 
 
 def test_the_plan_sees_what_holds_on_one_data_set(tmp_path):

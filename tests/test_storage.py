@@ -40,7 +40,7 @@ def test_an_address_whose_parts_cannot_be_told_is_refused(url, monkeypatch):
 def test_a_database_without_a_driver_is_one_line(url, tmp_path, monkeypatch):
     """Whatever the library says of it."""
     monkeypatch.chdir(tmp_path)
-    study = type("Study", (), {"name": "s"})()
+    study = type("Study", (), {"name": "s", "params": "params.yaml"})()
     monkeypatch.setattr(sweep_command.studies, "load", lambda _: study)
     monkeypatch.setattr(sweep_command, "sweep", lambda study, args: sweep_command.open_study(study, args.storage, ""))
     with pytest.raises(UserError) as told:

@@ -146,7 +146,7 @@ def test_a_variant_keeps_what_it_has(project):
     assert set(params.methods["clic"]["variants"]) == {"b4", "without_s_neg", "without_positives", "without_alternate"}
     params, _ = made("negclip.clic_swap", GRIDS / "claims.yaml")
     run = grid.resolve(params, "negclip.without_freezing-scenes-scenes-0")
-    assert (run.method.swap, run.train.trainable, run.train.lr) == ("clic", "all", 4e-4)
+    assert (run.method.swap, run.train.trainable, run.train.lr) == ("clic", "all", 3e-5)
 
 
 def test_a_method_of_the_schedule_alone(project):
@@ -160,7 +160,7 @@ def test_a_method_of_the_schedule_alone(project):
 def test_values_that_refer_to_others_stand_as_they_are(project, monkeypatch):
     """Of the environment nothing is written down; a method that something refers to stays."""
     monkeypatch.setenv("RATE", "0.003")
-    text = Path("params.yaml").read_text().replace("lr: 2.0e-3", "lr: ${oc.env:RATE}")
+    text = Path("params.yaml").read_text().replace("  lr: 1.5e-4", "  lr: ${oc.env:RATE}")
     Path("params.yaml").write_text(text.replace("epsilon: 0.02", "epsilon: ${methods.clic.lambda_s_neg}"))
     params, _ = made("fsc_clip")
     written = Path("made.yaml").read_text()

@@ -358,5 +358,5 @@ def test_a_claim_may_name_what_only_a_published_table_has():
     assert report_command.known_methods(SimpleNamespace(methods={}), (), printed) == {"clic.b4"}
     assert report_command.known_columns((), printed) == {
         "winoground/text",
-        *(f"summary/{s}" for s in ("Comp", "ZS", "I2T", "T2I")),
+        *(f"summary/{s}" for s in ("Comp", "ZS", "I2T", "T2I", "General")),
     }
