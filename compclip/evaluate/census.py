@@ -17,7 +17,7 @@ from compclip.base.errors import UserError
 from compclip.base.files import write_json
 from compclip.base.names import Name
 from compclip.data import within
-from compclip.evaluate import fingerprints
+from compclip.evaluate import stamps
 from compclip.evaluate.boxes import file_of, unboxed
 
 if TYPE_CHECKING:
@@ -93,9 +93,7 @@ def take(name: Name, section: Section, root: Path = Path(".")) -> dict[str, Any]
 
     benchmark = load(name, section)
     found = census(benchmark)
-    known = {"section": asdict(section), "files": {str(f): fingerprints.stamp(f) for f in benchmark.files}}
-    overlap.write(
-        root / fingerprints.FOLDER / f"{name}.arrow", dict.fromkeys(unboxed(ref)[0] for ref in benchmark.images)
-    )
-    write_json(root / fingerprints.FOLDER / f"{name}.json", found | known)
+    known = {"section": asdict(section), "files": {str(f): stamps.stamp(f) for f in benchmark.files}}
+    overlap.write(root / stamps.FOLDER / f"{name}.arrow", dict.fromkeys(unboxed(ref)[0] for ref in benchmark.images))
+    write_json(root / stamps.FOLDER / f"{name}.json", found | known)
     return found

@@ -8,12 +8,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from compclip.base.files import read_mapping
+from compclip.evaluate.stamps import FOLDER, stamp
 
 if TYPE_CHECKING:
     from compclip.base.names import Name
     from compclip.config.how import Benchmark as Section
-
-FOLDER = Path("data/benchmarks")
 
 
 def of(name: Name, section: Section, root: Path = Path(".")) -> str:
@@ -32,12 +31,3 @@ def _taken(name: Name, section: Section) -> str:
 def _holds(known: Mapping[str, Any], section: Section) -> bool:
     files = known.get("files") or {"": None}
     return known.get("section") == asdict(section) and all(stamp(Path(f)) == was for f, was in files.items())
-
-
-def stamp(file: Path) -> list[int] | None:
-    """Size and time of a file, None where there is none."""
-    try:
-        found = file.stat()
-    except OSError:
-        return None
-    return [found.st_size, found.st_mtime_ns]
