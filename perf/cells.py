@@ -56,6 +56,8 @@ TINY = {
     "text_cfg": {"context_length": 77, "vocab_size": 49408, "width": 16, "heads": 1, "layers": 1},
 }
 WEIGHTS_BYTES = 2_000_000
+# Variables of whoever measures: without its bytecode every process would compile the project anew.
+NOT_A_USERS = ("MLFLOW_TRACKING_URI", "PYTHONDONTWRITEBYTECODE", store.VARIABLE)
 BOUNDS = {"nothing_s": 15.0, "collect_s_a_cell": 0.3, "status_s": 2.0, "report_s": 60.0, "track_s_a_run": 1.0}
 
 
@@ -72,7 +74,7 @@ def checkout(root: Path, methods: int, seeds: int) -> Path:
 def command(root: Path, *words: str) -> tuple[float, float]:
     """CPU and wall seconds of `python -m words` in the copy, its children's included."""
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
-    env = {k: v for k, v in os.environ.items() if k not in ("MLFLOW_TRACKING_URI", store.VARIABLE)}
+    env = {k: v for k, v in os.environ.items() if k not in NOT_A_USERS}
     env |= {"PATH": path, "PYTHONPATH": str(root), "OMP_NUM_THREADS": "1"}
     before, began = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
     subprocess.run([sys.executable, "-m", *words], cwd=root, env=env, check=True, stdout=sys.stderr)
