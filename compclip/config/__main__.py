@@ -27,7 +27,7 @@ def main(argv: list[str]) -> int:
     """check, show, use, ablate and plan."""
     if argv == ["plan"] and planned.current(PARAMS):  # seen without the parser's import: DVC asks each time
         return 0
-    args = _parser().parse_args(argv)
+    args = _arguments(argv)
     if args.command == "use":
         from compclip.config import switch
 
@@ -73,6 +73,17 @@ def _told(args: argparse.Namespace) -> None:
         print(documents.to_yaml(grid.resolve(params, args.cell)), end="")
     else:
         print(f"{args.params}: {len(grid.cells(params))} cells, {len(params.evaluate.benchmarks)} benchmarks: OK")
+
+
+def _arguments(argv: list[str]) -> argparse.Namespace:
+    """Arguments, and the key=value parameters among them: behind an option too, where argparse gives them to nobody."""
+    parser = _parser()
+    args, rest = parser.parse_known_args(argv)
+    if strange := [word for word in rest if word.startswith("-") or "=" not in word or "overrides" not in args]:
+        parser.error(f"unrecognized arguments: {' '.join(strange)}")
+    if rest:
+        args.overrides = [*args.overrides, *rest]
+    return args
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from compclip.report import escape
@@ -104,21 +104,28 @@ def latex(groups: Sequence[Group], notes: Mapping[str, Sequence[str]] | None = N
 
 def _latex_table(group: Group, notes: Sequence[str]) -> str:
     told = "".join(f" {tex(note)}." for note in notes)
+    return latex_table(
+        group, _latex_cell,
+        r"mean $\pm$ standard deviation over seeds; best bold, second best underlined; "
+        r"$\ast$ marks a difference to the pretrained model whose 95\,\% interval excludes 0."
+        rf"{told}",
+    )  # fmt: skip
+
+
+def latex_table(group: Group, cell: Callable[[Statistic | None, Column], str], caption: str) -> str:
+    """One booktabs table of a group: a line a row, `cell` of each statistic; the caption begins with its name."""
     lines = [
         r"\begin{table}[t]", r"\centering", r"\resizebox{\linewidth}{!}{%",
-        rf"\begin{{tabular}}{{l{'c' * len(group.columns)}}}", r"\toprule", *latex_head(group), r"\midrule",
-        *(_latex_row(row, group.columns) for row in group.rows),
+        rf"\begin{{tabular}}{{l{'c' * len(group.columns)}}}", r"\toprule", *_latex_head(group), r"\midrule",
+        *(_latex_row(row, group.columns, cell) for row in group.rows),
         r"\bottomrule", r"\end{tabular}}",
-        rf"\caption{{{tex(group.name)}: mean $\pm$ standard deviation over seeds; best bold, second best underlined; "
-        r"$\ast$ marks a difference to the pretrained model whose 95\,\% interval excludes 0."
-        rf"{told}}}",
+        rf"\caption{{{tex(group.name)}: {caption}}}",
         r"\end{table}",
     ]  # fmt: skip
     return "\n".join(lines) + "\n"
 
 
-def latex_head(group: Group) -> list[str]:
-    """The two lines of names above a table of the group's columns."""
+def _latex_head(group: Group) -> list[str]:
     spans = header(group.columns)
     top = " & ".join(["", *(rf"\multicolumn{{{n}}}{{c}}{{{tex(name)}}}" for name, n in spans)])
     arrows = {"↑": r" $\uparrow$", "↓": r" $\downarrow$", "": ""}
@@ -137,8 +144,8 @@ def header(columns: Sequence[Column]) -> list[tuple[str, int]]:
     return spans
 
 
-def _latex_row(row: Row, columns: Sequence[Column]) -> str:
-    cells = [_latex_cell(e, c) for e, c in zip(row.statistics, columns, strict=True)]
+def _latex_row(row: Row, columns: Sequence[Column], cell: Callable[[Statistic | None, Column], str]) -> str:
+    cells = [cell(e, c) for e, c in zip(row.statistics, columns, strict=True)]
     return " & ".join([tex(row.method), *cells]) + r" \\"
 
 

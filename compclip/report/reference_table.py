@@ -7,7 +7,7 @@ from typing import Any
 
 from compclip.report import crossed, escape
 from compclip.report.escape import md, tex
-from compclip.report.formats import VERDICT, between, latex_head, number, plain
+from compclip.report.formats import VERDICT, between, latex_table, number, plain
 from compclip.report.tables import Column, Group, Row, Statistic
 
 MARK = {1: " ▲", -1: " ▼", 0: ""}
@@ -74,25 +74,11 @@ def _csv_line(group: Group, name: str, method: str, column: Column, found: Stati
 
 def latex(groups: Sequence[Group], method: str) -> str:
     """One booktabs table for each group; empty without rows."""
-    return "".join("\n" + _latex_table(group, method) for group in groups if group.rows)
-
-
-def _latex_table(group: Group, method: str) -> str:
-    lines = [
-        r"\begin{table}[t]", r"\centering", r"\resizebox{\linewidth}{!}{%",
-        rf"\begin{{tabular}}{{l{'c' * len(group.columns)}}}", r"\toprule", *latex_head(group), r"\midrule",
-        *(_latex_row(row, group.columns) for row in group.rows),
-        r"\bottomrule", r"\end{tabular}}",
-        rf"\caption{{{tex(group.name)}: difference to {tex(method)} over the seeds of both, with its 95\,\% "
-        r"interval over seeds and items together, unless it says less; $\ast$ marks one that excludes 0.}",
-        r"\end{table}",
-    ]  # fmt: skip
-    return "\n".join(lines) + "\n"
-
-
-def _latex_row(row: Row, columns: Sequence[Column]) -> str:
-    cells = [_latex_cell(e, c) for e, c in zip(row.statistics, columns, strict=True)]
-    return " & ".join([tex(row.method), *cells]) + r" \\"
+    caption = (
+        rf"difference to {tex(method)} over the seeds of both, with its 95\,\% interval over seeds and items together, "
+        r"unless it says less; $\ast$ marks one that excludes 0."
+    )
+    return "".join("\n" + latex_table(group, _latex_cell, caption) for group in groups if group.rows)
 
 
 def _latex_cell(found: Statistic | None, column: Column) -> str:
