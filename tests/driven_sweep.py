@@ -1,0 +1,89 @@
+"""A driver whose runs are finished as soon as they are sent, its folder and study, for the tests of sweeps.
+
+Runs are a formula (tests/fake_sweep.py).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from pathlib import Path
+
+import optuna
+import pytest
+from omegaconf import OmegaConf
+
+from compclip.sweep import __main__ as sweep_command
+from compclip.sweep import declared
+from compclip.sweep import driver as sweep_driver
+from compclip.sweep.driver import Driver, open_study
+from tests import fake_sweep
+
+
+class Here:
+    """Runs whose results are there at once; the first `failures` trials fail with a reason, or all go on for ever."""
+
+    def __init__(self, failures: int = 0, endless: bool = False) -> None:
+        self.failures, self.endless, self.sent, self.jobs = failures, endless, [], []
+
+    def submit(self, stored, params):
+        """Write the results now."""
+        self.sent.append(stored.key)
+        job = fake_sweep.Job(stored.folder, os.getpid() if self.endless else 0)
+        job.reason = lambda: "no space left"
+        trained = stored.run.method_name != "pretrained"
+        broken = trained and self.failures > 0
+        self.failures -= broken
+        if not broken and not (self.endless and trained):
+            fake_sweep.leave(
+                stored.folder, {n: {"metrics": values} for n, values in fake_sweep.metrics(stored.run).items()}
+            )
+        self.jobs.append(job)
+        return job
+
+    def attach(self, stored):
+        """None lives on."""
+        return next((j for j in self.jobs if j.folder == stored.folder and self.endless), None)
+
+
+@pytest.fixture(name="folder")
+def project(tmp_path, monkeypatch):
+    """A folder with parameters, inputs and the study `s`."""
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sweep_driver, "importance", lambda study, opened: {})  # a quarter of a second for each trial
+    return fake_sweep.make(tmp_path)
+
+
+def study(**changes) -> declared.Study:
+    """The tests' study with some keys replaced."""
+    return declared.parse("s", OmegaConf.to_container(OmegaConf.create(fake_sweep.STUDY)) | changes)
+
+
+def driver(jobs=None, url: str = "", workers: int = 1, **changes) -> Driver:
+    """A driver in the current folder."""
+    made = study(**changes)
+    opened = open_study(made, sweep_command.storage_url(url, "s", Path(".")), "base")
+    return Driver(made, opened, jobs or Here(), Path("params.yaml"), Path("."), workers, 0.01, fake_sweep.scored)
+
+
+def trials() -> list[dict]:
+    """What trials.json says."""
+    return json.loads(Path("studies/s/trials.json").read_text())["trials"]
+
+
+def forget() -> None:
+    """Remove the study and its runs."""
+    for name in (".work", "store"):
+        shutil.rmtree(name)
+
+
+def drawn(found: list[dict]) -> list[tuple]:
+    """Numbers and values, in order."""
+    return [(t["number"], sorted(t["params"].items()), t["values"]) for t in found]
+
+
+def states() -> list[str]:
+    """Of all trials, in order."""
+    return [t["state"] for t in trials()]
