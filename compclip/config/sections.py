@@ -184,7 +184,7 @@ class Report:
 
 @dataclass(frozen=True)
 class Pretrain:
-    """How the world's own pretrained model is trained, on freshly drawn pictures: one rate, and a fall at the end."""
+    """How the world's own pretrained model is trained, on freshly drawn pictures; rates rise, stay and fall."""
 
     steps: int = 8000
     lr: float = 1.5e-3
@@ -197,6 +197,8 @@ class Pretrain:
     batch_size: int = 256
     warmup_steps: int = 100
     cooldown: float = 0.25  # share of steps, the last, in which the rate falls to nothing
+    unbound_steps: int = 400  # after these, in which no text tells what stands with what: a training of its own
+    unbound_lr: float = 1.0e-3
     save_every_steps: int = 250  # what a training that was stopped goes on from
     weight_decay: float = 0.1
     beta1: float = 0.9

@@ -15,7 +15,7 @@ import json
 import math
 import sys
 import time
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import numpy as np
@@ -37,7 +37,10 @@ PARTS = 6  # of a step's texts, by length
 
 def batch(cfg: Pretrain, seed: int, step: int) -> tuple[list[np.ndarray], list[str]]:
     """Pictures [H, W, 3] and alt-texts of one step: a function of (seed, step)."""
-    return web.samples(np.random.default_rng((seed, 2, step)), cfg, cfg.batch_size, bound=step < cfg.bound_steps)
+    rng = np.random.default_rng((seed, 2, step))
+    if step >= cfg.steps:
+        return web.samples(rng, replace(cfg, paired=0.0, siblings=0.0), cfg.batch_size)
+    return web.samples(rng, cfg, cfg.batch_size, bound=step < cfg.bound_steps)
 
 
 def pixels(pictures: list[np.ndarray], model: Model) -> Tensor:
@@ -47,7 +50,9 @@ def pixels(pictures: list[np.ndarray], model: Model) -> Tensor:
 
 
 def rate(cfg: Pretrain, step: int) -> float:
-    """The learning rate of a step: rises, stays, and falls to nothing in the last share of steps."""
+    """The learning rate of a step: rises, stays, and falls to nothing in the last share of `steps`; then once more."""
+    if step >= cfg.steps:
+        cfg, step = replace(cfg, lr=cfg.unbound_lr, steps=cfg.unbound_steps), step - cfg.steps
     rise = (step + 1) / cfg.warmup_steps if cfg.warmup_steps else 1.0
     fall = (cfg.steps - step) / max(1.0, cfg.cooldown * cfg.steps)
     return cfg.lr * min(1.0, rise, fall)
@@ -56,15 +61,18 @@ def rate(cfg: Pretrain, step: int) -> float:
 def train(model: Model, cfg: Pretrain, seed: int, weights: Path) -> None:
     """Train from random weights, or go on where a training of the same numbers was stopped.
 
-    A step's rate and samples depend on its number alone. Beside the weights: the log, one JSON line every ten steps,
-    and until the end what to go on from. Raises UserError where that is of other numbers.
+    The steps whose texts bind nothing begin anew with what half precision keeps of the weights: they can be had again
+    from a file of these. A step's rate and samples depend on its number alone. Beside the weights: the log, one JSON
+    line every ten steps, and until the end what to go on from. Raises UserError where that is of other numbers.
     """
     torch.set_num_threads(cfg.threads)
     model.clip.train()
     adamw = _adamw(model, cfg)
     start, lines = _resumed(model, adamw, _state(weights), _numbers(cfg, seed))
     started = time.perf_counter()
-    for step in range(start, cfg.steps):
+    for step in range(start, cfg.steps + cfg.unbound_steps):
+        if step == cfg.steps:
+            adamw = _anew(model, cfg)
         for group in adamw.param_groups:
             group["lr"] = rate(cfg, step)
         loss = _step(model, adamw, batch(cfg, seed, step), cfg)
@@ -113,6 +121,16 @@ def _adamw(model: Model, cfg: Pretrain) -> torch.optim.AdamW:
     return torch.optim.AdamW(groups, lr=cfg.lr, betas=(cfg.beta1, cfg.beta2), eps=cfg.eps, fused=True)
 
 
+def _anew(model: Model, cfg: Pretrain) -> torch.optim.AdamW:
+    """The weights as half precision has them, and an optimizer that knows of no step."""
+    model.clip.load_state_dict(_halves(model))
+    return _adamw(model, cfg)
+
+
+def _halves(model: Model) -> dict[str, Tensor]:
+    return {k: v.half().contiguous() for k, v in model.clip.state_dict().items()}
+
+
 def _step(model: Model, adamw: torch.optim.AdamW, made: tuple[list, list], cfg: Pretrain) -> float:
     pictures, texts = made
     image_BD, _ = towers.image(model.clip, pixels(pictures, model))
@@ -137,7 +155,7 @@ def _texts(model: Model, texts: list[str]) -> Tensor:
 
 def pack(model: Model, path: Path) -> None:
     """Write the weights in half precision: what is shipped."""
-    write_atomic(path, save({k: v.half().contiguous() for k, v in model.clip.state_dict().items()}))
+    write_atomic(path, save(_halves(model)))
 
 
 def main(argv: list[str]) -> int:

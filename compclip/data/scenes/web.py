@@ -6,7 +6,7 @@ that say nothing of the picture. No scene has a layout or a pair that is kept fo
 
 What fine-tuning can teach hangs on what the image tower has learnt to tell apart. A model that never had to bind stays
 blind to it for good; one whose first texts all tell what stands with what has it in its image tower when the texts no
-longer do, as CLIP's has.
+longer do, as CLIP's has. A few that still tell keep it there; the last steps have none of these (docs/scenes.md).
 
 H, W pixels.
 """
