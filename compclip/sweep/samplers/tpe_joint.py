@@ -7,6 +7,4 @@ import optuna
 
 def sampler(seed: int, startup_trials: int) -> optuna.samplers.BaseSampler:
     """The first `startup_trials` are drawn at random."""
-    return optuna.samplers.TPESampler(
-        seed=seed, n_startup_trials=startup_trials, multivariate=True, group=True, warn_independent_sampling=False
-    )
+    return optuna.samplers.TPESampler(seed=seed, n_startup_trials=startup_trials, multivariate=True, group=True)
