@@ -98,7 +98,8 @@ def _replace_obj(rng: np.random.Generator, scene: Scene, s: Statement) -> tuple[
 
 
 def _replace_att(rng: np.random.Generator, scene: Scene, s: Statement) -> tuple[Said, Said]:
-    other = absent(rng, COLOURS, {t.colour for t in scene.things})
+    """With the colour of another thing: to be told by who has it, not by its being in the picture."""
+    other = str(choose(rng, [t.colour for t in scene.things if t.symbol != s.a.symbol]))
     return Said(s.a.pair, s.b.pair, s.relation), Said((other, s.a.symbol), s.b.pair, s.relation)
 
 
