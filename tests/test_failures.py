@@ -44,7 +44,7 @@ stages:
     do:
       cmd: python -m compclip.train --method ${item}
       deps: ["keys/${item}.json"]
-      outs: ["runs/${item}": {persist: true}]
+      outs: ["runs/${item}": {persist: true}, "trained/${item}.json"]
 """
 HOLD_DVC = """
 import sys, pathlib

@@ -107,6 +107,7 @@ def test_cells_side_by_side_of_which_one_fails(here, finished, monkeypatch, caps
         trained(finished, SEEDS[0]) / "metrics.jsonl"
     )
     assert not trained(here, SEEDS[1]).exists()
+    assert read_json(Path("trained/finetune.json")).keys() == {SEEDS[0]}
 
 
 def test_a_place_that_cannot_be_written_leaves_the_others(here_finished, nothing_trains, capsys):
@@ -268,6 +269,25 @@ def test_published_runs_go_back_into_an_empty_store(here_finished, finished):
     shutil.copytree(trained(finished, cell("pretrained")), "runs/pretrained/tiny-scenes-1")
     assert bring("pretrained") == 0  # where only another cell of the key was pulled
     assert (trained(here_finished, cell("pretrained")) / "environment.json").is_file()
+
+
+def test_the_record_behind_training_changes_with_a_training_alone(here_finished):
+    """trained/<method>.json: the same for files that are linked anew; another where a run of that key was made again."""
+    seeds(0, 1)
+    record, name = Path("trained/pretrained.json"), cell("pretrained")
+    assert bring("pretrained") == 0
+    first = record.read_bytes()
+    assert json.loads(first).keys() == {name, name.replace("-0", "-1")}
+    shutil.rmtree("runs")
+    record.unlink()
+    assert bring("pretrained") == 0
+    assert record.read_bytes() == first
+    final = planned(name).folder.final
+    write_json(final.environment, final.facts() | {"started": "another day"})
+    assert bring("pretrained") == 0
+    changed = read_json(record)
+    assert changed.keys() == json.loads(first).keys()
+    assert all(changed[key] != before for key, before in json.loads(first).items())  # both seeds are this one run
 
 
 def test_evaluate_names_the_cell_that_failed(here_finished, monkeypatch, capsys):

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from compclip.base.errors import UserError
-from compclip.base.files import read_mapping
+from compclip.base.files import fingerprint, read_mapping
 from compclip.base.names import Name
 
 if TYPE_CHECKING:
@@ -82,6 +82,11 @@ class Trained(NamedTuple):
     def parts(self) -> tuple[Path, ...]:
         """What is published; environment.json last, which marks the rest as complete."""
         return (self.config, self.checkpoint, self.metrics, self.environment)
+
+    @property
+    def identity(self) -> str:
+        """Another for any other run or training of this one: environment.json has times and a hash of the weights."""
+        return fingerprint(*(part for part in self.parts if part.is_file()))
 
 
 class Folder(NamedTuple):

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from compclip.base import links
 from compclip.base.errors import UserError
-from compclip.base.files import fingerprint, read_mapping, update
+from compclip.base.files import fingerprint, read_mapping, update, update_json
 from compclip.base.names import Name
 from compclip.config.cell import Cell
 from compclip.runs.folder import Folder, Inputs, Published, Trained, near_made
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from compclip.config.sections import Run
 
 VARIABLE = "COMPCLIP_STORE"
-PLAN, KEYS = Path("plan/train"), Path("keys")
+PLAN, KEYS, TRAINED = Path("plan/train"), Path("keys"), Path("trained")
 
 
 class _Stored(NamedTuple):
@@ -164,6 +164,16 @@ def planned(method: Name, root: Path = Path(".")) -> list[StoredRun]:
         return [_planned(run, texts[name], found[name], root) for name, run in resolved["cells"].items()]
     except (AttributeError, KeyError, TypeError) as error:
         raise UserError(f"{plan}, {keys}: not as their stages wrote them ({error!r}); run `dvc repro keys`") from error
+
+
+def record(method: Name, cells: Iterable[StoredRun], root: Path = Path(".")) -> None:
+    """Write trained/<method>.json, the identity of what is published of each cell.
+
+    The stages behind training depend on it: DVC would walk all runs again for each of them.
+    """
+    found = {stored.name: stored.published.trained for stored in cells}
+    made = {name: trained.identity for name, trained in found.items() if trained.environment.is_file()}
+    update_json(root / TRAINED / f"{method}.json", made)
 
 
 def _planned(resolved: Mapping[str, Any], text: str, made: Mapping[str, str], root: Path) -> StoredRun:
