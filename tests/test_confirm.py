@@ -205,7 +205,22 @@ def test_the_commands_from_a_front_to_its_verdict(folder, monkeypatch, capsys):
     found = json.loads(Path("studies/s/confirmation.json").read_text())
     assert len(found["pairs"]) == 2 * len(front) and {p["verdict"] for p in found["pairs"]} == {"undecided"}
     assert f"fsc_clip.trial{front[0]}: undecided pretrained, hard_positives" in capsys.readouterr().out
-    assert "Confirmation of the front" in Path("studies/s/index.html").read_text()
+    shown = Path("studies/s/index.html").read_text()
+    assert "Confirmation of the front" in shown
+    assert shown.count('<td title="undecided" class="undecided">·</td>') == 2 * len(front)
+
+
+def test_the_page_has_a_line_of_signs_for_each_method():
+    """Four pairs by hand: each verdict under its trial, in one order for all methods."""
+    told = {"h.trial1": ("dominates", "is dominated"), "h.trial2": ("neither", "undecided")}
+    pairs = [
+        {"trial": trial, "method": method, "verdict": verdict}
+        for trial, two in told.items()
+        for method, verdict in zip(("negclip", "clic"), two, strict=True)
+    ]
+    lines = [("negclip", ["dominates", "neither"]), ("clic", ["is dominated", "undecided"])]
+    assert page.verdicts({"pairs": pairs}) == (list(told), lines)
+    assert page.SIGNS.keys() == set(confirm.VERDICTS)
 
 
 def rename(made: FinishedRun, method: str) -> FinishedRun:

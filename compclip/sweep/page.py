@@ -11,9 +11,11 @@ from markupsafe import Markup
 
 from compclip.report.crossed import BOTH, NEITHER
 from compclip.sweep import plots
+from compclip.sweep.confirm import VERDICTS
 from compclip.sweep.plots import BOTTOM, LEFT, RIGHT, TOP, Dot, Scale
 
 TEMPLATE = Path(__file__).with_name("page.html.j2")
+SIGNS = dict(zip(VERDICTS, "▲▼±·", strict=True))
 ORDER = ("complete", "pruned", "failed", "running", "waiting")
 
 
@@ -26,6 +28,7 @@ def page(found: Mapping[str, Any], confirmed: Mapping[str, Any] | None = None) -
         study=found, facts=facts(found), rows=rows(found), dimensions=[d["name"] for d in found["space"]],
         best=next((t for t in done if t["number"] == found["best"]), None), counts=counts(found),
         confirmed=confirmed, judged=judged(confirmed) if confirmed else [],
+        verdicts=verdicts(confirmed) if confirmed else (), signs=SIGNS,
         pareto=Markup(pareto(found, done)) if len(found["objectives"]) == 2 and done else "",
         history=[Markup(history(found, done, i)) for i in range(len(found["objectives"])) if done],
         importance=[(k, Markup(plots.bars(list(v.items()), f"Importance for {k}")))
@@ -76,6 +79,14 @@ def judged(confirmed: Mapping[str, Any]) -> list[dict[str, Any]]:
              "others": ", ".join(f"{sum(o['better'] is way for o in p['aside'])} {word}"
                                  for way, word in ((True, "better"), (False, "worse"), (None, "undecided")))}
             for p in confirmed["pairs"]]  # fmt: skip
+
+
+def verdicts(confirmed: Mapping[str, Any]) -> tuple[list[str], list[tuple[str, list[str]]]]:
+    """The trials of the front, and a line for each method: what each trial is to it."""
+    of: dict[str, list[str]] = {}
+    for pair in confirmed["pairs"]:
+        of.setdefault(pair["method"], []).append(pair["verdict"])
+    return list(dict.fromkeys(pair["trial"] for pair in confirmed["pairs"])), list(of.items())
 
 
 def _difference(told: Mapping[str, Any]) -> str:
