@@ -7,5 +7,5 @@ import sys
 from compclip.train import distributed
 
 if __name__ == "__main__":
-    here = distributed.place()
+    here = distributed.process()
     print(f"{sys.argv[1]}: rank {here.rank} of {here.world}, local {here.local_rank}")

@@ -118,7 +118,7 @@ def test_a_cell_on_two_processes(here, one):
 
 def test_a_batch_that_cannot_be_shared(here, monkeypatch):
     """The line names the batch size and the processes."""
-    monkeypatch.setattr(distributed, "current", lambda: distributed.Place(0, 3))
+    monkeypatch.setattr(distributed, "current", lambda: distributed.Process(0, 3))
     with pytest.raises(UserError, match="batch_size=8: not a multiple of the 3 processes"):
         train_command.main(["--cell", cell("finetune")])
 
@@ -159,14 +159,14 @@ def test_gradient_caching_in_a_cell(here, one):
     ({"SLURM_STEP_NUM_TASKS": "1", "SLURM_PROCID": "0", "SLURM_LOCALID": "0"}, (0, 1, 0)),
     ({"SLURM_NTASKS": "4", "SLURM_PROCID": "0"}, (0, 1, 0)),
 ])  # fmt: skip
-def test_place(monkeypatch, variables, expected):
+def test_process(monkeypatch, variables, expected):
     """torchrun's variables before SLURM's; an allocation without srun is one process."""
     for name in list(os.environ):
         if name.startswith("SLURM_") or name in ("RANK", "WORLD_SIZE", "LOCAL_RANK"):
             monkeypatch.delenv(name)
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
-    here = distributed.place()
+    here = distributed.process()
     assert (here.rank, here.world, here.local_rank) == expected
 
 

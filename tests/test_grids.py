@@ -70,6 +70,7 @@ def test_every_paper_grid_is_known_here():
         "every_benchmark",
         "field",
         "hybrid",
+        "hybrid_front",
         "photographs",
         "try",
     }

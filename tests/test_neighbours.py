@@ -199,8 +199,8 @@ def test_two_processes_share_the_rows_of_one(here):
     run = grid.resolve(read.load("params.yaml", []), CELL)
     views, model = negclip.views(run.method, 0), backbone.load("models/tiny")
     said = []
-    for place in (distributed.Place(0, 1), distributed.Place(0, 2), distributed.Place(1, 2)):
-        found, _ = finish.rows(run, model, Inputs(here, run.cell), place).batch(3, views)
+    for process in (distributed.Process(0, 1), distributed.Process(0, 2), distributed.Process(1, 2)):
+        found, _ = finish.rows(run, model, Inputs(here, run.cell), process).batch(3, views)
         said.append([(view.caption, view.negatives) for view in found])
     assert [len(rows) for rows in said] == [16, 8, 8]
     assert sorted(said[0], key=str) == sorted([*said[1], *said[2]], key=str)

@@ -271,21 +271,21 @@ def test_published_runs_go_back_into_an_empty_store(here_finished, finished):
     assert (trained(here_finished, cell("pretrained")) / "environment.json").is_file()
 
 
-def test_the_record_behind_training_changes_with_a_training_alone(here_finished):
+def test_what_stands_behind_training_changes_with_a_training_alone(here_finished):
     """trained/<method>.json: the same for files that are linked anew; another where a run of that key was made again."""
     seeds(0, 1)
-    record, name = Path("trained/pretrained.json"), cell("pretrained")
+    written, name = Path("trained/pretrained.json"), cell("pretrained")
     assert bring("pretrained") == 0
-    first = record.read_bytes()
+    first = written.read_bytes()
     assert json.loads(first).keys() == {name, name.replace("-0", "-1")}
     shutil.rmtree("runs")
-    record.unlink()
+    written.unlink()
     assert bring("pretrained") == 0
-    assert record.read_bytes() == first
+    assert written.read_bytes() == first
     final = planned(name).folder.final
     write_json(final.environment, final.facts() | {"started": "another day"})
     assert bring("pretrained") == 0
-    changed = read_json(record)
+    changed = read_json(written)
     assert changed.keys() == json.loads(first).keys()
     assert all(changed[key] != before for key, before in json.loads(first).items())  # both seeds are this one run
 

@@ -16,7 +16,7 @@ GROWN = 2 << 20  # characters, keys and references of everything written out
 COST = 200  # what a reference counts besides its target: working one out takes OmegaConf as long as many characters
 OUTSIDE = re.compile(r"\$\{oc\.(?:env|decode):[^${}]*\}")  # from the environment, which is the user's own
 REFERENCE = re.compile(r"\$\{\s*([^${}:]*?)\s*\}")
-Place = tuple[str, ...]
+KeyPath = tuple[str, ...]
 
 
 def check(values: Any, where: str) -> bool:
@@ -35,7 +35,7 @@ def check(values: Any, where: str) -> bool:
     return bool(marked)
 
 
-def _texts(value: Any, place: Place) -> Iterator[tuple[Place, str]]:
+def _texts(value: Any, place: KeyPath) -> Iterator[tuple[KeyPath, str]]:
     if isinstance(value, str):
         yield place, value
     for key, below in _items(value):
@@ -64,9 +64,9 @@ class _Sizes:
 
     def __init__(self, root: Any) -> None:
         self._root = root
-        self._known: dict[Place, int] = {}
+        self._known: dict[KeyPath, int] = {}
 
-    def of(self, target: Place) -> int:
+    def of(self, target: KeyPath) -> int:
         """The size of a place; of the text on the way to it, if one is, whose own target holds it."""
         value = self._root
         for i, key in enumerate(target):
@@ -75,16 +75,16 @@ class _Sizes:
             value = _child(value, key)
         return self._size(value, target)
 
-    def _size(self, value: Any, place: Place) -> int:
+    def _size(self, value: Any, place: KeyPath) -> int:
         if place not in self._known:
             self._known[place] = 0  # of one that leads to itself: OmegaConf says so
             self._known[place] = self._of_text(value, place) if isinstance(value, str) else self._below(value, place)
         return self._known[place]
 
-    def _below(self, value: Any, place: Place) -> int:
+    def _below(self, value: Any, place: KeyPath) -> int:
         return 1 + sum(len(key) + self._size(below, (*place, key)) for key, below in _items(value))
 
-    def _of_text(self, text: str, place: Place) -> int:
+    def _of_text(self, text: str, place: KeyPath) -> int:
         targets = [_target(name, place) for name in REFERENCE.findall(_inside(text))]
         return len(text) + sum(COST + self.of(target) for target in targets)
 
@@ -97,7 +97,7 @@ def _child(value: Any, key: str) -> Any:
     return value.get(key, value.get(whole)) if isinstance(value, dict) else None
 
 
-def _target(name: str, place: Place) -> Place:
+def _target(name: str, place: KeyPath) -> KeyPath:
     """Where a reference leads; one dot before it is the mapping that holds it, each further one the next around."""
     bare = name.lstrip(".")
     up = len(name) - len(bare)

@@ -28,8 +28,8 @@ class Model:
 
 
 @dataclass(frozen=True)
-class Place:
-    """A value's place in a column: the percent of models below it, and the nearest on either side."""
+class Percentile:
+    """Where a value stands in a column: the percent of models below it, and the nearest on either side."""
 
     column: str
     value: float
@@ -41,16 +41,16 @@ class Place:
 
 @dataclass(frozen=True)
 class Standing:
-    """A method's places in one table of the report."""
+    """A method's percentiles in one table of the report."""
 
     group: str
     method: str
-    places: tuple[Place, ...]
+    percentiles: tuple[Percentile, ...]
 
     @property
     def median(self) -> float:
         """Of its percentiles."""
-        ordered = sorted(place.percentile for place in self.places)
+        ordered = sorted(found.percentile for found in self.percentiles)
         middle = len(ordered) // 2
         return ordered[middle] if len(ordered) % 2 else (ordered[middle - 1] + ordered[middle]) / 2
 
@@ -83,15 +83,15 @@ def _model(path: Path, line: int, row: dict[str, str], columns: Sequence[str]) -
     return Model(f"{row['model']}, {row['weights']}", values)
 
 
-def place(column: str, value: float, models: Sequence[Model]) -> Place | None:
+def percentile(column: str, value: float, models: Sequence[Model]) -> Percentile | None:
     """Where a value, in percent, stands in a column; None where no model has it. Equals count half."""
     known = sorted((m.values[column], m.name) for m in models if column in m.values)
     if not known:
         return None
     under, over = [k for k in known if k[0] < value], [k for k in known if k[0] > value]
     equal = len(known) - len(under) - len(over)
-    percentile = 100 * (len(under) + equal / 2) / len(known)
-    return Place(column, value, percentile, len(known), _named(over[:1]), _named(under[-1:]))
+    below = 100 * (len(under) + equal / 2) / len(known)
+    return Percentile(column, value, below, len(known), _named(over[:1]), _named(under[-1:]))
 
 
 def _named(found: Sequence[tuple[float, str]]) -> str:
@@ -100,11 +100,11 @@ def _named(found: Sequence[tuple[float, str]]) -> str:
 
 def standings(group: Group, models: Sequence[Model]) -> list[Standing]:
     """Every method of a table that has a column of theirs."""
-    found = [Standing(group.name, row.method, tuple(_places(row, group, models))) for row in group.rows]
-    return [standing for standing in found if standing.places]
+    found = [Standing(group.name, row.method, tuple(_percentiles(row, group, models))) for row in group.rows]
+    return [standing for standing in found if standing.percentiles]
 
 
-def _places(row: Row, group: Group, models: Sequence[Model]) -> list[Place]:
+def _percentiles(row: Row, group: Group, models: Sequence[Model]) -> list[Percentile]:
     cells = zip(group.columns, row.statistics, strict=True)
-    made = [place(c.name, s.mean * c.scale, models) for c, s in cells if s is not None and not c.score]
+    made = [percentile(c.name, s.mean * c.scale, models) for c, s in cells if s is not None and not c.score]
     return [found for found in made if found]

@@ -84,8 +84,8 @@ class Trained(NamedTuple):
         return (self.config, self.checkpoint, self.metrics, self.environment)
 
     @property
-    def identity(self) -> str:
-        """Another for any other run or training of this one: environment.json has times and a hash of the weights."""
+    def fingerprint(self) -> str:
+        """Another for any other run or training of this one: environment.json has times and that of the weights."""
         return fingerprint(*(part for part in self.parts if part.is_file()))
 
 

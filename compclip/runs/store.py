@@ -166,13 +166,13 @@ def planned(method: Name, root: Path = Path(".")) -> list[StoredRun]:
         raise UserError(f"{plan}, {keys}: not as their stages wrote them ({error!r}); run `dvc repro keys`") from error
 
 
-def record(method: Name, cells: Iterable[StoredRun], root: Path = Path(".")) -> None:
-    """Write trained/<method>.json, the identity of what is published of each cell.
+def write_trained(method: Name, cells: Iterable[StoredRun], root: Path = Path(".")) -> None:
+    """Write trained/<method>.json, the fingerprint of what is published of each cell.
 
     The stages behind training depend on it: DVC would walk all runs again for each of them.
     """
     found = {stored.name: stored.published.trained for stored in cells}
-    made = {name: trained.identity for name, trained in found.items() if trained.environment.is_file()}
+    made = {name: trained.fingerprint for name, trained in found.items() if trained.environment.is_file()}
     update_json(root / TRAINED / f"{method}.json", made)
 
 

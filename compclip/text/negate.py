@@ -14,7 +14,7 @@ from compclip.text import edits
 from compclip.text.annotation import Annotation
 from compclip.text.words import words
 
-Place = tuple[int, int, str]  # characters, and what stands there then
+Change = tuple[int, int, str]  # characters, and what stands there then
 DENIED = words("no not n't never without nothing nobody none neither nor cannot")
 INDEFINITE = words("a an some any")
 BE = words("is are was were am 's 're")
@@ -38,12 +38,12 @@ def denies(a: Annotation) -> bool:
     return any(a.word(t).lower() in DENIED for t in range(len(a)))
 
 
-def _changed(a: Annotation, places: list[Place], rng: np.random.Generator) -> str:
+def _changed(a: Annotation, places: list[Change], rng: np.random.Generator) -> str:
     start, end, new = places[rng.integers(len(places))]
     return edits.put(a.text, (start, end), new)
 
 
-def _predicates(a: Annotation) -> list[Place]:
+def _predicates(a: Annotation) -> list[Change]:
     """A "not" after a form of "be", and before a participle that says something of the noun in front of it."""
     found = []
     for t in range(len(a)):
@@ -58,14 +58,14 @@ def _follows(a: Annotation, token: int) -> bool:
     return token > 0 and a.pos[token - 1] in ("NOUN", "PROPN")
 
 
-def _withs(a: Annotation) -> list[Place]:
+def _withs(a: Annotation) -> list[Change]:
     """A "without" for a "with" that has an object."""
     has = {a.heads[t] for t, dep in enumerate(a.dep) if dep == "pobj"}
     found = [t for t in range(len(a)) if a.word(t).lower() == "with" and a.pos[t] == "ADP" and t in has]
     return [(a.ends[t], a.ends[t], "out") for t in found if edits.is_word(a, t)]
 
 
-def _things(a: Annotation) -> list[Place]:
+def _things(a: Annotation) -> list[Change]:
     """A "no" for "a", "an" or "some" before a thing that is not what the caption begins with."""
     found = []
     for low, high in a.chunks:

@@ -30,7 +30,7 @@ PATIENCE_S = 60  # for another process that is writing
 FIRST = "Default"  # the experiment that MLflow makes with its tables
 
 
-class Place(NamedTuple):
+class Artifacts(NamedTuple):
     """Where a run or a logged model has its files."""
 
     id: str
@@ -90,12 +90,12 @@ def alone(file: Path, project: str) -> bool:
         return True
 
 
-def places(file: Path) -> list[Place]:
+def artifacts(file: Path) -> list[Artifacts]:
     """Where the runs and models of a database have their files, deleted ones too; none of one that cannot be read."""
-    found: list[Place] = []
+    found: list[Artifacts] = []
     with contextlib.suppress(sqlite3.DatabaseError), _opened(file) as database:
-        found += map(Place._make, database.execute("SELECT run_uuid, artifact_uri FROM runs"))
-        found += map(Place._make, database.execute("SELECT model_id, artifact_location FROM logged_models"))
+        found += map(Artifacts._make, database.execute("SELECT run_uuid, artifact_uri FROM runs"))
+        found += map(Artifacts._make, database.execute("SELECT model_id, artifact_location FROM logged_models"))
     return found
 
 

@@ -99,7 +99,7 @@ def rebuild(made: Source, uri: str) -> Counter[str]:
 
 def _rebuild_file(made: Source, file: Path) -> Counter[str]:
     artifacts, fresh = _artifacts(f"sqlite:///{file}", fresh=True), beside(file, "new")
-    gone = [place for path in (file, *sqlite.left(file)) for place in sqlite.places(path)]  # also of killed rebuilds
+    gone = [one for path in (file, *sqlite.left(file)) for one in sqlite.artifacts(path)]  # also of killed rebuilds
     with _writer(f"sqlite:///{fresh}", made, artifacts) as writer:
         done = _update(writer, made)
         _stamp(writer, made, f"sqlite:///{file}")
@@ -110,11 +110,11 @@ def _rebuild_file(made: Source, file: Path) -> Counter[str]:
     return done
 
 
-def _remove_files(gone: Iterable[sqlite.Place], artifacts: Path) -> None:
+def _remove_files(gone: Iterable[sqlite.Artifacts], artifacts: Path) -> None:
     from compclip.track import models
 
-    for place in gone:
-        models.remove_files(place.uri, artifacts, place.id)
+    for one in gone:
+        models.remove_files(one.uri, artifacts, one.id)
 
 
 @contextmanager

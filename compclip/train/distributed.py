@@ -32,7 +32,7 @@ FIRST_PORT, PORTS = 20_000, 12_000  # below what systems hand out by themselves
 
 
 @dataclass(frozen=True)
-class Place:
+class Process:
     """This process among those of its run."""
 
     rank: int = 0
@@ -40,20 +40,20 @@ class Place:
     local_rank: int = 0
 
 
-def place() -> Place:
+def process() -> Process:
     """From torchrun's variables, or those of a SLURM step with several tasks; else the only process of its run."""
     env = os.environ
     if "RANK" in env and "WORLD_SIZE" in env:
-        return Place(int(env["RANK"]), int(env["WORLD_SIZE"]), int(env.get("LOCAL_RANK", 0)))
+        return Process(int(env["RANK"]), int(env["WORLD_SIZE"]), int(env.get("LOCAL_RANK", 0)))
     if int(env.get("SLURM_STEP_NUM_TASKS", 1)) > 1:
-        return Place(int(env["SLURM_PROCID"]), int(env["SLURM_STEP_NUM_TASKS"]), int(env["SLURM_LOCALID"]))
-    return Place()
+        return Process(int(env["SLURM_PROCID"]), int(env["SLURM_STEP_NUM_TASKS"]), int(env["SLURM_LOCALID"]))
+    return Process()
 
 
 @contextlib.contextmanager
-def session() -> Iterator[Place]:
+def session() -> Iterator[Process]:
     """Connect the processes of a run, if it has several; they part at the end."""
-    here = place()
+    here = process()
     if here.world == 1 or dist.is_initialized():
         yield here
         return
@@ -94,9 +94,9 @@ def device() -> str:
     return f"cuda:{torch.cuda.current_device()}" if torch.cuda.is_available() else "cpu"
 
 
-def current() -> Place:
+def current() -> Process:
     """This process, as the session knows it."""
-    return Place(dist.get_rank(), dist.get_world_size()) if dist.is_initialized() else Place()
+    return Process(dist.get_rank(), dist.get_world_size()) if dist.is_initialized() else Process()
 
 
 def agreed(value: T) -> T:

@@ -79,10 +79,10 @@ def run_cell(stored: StoredRun) -> None:
     """
     from compclip.train import distributed, job
 
-    if distributed.place().rank == 0:
+    if distributed.process().rank == 0:
         _await_job(stored)
     job.hold_and_complete(stored)
-    if distributed.place().rank == 0:
+    if distributed.process().rank == 0:
         stored.publish()
 
 

@@ -23,7 +23,7 @@ from compclip.runs import lives
 from compclip.runs.folder import Inputs
 from compclip.train import distributed, environment, optimiser
 from compclip.train.crops import RandomResizedCrop
-from compclip.train.distributed import Place
+from compclip.train.distributed import Process
 from compclip.train.loop import OnStep, nothing, train
 from compclip.train.views import Maker, Rows
 
@@ -75,7 +75,7 @@ def _pretrained(folder: Path, cfg: Train, device: str = "cpu") -> Model:
     return context.cut(model, cfg.context_length) if cfg.context_length else model
 
 
-def rows(run: Run, model: Model, given: Inputs, here: Place = Place()) -> Rows:  # noqa: B008 (frozen)
+def rows(run: Run, model: Model, given: Inputs, here: Process = Process()) -> Rows:  # noqa: B008 (frozen)
     """The samples a process of a run trains on; a softmax model is given the bias that its method's losses need."""
     method = plugins.find(plugins.METHODS, run.method_name)
     if needs := getattr(method, "needs_bias", None):

@@ -14,12 +14,16 @@ from tests.conftest import ROOT
 from tests.methods import field_terms
 from tests.methods.conftest import drawn
 
+EVERYTHING = {"negatives": "negclip+wordnet+bigram", "place": "contrast+s_neg+global+local", "concepts": "pooled",
+              "hard_positives": "both", "steps": "composites+single"}  # fmt: skip
+PARTLESS = {"steps": "composites", "negatives": "none", "concepts": "none", "hard_positives": "none"}
 MORE = [  # parameters that a paper or its code names and that no grid varies
     ("clic", {"uni_norm": "l2"}), ("clic", {"lambda_cont": 0.0}), ("negclip", {"swap": "negclip"}),
     ("fsc_clip", {"gamma": 0.5, "epsilon": 0.2, "attention": "softmax"}), ("c2lip", {"lambda_npc": 0.0}),
     ("hard_positives", {"negatives_in_contrastive": False, "hard_positives": "none"}),
     ("hard_positives", {"negatives_in_contrastive": False, "source": "rules"}),
-    ("finetune", {"loss": "sigmoid"}), *field_terms.MORE,
+    ("finetune", {"loss": "sigmoid"}), ("hybrid", EVERYTHING), ("hybrid", EVERYTHING | PARTLESS),
+    ("hybrid", EVERYTHING | {"contrast": "sigmoid", "place": "s_neg+global+local", "uni_norm": "l2"}), *field_terms.MORE,
 ]  # fmt: skip
 
 
@@ -72,26 +76,32 @@ def clic_terms(f, cfg, step):
     return {name: weight * term for name, (weight, term) in terms.items() if weight or name == "cont"}
 
 
-def fsc_clip_terms(f, cfg, step):
-    """Eq. 2–11."""
-    own = torch.ones(len(f.mask_BK), 1, dtype=torch.bool)
-    mask = torch.cat([own, f.mask_BK], 1)
-    every = [[f.text_BD[i], *f.negative_BKD[i]] for i in range(len(f.text_BD))]
-    near = torch.stack(
-        [
-            torch.stack([f.scale * reference.dot(v, t) for t in texts])
-            for v, texts in zip(f.image_BD, every, strict=True)
-        ]
-    )
+def candidates(f) -> torch.Tensor:
+    """Which of an image's texts count: its own, and the negatives that a rule made."""
+    return torch.cat([torch.ones(len(f.mask_BK), 1, dtype=torch.bool), f.mask_BK], 1)
+
+
+def near(f, text_BD) -> torch.Tensor:
+    """FSC-CLIP Eq. 3: each image against its texts."""
+    every = [[text_BD[i], *f.negative_BKD[i]] for i in range(len(text_BD))]
+    scores = [[f.scale * reference.dot(v, t) for t in texts] for v, texts in zip(f.image_BD, every, strict=True)]
+    return torch.stack([torch.stack(row) for row in scores])
+
+
+def far(f, attention) -> torch.Tensor:
+    """FSC-CLIP Eq. 6–8: its patches against their tokens."""
     texts = [(f.token_BTD, f.token_mask_BT)]
     texts += [(f.negative_token_BKTD[:, k], f.negative_token_mask_BKT[:, k]) for k in range(f.mask_BK.shape[1])]
-    terms = clip_terms(f, cfg, step)
+    return torch.stack([reference.local_similarity(f.patch_BND, t, m, f.scale, attention) for t, m in texts], 1)
+
+
+def fsc_clip_terms(f, cfg, step):
+    """Eq. 2–11."""
+    rest, terms = (candidates(f), cfg.gamma, cfg.epsilon, None), clip_terms(f, cfg, step)
     if cfg.lambda_global:
-        terms["global"] = cfg.lambda_global * reference.focal_smoothed(near, mask, cfg.gamma, cfg.epsilon, None)
+        terms["global"] = cfg.lambda_global * reference.focal_smoothed(near(f, f.text_BD), *rest)
     if cfg.lambda_local:
-        far = [reference.local_similarity(f.patch_BND, token, m, f.scale, cfg.attention) for token, m in texts]
-        local = reference.focal_smoothed(torch.stack(far, 1), mask, cfg.gamma, cfg.epsilon, None)
-        terms["local"] = cfg.lambda_local * local
+        terms["local"] = cfg.lambda_local * reference.focal_smoothed(far(f, cfg.attention), *rest)
     return terms
 
 
@@ -116,6 +126,46 @@ def hard_positives_terms(f, cfg, step):
     return terms
 
 
+def hybrid_terms(f, cfg, step):
+    """Each part by its paper's equations; on composites the mean over captions, of local p1 alone."""
+    composite = cfg.steps != "single" and (cfg.steps == "composites" or step % 2 == 0)
+    plain = cfg.steps == "composites+plain" and not composite
+    places = () if plain else cfg.place.split("+")
+    p = [f.text_BD, *f.positive_BPD.unbind(1)] if composite else [f.text_BD]
+    name, each = hybrid_contrast(f, cfg, places)
+    if composite:
+        terms = {"cont": cfg.lambda_cont * reference.mean([each(t) for t in p])}
+        apart = [a - b for a, b in zip(p[0], p[1], strict=True)] if cfg.lambda_uni else []
+        lengths = [reference.dot(d, d) if cfg.uni_norm == "squared" else reference.dot(d, d).sqrt() for d in apart]
+        terms |= {"uni": cfg.lambda_uni * reference.mean(lengths)} if apart else {}
+    else:
+        terms = {name: each(f.text_BD)}
+    rest = (candidates(f), cfg.gamma, cfg.epsilon, None)
+    if "s_neg" in places:
+        of = [reference.s_neg(f.image_BD, t, f.negative_BKD, f.mask_BK, f.scale) for t in p]
+        terms["s_neg"] = cfg.lambda_s_neg * reference.mean(of)
+    if "global" in places:
+        of = [reference.focal_smoothed(near(f, t), *rest) for t in p]
+        terms["global"] = cfg.lambda_global * reference.mean(of)
+    if "local" in places:
+        terms["local"] = cfg.lambda_local * reference.focal_smoothed(far(f, cfg.attention), *rest)
+    if not composite and cfg.concepts != "none":
+        terms |= {name: term for name, term in c2lip_terms(f, cfg, step).items() if name != "contrastive"}
+    if not composite and cfg.hard_positives != "none":
+        terms["analogy"] = cfg.lambda_analogy * reference.analogy(f)
+    return terms
+
+
+def hybrid_contrast(f, cfg, places):
+    """The contrast of the batch: its name, and it of one caption an image."""
+    if cfg.contrast == "sigmoid":
+        own = torch.arange(len(f.image_BD))
+        return "sigmoid", lambda t: reference.sigmoid(f.image_BD, t, own, f.scale, f.bias)
+    if "contrast" in places:
+        return "negclip", lambda t: reference.negclip(f.image_BD, t, f.negative_BKD, f.mask_BK, f.scale)
+    return "clip", lambda t: reference.clip(f.image_BD, t, f.scale)
+
+
 TERMS = field_terms.TERMS | {
     "finetune": finetune_terms,
     "negclip": negclip_terms,
@@ -123,7 +173,9 @@ TERMS = field_terms.TERMS | {
     "fsc_clip": fsc_clip_terms,
     "c2lip": c2lip_terms,
     "hard_positives": hard_positives_terms,
+    "hybrid": hybrid_terms,
 }
+IN_TURN = ("clic", "hybrid")  # whose steps may differ
 
 
 def slopes(f, terms) -> dict[str, torch.Tensor]:
@@ -134,13 +186,13 @@ def slopes(f, terms) -> dict[str, torch.Tensor]:
     return {n: torch.zeros_like(x) if g is None else g for (n, x), g in zip(leaves.items(), found, strict=True)}
 
 
-STEPS = [(name, step) for name, (base, _) in VARIANTS.items() for step in ((0, 1) if base == "clic" else (0,))]
+STEPS = [(name, step) for name, (base, _) in VARIANTS.items() for step in ((0, 1) if base in IN_TURN else (0,))]
 
 
 @pytest.mark.parametrize("name,step", STEPS)
 def test_every_term_of_every_variant_is_its_equation(name, step):
     base, cfg = VARIANTS[name]
-    f = drawn(base, cfg, step=0, B=3, M=4, seed=step)
+    f = drawn(base, cfg, step=step, B=3, M=4, seed=step)
     made = plugins.find("compclip.methods", base).loss(f, cfg, step)
     expected = TERMS[base](f, cfg, step)
     assert set(made) == set(expected) and f.image_BD.dtype == torch.float64
@@ -151,7 +203,7 @@ def test_every_term_of_every_variant_is_its_equation(name, step):
         torch.testing.assert_close(ours[leaf], theirs[leaf], rtol=1e-6, atol=1e-6, msg=lambda m, t=leaf: f"{t}: {m}")
 
 
-@pytest.mark.parametrize("base", [b for b in TERMS if b != "clic"])
+@pytest.mark.parametrize("base", [b for b in TERMS if b not in IN_TURN])
 def test_terms_do_not_depend_on_the_step(base):
     cfg, method = plugins.find("compclip.methods", base).Config(), plugins.find("compclip.methods", base)
     f = drawn(base, cfg, seed=0)

@@ -30,17 +30,17 @@ def models(*values: float) -> list[Model]:
         (20, 37.5, "m2 (30.0)", "m0 (10.0)"),  # one below, one the same
     ],
 )
-def test_places_by_hand(value, percentile, above, below):
+def test_percentiles_by_hand(value, percentile, above, below):
     """Four models; equals count half, and are no neighbours."""
-    found = among.place("a/b", value, models(10, 20, 30, 40))
-    assert found == among.Place("a/b", value, percentile, 4, above, below)
-    assert among.place("a/c", value, models(10)) is None
+    found = among.percentile("a/b", value, models(10, 20, 30, 40))
+    assert found == among.Percentile("a/b", value, percentile, 4, above, below)
+    assert among.percentile("a/c", value, models(10)) is None
 
 
 @given(st.lists(st.floats(0, 100), min_size=1), st.floats(0, 100), st.floats(0, 100))
 def test_percentiles_rise_with_the_value(values, one, other):
     """And lie between 0 and 100."""
-    low, high = (among.place("a/b", value, models(*values)).percentile for value in sorted((one, other)))
+    low, high = (among.percentile("a/b", value, models(*values)).percentile for value in sorted((one, other)))
     assert 0 <= low <= high <= 100
 
 
@@ -85,10 +85,10 @@ def test_the_page_shows_every_method_among_them(tmp_path):
     found = [Model("<b>", {"sugarcrepe/swap": 50.0}), Model("other", {"sugarcrepe/swap": 78.0})]
     runs = collect(fake_runs.cells(), fake_runs.BENCHMARKS, fake_runs.make(tmp_path / "runs"))[0]
     made = page.build(runs, fake_runs.BENCHMARKS, None, (), (), lambda run: {}, models=found)
-    shown = {s.method: s.places for s in page.standings(made)}
+    shown = {s.method: s.percentiles for s in page.standings(made)}
     assert {m: p[0].percentile for m, p in shown.items()} == {"pretrained": 0, "negclip": 100, "clic": 50}
     assert shown["clic"] == (
-        among.Place("sugarcrepe/swap", pytest.approx(75.0), 50.0, 2, "other (78.0)", "<b> (50.0)"),
+        among.Percentile("sugarcrepe/swap", pytest.approx(75.0), 50.0, 2, "other (78.0)", "<b> (50.0)"),
     )
     html = page.render(made)
     assert "median percentile 50" in html and "&lt;b&gt; (50.0)" in html and "<b> (50.0)" not in html
@@ -98,6 +98,6 @@ def test_the_page_shows_every_method_among_them(tmp_path):
 
 def test_the_median_of_percentiles():
     """The middle one, or the mean of the two middle ones."""
-    places = [among.Place("c", 1.0, p, 2, "", "") for p in (10.0, 90.0, 30.0, 40.0)]
-    assert among.Standing("g", "m", tuple(places)).median == 35
-    assert among.Standing("g", "m", tuple(places[:3])).median == 30
+    found = [among.Percentile("c", 1.0, p, 2, "", "") for p in (10.0, 90.0, 30.0, 40.0)]
+    assert among.Standing("g", "m", tuple(found)).median == 35
+    assert among.Standing("g", "m", tuple(found[:3])).median == 30
