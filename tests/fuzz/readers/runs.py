@@ -133,7 +133,7 @@ def _published(_: random.Random) -> object:
     folder = Path("experiments/published")
     coverage.reasons(folder / coverage.REASONS)
     models = among.read(folder / among.FOLDER)
-    return published.rows(published.read(folder)), among.place("sugarcrepe/swap_att", 60.0, models)
+    return published.rows(published.read(folder)), among.percentile("sugarcrepe/swap_att", 60.0, models)
 
 
 def _prepared(folder: Path) -> None:
