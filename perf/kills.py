@@ -218,7 +218,8 @@ class Killer:
         self._drive()
         wait(lambda: not (stage and jobs.started(stage)))
         said = SAID.read_bytes()[before:].decode(errors="replace")
-        self.untold += bool(stage) and f"`dvc repro train@{METHOD}` attaches" not in said
+        through = " runs trained" in said  # all of them: it came to its own end, and nothing trains on
+        self.untold += bool(stage) and not through and f"`dvc repro train@{METHOD}` attaches" not in said
         return bool(stage)
 
     def _hit_stage(self) -> bool:
