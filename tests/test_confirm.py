@@ -16,11 +16,12 @@ from compclip.base.errors import UserError
 from compclip.base.files import write_json
 from compclip.config import grid, read
 from compclip.config.cell import Cell
+from compclip.report import tables
 from compclip.report.crossed import student
-from compclip.runs.items import COMPOSITION, RETRIEVAL, Items
+from compclip.runs.items import CLASSIFICATION, COMPOSITION, RETRIEVAL, Items
 from compclip.runs.results import FinishedRun, Result
 from compclip.sweep import __main__ as sweep_command
-from compclip.sweep import confirm, declared, page
+from compclip.sweep import confirm, declared, objectives, page
 from tests import fake_sweep
 
 TWO = ["sugarcrepe/swap", {"column": "retrieval/loss", "direction": "minimize"}]
@@ -135,6 +136,23 @@ def test_what_the_study_did_not_evaluate_stands_aside(folder):
     (pair,) = confirm.judge(made, asked, runs)["pairs"]
     assert pair["verdict"] == "dominates" and [o["column"] for o in pair["aside"]] == ["retrieval/loss"]
     assert pair["aside"][0]["better"] is False and pair["objectives"][0]["difference"] == pytest.approx(0.1)
+
+
+def test_a_mean_is_of_the_benchmarks_that_the_study_evaluated(folder):
+    """A set of classes that only the confirmation has is no part of its General; as an objective it would be a half."""
+    made = run("fsc_clip.trial1", 1, 0.6, 0.4)
+    recalls = replace(made.results["retrieval"], metrics={"i2t_recall_at_1": 0.4, "t2i_recall_at_1": 0.2}, items={})
+    classes = {
+        name: Result(name, "zeroshot", CLASSIFICATION, {"top_1": share})
+        for name, share in (("symbols", 0.9), ("colours", 0.1))
+    }
+    runs = [replace(made, results={"retrieval": recalls, **classes})]
+    asked = read.load("params.yaml")
+    for evaluated, mean in ((["retrieval", "symbols"], 0.5), (["retrieval", "symbols", "colours"], 1.1 / 3)):
+        params = replace(asked, evaluate=replace(asked.evaluate, benchmarks=evaluated))
+        (general,) = objectives.of_runs(study(objectives=["summary/General"]), runs, params)
+        assert set(objectives.benchmarks([general])) == set(evaluated)
+        assert tables.value(runs[0], general) == pytest.approx(mean)
 
 
 def told(gaps, with_items=True) -> tuple[dict, str]:

@@ -7,7 +7,7 @@ every trial, and every rung, has the same.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +51,7 @@ def columns(study: Study, pretrained: StoredRun, found: Path, params: Params) ->
 def of_runs(study: Study, runs: Sequence[FinishedRun], params: Params) -> tuple[Column, ...]:
     """The objectives as columns of some runs on the benchmarks that `params` evaluate."""
     evaluated = params.evaluate.benchmarks
+    runs = [replace(run, results={b: r for b, r in run.results.items() if b in evaluated}) for run in runs]
     listed = [name for name in params.report.columns or () if name.partition("/")[0] in evaluated]
     shown = tables.columns(runs, listed, evaluated)
     known = {c.name: c for c in (*tables.every_column(runs, evaluated), *tables.summary_columns(shown, runs))}
