@@ -290,6 +290,19 @@ def test_what_stands_behind_training_changes_with_a_training_alone(here_finished
     assert all(changed[key] != before for key, before in json.loads(first).items())  # both seeds are this one run
 
 
+def test_cells_that_failed_are_named_where_trained_cannot_be_written(here_finished, nothing_trains, capsys):
+    """Both are said: a cell's place that is taken, and a file where trained/ should be."""
+    tiny_project.plan()
+    shutil.rmtree("runs")
+    Path("runs").mkdir()
+    Path("runs/pretrained").touch()
+    shutil.rmtree("trained", ignore_errors=True)
+    Path("trained").touch()
+    with pytest.raises(UserError, match="trained/pretrained.json"):
+        bring("pretrained")
+    assert f"error: {cell('pretrained')}: " in capsys.readouterr().err
+
+
 def test_evaluate_names_the_cell_that_failed(here_finished, monkeypatch, capsys):
     """A cell that was not trained; the others' results are taken over, and nothing is scored."""
     seeds(0, 1)

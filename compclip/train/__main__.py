@@ -44,11 +44,11 @@ def bring(method: Name, params: str, root: Path = Path(".")) -> int:
     for same in (same for key, same in cells.items() if key not in waiting):
         failed |= _unpublished(same)
     lost = _trained(todo, method, params, functools.partial(_land, cells, failed)) if todo else {}
-    store.write_trained(method, (stored for same in cells.values() for stored in same), root)
     count = sum(map(len, cells.values()))
     print(f"{method}: {count} cells, {len(todo) - len(lost)} of {len(todo)} runs trained", flush=True)
     for name, reason in (failed | lost).items():
         print(f"error: {name}: {reason}", file=sys.stderr)
+    store.write_trained(method, (stored for same in cells.values() for stored in same), root)
     return 1 if failed or lost else 0
 
 
