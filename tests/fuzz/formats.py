@@ -219,9 +219,9 @@ def _valse() -> Files:
 
 def _vismin() -> Files:
     row = {"image_0": "a.png", "image_1": "b.jpg", "text_0": TWO[0], "text_1": TWO[1], "category": "object"}
-    answers = [f"{n},{told['Text']},{told['Image']},object" for n, told in enumerate((vismin.STRAIGHT, vismin.CROSSED))]
+    answers = [f"{n},{vismin.STRAIGHT['Text']},{vismin.STRAIGHT['Image']},object" for n in range(2)]
     return {"test.jsonl": [row | {"id": n} for n in range(2)],
-            vismin.SOLUTION: "\n".join(["id,Text,Image,category", *answers]) + "\n"}  # fmt: skip
+            vismin.SOLUTIONS[0]: "\n".join(["id,Text,Image,category", *answers]) + "\n"}  # fmt: skip
 
 
 def _vl_checklist() -> Files:
