@@ -54,8 +54,8 @@ def _check_straight(solution: Path) -> None:
     crossed = sum(any(answer[name].split() != rule.split() for name, rule in STRAIGHT.items()) for _, answer in answers)
     if crossed:
         raise UserError(
-            f"{solution}: {crossed} of {len(answers)} answers are crossed: they are of November 2024, when the rows were "
-            "mixed; today's rows compare straight: fetch the rows again and remove this file"
+            f"{solution}: {crossed} of {len(answers)} answers are crossed: they are of November 2024, when the rows "
+            "were mixed; today's rows compare straight: fetch the rows again and remove this file"
         )
 
 

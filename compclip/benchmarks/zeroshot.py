@@ -17,8 +17,8 @@ own order.
 
 Source: github.com/LAION-AI/CLIP_benchmark (layouts, names, templates; MIT), github.com/openai/CLIP (names, templates;
 MIT), github.com/Computer-Vision-in-the-Wild/Elevater_Toolkit_IC (metrics; MIT). Compared: ELEVATER's two metrics with
-scikit-learn and the function of vision_evaluation 0.2.14, on made scores; CLIC's draw with its program's lines. Not
-compared: the sets' own files, which were not at hand.
+scikit-learn and the function of vision_evaluation 0.2.14, on made scores; CLIC's draw with its program's lines; the
+order of ELEVATER's classes with its toolkit's lists. Not compared: the sets' own files, which were not at hand.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def load(
     A folder of pictures a class, which bears its name, its number from 0 or its synset; where no folder bears a class's
     name, as many as there are classes are taken in sorted order, numbers by their value. Tars of webdataset. Parquet
     with pictures inside, which are unpacked into `images`. ELEVATER's index file, where `split` names it (`test.txt`,
-    `test.json`).
+    `test.json`). The class numbers of the last three are mapped by the names that the release ships (`_class_numbers`).
     Raises UserError for missing files, what fits no class or leaves two readings, a template without {c}.
     """
     folder, asked, lost = Path(path), options or Config(), Counter[str]()
@@ -130,14 +130,14 @@ def _labelled(
     base = Path(images) if images else folder / "images" if (folder / "images").is_dir() else folder
     place = base / split if split else base
     if split.endswith((".txt", ".json")):
-        return in_index(folder / split, base, len(own.names)), (folder / split,)
+        return in_index(folder / split, base, own)
     if any(place.glob("*.tar")):
-        return in_tars(place, len(own.names), lost), ()
-    if tables := _parquet.tables(folder, split):
-        return in_tables(folder, base, split, len(own.names)), tuple(tables)
+        return in_tars(place, folder, own, lost)
+    if _parquet.tables(folder, split):
+        return in_tables(folder, base, split, own)
     if not place.is_dir():
         raise UserError(f"{place}: no such folder; give the folder that holds a folder for each class as images")
-    return in_folders(place, own.names, own.synsets, lost), ()
+    return in_folders(place, own, lost), ()
 
 
 def _drawn(size: int, asked: Config) -> list[int]:
