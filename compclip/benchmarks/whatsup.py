@@ -6,8 +6,8 @@ go to the first. `average` weighs every subset the same. `<subset>_pair` and `<s
 Controlled_Images are the paper's accuracies over the two pictures of the same objects in opposite places, and over all
 four: right where each of its pictures is. Those count whose pictures were all read (the authors' files have them all).
 
-Source: github.com/amitakamath/whatsup_vlms, MIT. Compared: the six accuracies with the authors' scoring code, equal
-where no scores tie. Not compared: pairs and sets, whose rule was read; numbers on the real pictures.
+Source: github.com/amitakamath/whatsup_vlms, MIT. Compared: the six accuracies, the pairs and the sets with the authors'
+scoring code, equal where no scores tie. Not compared: numbers on the real pictures.
 """
 
 from __future__ import annotations
