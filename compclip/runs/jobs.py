@@ -101,10 +101,14 @@ class LocalJob:
         return f"process {self.record['pid']}"
 
     def cancel(self) -> None:
-        """SIGTERM: the trainer saves between two steps and leaves."""
+        """SIGTERM: the trainer saves between two steps and leaves. Raises UserError for another user's process."""
         if self.state() == RUNNING:
-            with contextlib.suppress(ProcessLookupError):
+            try:
                 os.kill(self.record["pid"], signal.SIGTERM)
+            except ProcessLookupError:
+                return
+            except PermissionError as error:
+                raise UserError(f"{self.label()}: belongs to another user of the store; ask them to stop it") from error
 
 
 def _ended(code: int | None) -> str:

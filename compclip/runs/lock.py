@@ -127,7 +127,7 @@ def _try(claim: Lease) -> IO[str] | None:
     except FileNotFoundError:  # the whole run was removed in between
         return None
     except OSError as error:
-        why = explain(error, path, "free space or make the folder writable")
+        why = explain(error, Path(error.filename or path), "free space or make the folder writable")
         raise UserError(f"{path}: cannot write: {why}") from error
 
 
