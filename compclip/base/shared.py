@@ -92,7 +92,7 @@ def _open_plain(path: str, flags: int) -> int:
 
 def make_folder(path: Path) -> None:
     """Make a folder and those above it, as `mkdir -p`, each shared as the folder that it is in."""
-    if path.is_dir():
+    if path.exists():  # what is no folder is said by whoever writes into it
         return
     make_folder(path.parent)
     path.mkdir(exist_ok=True)
