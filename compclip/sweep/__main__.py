@@ -25,6 +25,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import sys
 import warnings
 from collections import Counter
@@ -187,8 +188,10 @@ def main(argv: list[str]) -> int:
         print("stopped; jobs that run go on, and the same command goes on with them", file=sys.stderr)
         return 130
     except (optuna.exceptions.StorageInternalError, sqlalchemy.exc.SQLAlchemyError) as error:
-        told = hidden(one_line(str(error.__cause__ or error)), args.storage or os.environ.get(STORAGE, ""))
-        raise UserError(f"study {study.name}: storage: {told}") from error
+        text = hidden(one_line(str(error.__cause__ or error)), args.storage or os.environ.get(STORAGE, ""))
+        if re.search("is locked|lock timeout", text):
+            text = "another program has locked it; end that one, or wait for it, then start this again"
+        raise UserError(f"study {study.name}: storage: {text}") from error
     return 0
 
 

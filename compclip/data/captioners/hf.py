@@ -23,6 +23,7 @@ from omegaconf import MISSING
 from PIL import Image
 from torch import Tensor
 
+from compclip.base import bounded
 from compclip.base.errors import UserError, one_line
 from compclip.data.answers import Answer
 from compclip.data.captioners import Caption, _replicas
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from compclip.config.sections import Data
 
 EXAMPLE = "Salesforce/blip-image-captioning-base"
+TEMPLATE_S = 10.0  # for a chat template to write the prompts of a batch
 SHORT_TOKENS = 64  # of a caption that no chat asks for
 
 
@@ -69,6 +71,8 @@ def _described(
 ) -> list[Answer]:
     try:
         return describe(processor, model, pictures, cfg)
+    except UserError as error:
+        raise UserError(f"options.model={cfg.model}: {error}") from error
     except Exception as error:  # a tokenizer of another model, more tokens than it has places for, too little memory
         raise UserError(
             f"options.model={cfg.model}: cannot caption: {type(error).__name__}: {one_line(str(error))[:300]}; lower "
@@ -128,7 +132,7 @@ def _inputs(processor: Any, pictures: list[Image.Image], prompts: Sequence[str])
     if not chats(processor):
         texts = {"text": list(prompts)} if any(prompts) else {}
         return processor(images=pictures, return_tensors="pt", **texts)
-    texts = [_chat(processor, prompt) for prompt in prompts]
+    texts = _write_chats(processor, prompts)
     begun = bool(processor.tokenizer.bos_token) and texts[0].startswith(processor.tokenizer.bos_token)
     return processor(
         text=texts,
@@ -137,6 +141,17 @@ def _inputs(processor: Any, pictures: list[Image.Image], prompts: Sequence[str])
         add_special_tokens=not begun,
         return_tensors="pt",
     )
+
+
+def _write_chats(processor: Any, prompts: Sequence[str]) -> list[str]:
+    """Prompts about a picture each. Raises UserError for a template, which may hold any loops, that does not end."""
+    try:
+        return bounded.run_within(TEMPLATE_S, lambda: [_chat(processor, prompt) for prompt in prompts])
+    except TimeoutError:
+        raise UserError(
+            f"the chat template of the model's folder is not through after {TEMPLATE_S:g} s; take the template that "
+            "the model was released with"
+        ) from None
 
 
 def _chat(processor: Any, prompt: str) -> str:
