@@ -117,7 +117,7 @@ class Benchmark:
         return list(dict.fromkeys((*own, *self.shared_texts)))
 
     def counted(self, ties: str) -> Benchmark:
-        """Itself, or as its authors count it where ties go to the first."""
+        """Itself, or with all of its authors' records where ties go to the first."""
         return self.authors if ties == FIRST and self.authors else self
 
     def fingerprint(self) -> str:

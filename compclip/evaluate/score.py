@@ -43,7 +43,7 @@ class Loaded:
 
 
 def load(sections: Mapping[str, Section], names: Sequence[str], how: How = USUAL) -> Loaded:
-    """Read benchmarks of params.yaml, as their authors count them where ties go to the first.
+    """Read benchmarks of params.yaml, with all of their authors' records where ties go to the first.
 
     Raises UserError for an unknown name.
     """
