@@ -193,6 +193,7 @@ def _plain(scored: Outcomes) -> dict:
         "counts": scored.counts,
         "items": {name: {"ids": list(i.ids), "outcomes": _numbers(i)} for name, i in scored.items.items()},
         "means": scored.means,
+        "units": {name: list(i.units) for name, i in scored.items.items() if i.units},
     }
 
 

@@ -51,6 +51,7 @@ class Result:
     fingerprint: str = ""
     seconds: float = 0.0
     tokenizer: str = ""  # the stand-in that read the texts; none: the model's own
+    has_units: bool = True  # whether the file says which items show one picture; those of earlier versions do not
 
 
 @dataclass(frozen=True, eq=False)
@@ -173,12 +174,13 @@ def read_result(path: Path) -> Result:
     if isinstance(raw, dict) and (lacking := [key for key in DECLARED if key not in raw]):
         raise UserError(f"{path}: does not say its benchmark's {lacking[0]!r}; evaluate the run again")
     try:
-        items = {name: _items(value) for name, value in raw.get("items", {}).items()}
+        units = raw.get("units", {})
+        items = {name: _items(value, units.get(name, ())) for name, value in raw.get("items", {}).items()}
         result = Result(
             str(raw["benchmark"]), str(raw.get("module", raw["benchmark"])), _kind(raw["kind"]),
             _numbers(raw["metrics"]), frozenset(map(str, raw["lower"])), frozenset(map(str, raw["scores"])),
             _numbers(raw.get("counts", {})), items, _names(raw.get("means", {})), str(raw.get("fingerprint", "")),
-            float(raw.get("seconds", 0.0)), str(raw.get("checkpoint", {}).get("tokenizer", "")),
+            float(raw.get("seconds", 0.0)), str(raw.get("checkpoint", {}).get("tokenizer", "")), "units" in raw,
         )  # fmt: skip
         _check(path, result)
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
@@ -204,11 +206,19 @@ def _kind(name: str) -> str:
     return name
 
 
-def _items(raw: dict[str, Any]) -> Items:
+def _items(raw: dict[str, Any], units: list[int]) -> Items:
     ids, values = _shared(tuple(map(str, raw["ids"]))), np.asarray(raw["outcomes"], dtype=np.float64)
     if values.shape != (len(ids),):
         raise ValueError(f"{len(ids)} ids for {values.shape[0] if values.ndim == 1 else values.shape} outcomes")
-    return Items(ids, values)
+    if units and (len(units) != len(ids) or not all(type(unit) is int for unit in units)):
+        raise ValueError(f"{len(ids)} ids for {len(units)} units, which must be numbers")
+    return Items(ids, values, units=_same(tuple(units)))
+
+
+@lru_cache(maxsize=LISTS)
+def _same(units: tuple[int, ...]) -> tuple[int, ...]:
+    """The one copy of a list of units that runs and metrics have in common."""
+    return units
 
 
 @lru_cache(maxsize=LISTS)
