@@ -29,6 +29,7 @@ SECTIONS = 1024  # sections kept in memory
 # What others compute with of environment.json; the rest is shown as it stands.
 NUMBERS = ("seconds", "device_seconds", "processes", "peak_memory_mib", "trained_parameters", "parameters")
 MAPPINGS = ("packages", "dropped")
+MOST_UNITS = 2**31
 LISTS = 1024  # lists of ids kept in memory: every run has those of the same benchmarks
 
 
@@ -210,8 +211,8 @@ def _items(raw: dict[str, Any], units: list[int]) -> Items:
     ids, values = _shared(tuple(map(str, raw["ids"]))), np.asarray(raw["outcomes"], dtype=np.float64)
     if values.shape != (len(ids),):
         raise ValueError(f"{len(ids)} ids for {values.shape[0] if values.ndim == 1 else values.shape} outcomes")
-    if units and (len(units) != len(ids) or not all(type(unit) is int for unit in units)):
-        raise ValueError(f"{len(ids)} ids for {len(units)} units, which must be numbers")
+    if units and (len(units) != len(ids) or not all(type(unit) is int and 0 <= unit < MOST_UNITS for unit in units)):
+        raise ValueError(f"{len(ids)} ids for {len(units)} units, which must be whole numbers from 0 on")
     return Items(ids, values, units=_same(tuple(units)))
 
 

@@ -128,7 +128,9 @@ def test_results_keep_the_units(tmp_path, dump):
     assert result.has_units and result.items["swap_att"].units == (0, 0, 1)
 
 
-@pytest.mark.parametrize("damaged", [[0, 0], [0, 0, "1"], [0, 0, True], [0, 0, 1.5], 7, {"a": 1}])
+@pytest.mark.parametrize(
+    "damaged", [[0, 0], [0, 0, "1"], [0, 0, True], [0, 0, 1.5], [0, 0, -1], [0, 0, 10**400], 7, {"a": 1}]
+)
 def test_units_that_are_none_are_refused(damaged, tmp_path, dump):
     raw = document(tmp_path, dump)["sugarcrepe"] | {"units": {"swap_att": damaged}}
     (tmp_path / "r.json").write_text(json.dumps(raw))
