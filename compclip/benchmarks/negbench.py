@@ -3,8 +3,9 @@
 Multiple choice (`coco_mcq`, `voc2007_mcq`, `synthetic_mcq`): a picture chooses among four captions; the share that is
 right, and the same over the questions whose right answer affirms (`_positive`), negates (`_negative`) or does both
 (`_hybrid`). Retrieval (`coco_retrieval`, `coco_negated_retrieval`, `synthetic_retrieval`,
-`synthetic_negated_retrieval`): Recall@1, 5, 10 both ways, `<name>_t2i_recall_at_5` being the paper's. Ties are wrong;
-the authors choose the first of equal captions, and so do ours where ties go to the first.
+`synthetic_negated_retrieval`): Recall@1, 5, 10 both ways, `<name>_t2i_recall_at_5` being the paper's. Ties are wrong.
+Where they go to the first, multiple choice is as the authors count it (argmax); their retrieval takes any of equals
+(topk), which cannot be repeated.
 
 `<name>_template` are the tables before a language model rephrased them, the authors' second experiment.
 

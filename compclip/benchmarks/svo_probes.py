@@ -48,8 +48,9 @@ def load(path: str | Path, images: str | Path | None = None, split: str = "") ->
     records = tuple(_record(file, kind, key, row, pictures) for kind, key, row in read if kind in kinds)
     dropped = {"not_one_kind": sum(not kind for kind, _, _ in read)}
     return Benchmark(
-        records, (file,), partial(_choice.of_images, strict=True), MEANS, dropped=dropped, kind=COMPOSITION
-    )
+        records, (file,), partial(_choice.of_images, strict=True), MEANS, dropped=dropped, first_picture=True,
+        kind=COMPOSITION,
+    )  # fmt: skip
 
 
 def _rows(file: Path) -> Iterator[tuple[str, Row]]:

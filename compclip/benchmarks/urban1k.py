@@ -1,7 +1,7 @@
 """Urban1k (Zhang et al., ECCV 2024, Long-CLIP, arXiv:2403.15378): a thousand busy scenes, each with one long caption.
 
-Recall@1, 5, 10 both ways as `retrieval` scores it, ties wrong; the authors report Recall@1 and give a tie to the first.
-A caption that is longer than a model's context is cut by its tokenizer, as in the authors' code.
+Recall@1, 5, 10 both ways as `retrieval` scores it, ties wrong; the authors report Recall@1 and give a tie to the first
+(argmax). A caption that is longer than a model's context is cut by its tokenizer, as in the authors' code.
 
 Checklist. Source: hf.co/datasets/BeichenZhang/Urban1k, github.com/beichenzbc/Long-CLIP eval/retrieval/Urban1k.py.
 Licence: CC BY-NC 4.0 (pictures of Visual Genome). Compared with the authors' code: the rule, read; it pairs pictures

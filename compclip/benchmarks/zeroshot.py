@@ -3,8 +3,8 @@
 N images, C classes, P prompts, D joint dim.
 
 Classes with the same prompts are one class: ImageNet has `missile` and `sunglasses` twice, and a tie with itself would
-be wrong each time. Where ties go to the first they do so as in CLIP_benchmark: in the order of the classes, so that of
-two classes with the same prompts the first has all pictures.
+be wrong each time. Where ties go to the first they do so in the order of the classes, so that of two classes with the
+same prompts the first has all pictures; CLIP_benchmark's topk takes any of equals and cannot be repeated.
 
 A class is the normalised mean of the normalised embeddings of its prompts (Radford et al. 2021, Sec. 3.1.4). Sets of
 several classes a picture have `map_11`, a set of two classes `roc_auc` where it is asked for; `elevater` is the one of

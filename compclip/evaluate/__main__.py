@@ -151,13 +151,13 @@ def _scored(
 
 def _asked(params: Any, args: argparse.Namespace, names: Sequence[str]) -> dict[str, dict]:
     from compclip.evaluate import score, vqa
-    from compclip.evaluate.asking import Asking
     from compclip.model import backbone
 
-    asking, device = Asking(args.question, args.answer), args.device or score.device()
+    device = args.device or score.device()
     backbone.check(device, "")
+    words = {"question": args.question, "answer": args.answer, "score": args.score}
     loaded = score.load(params.benchmarks, names, params.evaluate.how)
-    return vqa.documents(args.vqascore, loaded, device, asking, args.api_key_env)
+    return vqa.documents(args.vqascore, loaded, device, words, args.api_key_env)
 
 
 def _show(documents: dict[str, dict]) -> None:
@@ -169,8 +169,6 @@ def _show(documents: dict[str, dict]) -> None:
 def _arguments(argv: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
     """Arguments, and the key=value parameters among them (also those that follow --benchmarks)."""
     import argparse
-
-    from compclip.evaluate.asking import ANSWER, QUESTION
 
     parser = argparse.ArgumentParser(
         prog="python -m compclip.evaluate", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -185,8 +183,11 @@ def _arguments(argv: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
     parser.add_argument("--model", default="", help="open_clip architecture of a weights file")
     parser.add_argument("--tokenizer", default="", help="folder of a tokenizer, or clip: a stand-in")
     parser.add_argument("--activation", default="", help="gelu or quickgelu, of a weights file that does not tell")
-    parser.add_argument("--question", default=QUESTION, help="of --vqascore, {} for the text")
-    parser.add_argument("--answer", default=ANSWER, help="whose probability is the score of --vqascore")
+    parser.add_argument("--question", default="", help="of --vqascore, {} for the text; default: the authors'")
+    parser.add_argument("--answer", default="", help="whose likelihood is the score of --vqascore; default: Yes")
+    parser.add_argument(
+        "--score", default="", help="of --vqascore: answer_likelihood or first_token; default: the authors'"
+    )
     parser.add_argument("--api-key-env", default="", help="the variable that holds the key of an endpoint")
     parser.add_argument(
         "--benchmarks",

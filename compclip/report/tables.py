@@ -355,10 +355,15 @@ def _with_rank(found: Statistic | None, rank: int) -> Statistic | None:
 
 
 def comparable(runs: Sequence[FinishedRun]) -> None:
-    """Raise UserError where two runs were evaluated on different files of one benchmark."""
+    """Raise UserError where two runs were evaluated on different files of one benchmark, or before units were kept."""
     seen: dict[str, tuple[str, str]] = {}
     for run in runs:
         for name, result in run.results.items():
+            if result.items and not result.has_units:
+                raise UserError(
+                    f"results of {name}: those of {run.cell.name} do not say which items show one picture, so that "
+                    f"intervals would be too narrow; evaluate it again"
+                )
             cell, first = seen.setdefault(name, (run.cell.name, result.fingerprint))
             if result.fingerprint != first:
                 raise UserError(

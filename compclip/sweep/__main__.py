@@ -16,9 +16,9 @@ trials again, submits the lost ones with the same values, and repeats none that 
 other studies are shared. After each trial studies/<name>/ holds trials.json, best.yaml (for `python -m compclip.config
 use`) and index.html; at the end the study goes into MLflow, a parent run with its trials.
 
-What a trial draws depends on (seed, trial number, parameter) and on the trials that had finished when it was asked. So
-one at a time the same seed gives the same trials, however often the driver died. With -j N the first N and all random
-ones are the same too; later ones depend on which of their N - 1 neighbours finished first.
+What a trial draws depends on (seed, trial number, parameter) and on the trials that had finished, or were running, when
+it was asked. So one at a time the same seed gives the same trials, however often the driver died. With -j N the first N
+and all random ones are the same too; later ones depend on which of their N - 1 neighbours finished first.
 """
 
 from __future__ import annotations

@@ -12,7 +12,8 @@
       attention: {categorical: [minmax, softmax]}
       lambda_local: {float: [0, 1], when: {attention: [minmax]}}   # drawn only then; else as in params.yaml
     paper: [{gamma: 2.0}]       # the first trials
-    sampler: tpe                # a file of compclip/sweep/samplers: tpe, tpe_joint (multivariate), random, nsga2 …
+    sampler: tpe                # a file of compclip/sweep/samplers: tpe, tpe_joint (conditional ones and any number of
+                                # objectives together as well), random, nsga2 …
     startup_trials: 5           # drawn at random before the sampler learns (nsga2: its population)
     pruner: none                # or median, of one objective; or dominated, of any number (compclip/sweep/pruning.py)
     dominated_share: 0.5        # of the other trials at a rung, that must beat a trial for `dominated` to stop it
