@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -81,6 +82,7 @@ def train(run: Run, model: Model, rows: Rows, work: Path, on_step: OnStep = noth
             count(batch.dropped, dropped)
             lr = optimiser.learning_rate(step, steps, cfg)
             adamw.zero_grad(set_to_none=True)
+            seed_dropout(run.cell.seed, step, distributed.current().rank)
             placed = functools.partial(method.loss, cfg=run.method, step=Step(step, rows.per_epoch))
             terms = step_of.gradients(batch, views_at(step), placed)
             norm = _update(model, adamw, terms, lr, cfg, step, beside)
@@ -112,6 +114,11 @@ def _save(
     total = _of_all(dropped)
     if distributed.current().rank == 0:
         checkpoint.write(work, step, model.clip, adamw, {"dropped": total}, beside)
+
+
+def seed_dropout(seed: int, step: int, rank: int) -> None:
+    """Let torch draw, as patch dropout does, by seed, step and process alone: a resumed run draws the same."""
+    torch.manual_seed(int(np.random.default_rng((seed, step, rank)).integers(2**63)))
 
 
 def count(new: dict[str, int], into: dict[str, int]) -> None:
