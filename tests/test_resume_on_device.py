@@ -12,6 +12,7 @@ from torch import nn
 from torch._subclasses.fake_tensor import FakeTensorMode, unset_fake_temporarily
 
 from compclip.config.sections import Train
+from compclip.model import towers
 from compclip.train import checkpoint, extras, optimiser
 from compclip.train.extras import Extras
 from tests import distributed_check
@@ -27,7 +28,8 @@ def build(kind: str, device: str) -> State:
         clip = distributed_check.model(bias=True).float()
         if kind == "lora":
             distributed_check.adapt(clip)
-        clip.to(torch.bfloat16 if kind == "bfloat16" else torch.float32)
+        if kind == "bfloat16":
+            towers.cast_to_bfloat16(clip)
         model = SimpleNamespace(clip=clip, model_cfg=distributed_check.SHAPE)
         parts = extras.of(Method(0.5), None, model, seed=0)
     memory = {name: value.to(device) for name, value in parts.memory.items()}

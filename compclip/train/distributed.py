@@ -211,4 +211,4 @@ def _sum_gradients(trained: list[nn.Parameter]) -> None:
     flat = torch.cat([(torch.zeros_like(p) if p.grad is None else p.grad).flatten() for p in used])
     dist.all_reduce(flat)
     for p, part in zip(used, flat.split([p.numel() for p in used]), strict=True):
-        p.grad = part.view_as(p).clone()
+        p.grad = part.view_as(p).to(p.dtype, copy=True)

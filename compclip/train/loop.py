@@ -15,6 +15,7 @@ from torch import Tensor
 
 from compclip.base import plugins
 from compclip.base.errors import UserError
+from compclip.model import towers
 from compclip.model.backbone import Model
 from compclip.train import (
     accumulate,
@@ -56,7 +57,7 @@ def train(run: Run, model: Model, rows: Rows, work: Path, on_step: OnStep = noth
     steps, first = total_steps(cfg, rows.per_epoch), distributed.current().rank == 0
     device = next(model.clip.parameters()).device
     if cfg.precision == "bf16_weights":
-        model.clip.to(torch.bfloat16)
+        towers.cast_to_bfloat16(model.clip)
     frozen = optimiser.freeze(model.clip, cfg, run.cell.seed)
     beside = extras.of(method, run.method, model, run.cell.seed)
     adamw = optimiser.adamw(model.clip, cfg, beside.parameters())
