@@ -96,6 +96,12 @@ def test_a_small_step_moves_what_stays_in_float32(tmp_path):
         parameter.grad = torch.ones_like(parameter)
     adamw.step()
     moved = {name: (p != before[name]).float().mean().item() for name, p in model.clip.named_parameters()}
-    float32 = ("logit_scale", "token_embedding.weight", "positional_embedding", "visual.class_embedding", "ln_final.weight")
+    float32 = (
+        "logit_scale",
+        "token_embedding.weight",
+        "positional_embedding",
+        "visual.class_embedding",
+        "ln_final.weight",
+    )
     assert {moved[name] for name in float32} == {1.0}
     assert 0 < moved["transformer.resblocks.0.mlp.c_fc.weight"] < 0.5

@@ -89,7 +89,9 @@ def test_restored_state_is_where_the_first_step_puts_it(fake_gpu, tmp_path, kind
     step(undisturbed)
     expected = placement(undisturbed)
     assert {device.type for device, _ in expected.values()} == {"cuda"}
-    kinds = {name.partition(".")[0] for name in expected} | {name.split(".")[1] for name in expected if "extras." in name}
+    kinds = {name.partition(".")[0] for name in expected} | {
+        name.split(".")[1] for name in expected if "extras." in name
+    }
     assert kinds >= {"model", "extras", "exp_avg", "exp_avg_sq", "step", "heads", "teacher", "memory"}
     assert placement(resumed(kind, tmp_path)) == expected
 
