@@ -33,7 +33,7 @@ def two(*command: str, cwd: Path) -> list[subprocess.Popen]:
         port = free.getsockname()[1]
     common = {**environment(), "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
     return [subprocess.Popen([sys.executable, *command], cwd=cwd, text=True, stdout=subprocess.PIPE,
-                             stderr=subprocess.PIPE, env={**common, "RANK": str(rank), "LOCAL_RANK": str(rank)})
+                             stderr=subprocess.PIPE, stdin=subprocess.PIPE, env={**common, "RANK": str(rank), "LOCAL_RANK": str(rank)})
             for rank in range(2)]  # fmt: skip
 
 

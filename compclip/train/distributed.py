@@ -23,10 +23,11 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from compclip.base.errors import UserError
+from compclip.train import liveness
 from compclip.train.features import Features, kinds, padded
 
 T = TypeVar("T")
-# Rank 0 alone scores and writes; the others wait for it that long at most.
+# Rank 0 alone scores and writes; the others wait for it that long at most, while it gives signs of life.
 PATIENCE = timedelta(hours=2)
 FIRST_PORT, PORTS = 20_000, 12_000  # below what systems hand out by themselves
 
@@ -59,10 +60,12 @@ def session() -> Iterator[Process]:
         return
     if torch.cuda.is_available():
         torch.cuda.set_device(here.local_rank % torch.cuda.device_count())
-    dist.init_process_group("nccl" if torch.cuda.is_available() else "gloo", init_method=_meeting_point(),
+    store, _, _ = next(dist.rendezvous(_meeting_point(), here.rank, here.world, timeout=PATIENCE))
+    dist.init_process_group("nccl" if torch.cuda.is_available() else "gloo", store=store,
                             rank=here.rank, world_size=here.world, timeout=PATIENCE)  # fmt: skip
     try:
-        yield here
+        with liveness.watching(store, here.rank, here.world):
+            yield here
     finally:
         dist.destroy_process_group()
 
