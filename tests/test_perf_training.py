@@ -21,7 +21,9 @@ def test_speed_of_each_method(here, capsys):
 def test_throughput_of_methods_that_read_lists(tmp_path):
     """`perf/throughput.py` has what each of all methods asks of its data; one that reads every list trains."""
     tiny_project.write_json(tmp_path / "tiny.json", tiny_project.TINY)
-    args = argparse.Namespace(model="tiny.json", methods=throughput.METHODS, batch=4, workers=0, threads=1, steps=6, pool=2)
+    args = argparse.Namespace(
+        model="tiny.json", methods=throughput.METHODS, batch=4, workers=0, threads=1, steps=6, pool=2
+    )
     assert throughput.make(tmp_path, args) > 0
     for method in ("triplet_clip", "clove"):
         measured = throughput.measure(tmp_path, method, args.batch)

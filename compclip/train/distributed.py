@@ -23,6 +23,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from compclip.base.errors import UserError
+from compclip.runs import machine
 from compclip.train import liveness
 from compclip.train.features import Features, kinds, padded
 
@@ -53,7 +54,14 @@ def process() -> Process:
 
 @contextlib.contextmanager
 def session() -> Iterator[Process]:
-    """Connect the processes of a run, if it has several; they part at the end."""
+    """Connect the processes of a run, if it has several; they part at the end.
+
+    Raises UserError where a GPU is asked for and none is seen: training on a CPU would take days, in silence.
+    """
+    if not torch.cuda.is_available() and (why := machine.why_gpu()):
+        raise UserError(
+            f"{why}, and torch sees none: {_why_blind()}; mend that, or set {machine.GPU_VARIABLE}= to train on the CPU"
+        )
     here = process()
     if here.world == 1 or dist.is_initialized():
         yield here
@@ -68,6 +76,13 @@ def session() -> Iterator[Process]:
             yield here
     finally:
         dist.destroy_process_group()
+
+
+def _why_blind() -> str:
+    """Why torch sees no GPU, as far as it says so."""
+    if not torch.version.cuda:
+        return f"torch {torch.__version__} is built without CUDA"
+    return f"torch is built for CUDA {torch.version.cuda}, and `nvidia-smi` says whether its driver is there"
 
 
 def _meeting_point() -> str:

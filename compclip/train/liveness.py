@@ -53,8 +53,12 @@ class Watch:
     def leave_if_alone(self) -> None:
         """End this process if another is lost; its main thread may wait where no exception reaches it."""
         for other in self.silent():
-            print(f"error: process {other} of this run gave no sign of life for {PATIENCE_BEATS * BEAT_S:.0f} s; leaving; "
-                  "the same command goes on from the last checkpoint", file=sys.stderr, flush=True)  # fmt: skip
+            silence = f"process {other} of this run gave no sign of life for {PATIENCE_BEATS * BEAT_S:.0f} s"
+            print(
+                f"error: {silence}; leaving; the same command goes on from the last checkpoint",
+                file=sys.stderr,
+                flush=True,
+            )
             os._exit(GONE)
 
 
