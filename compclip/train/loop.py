@@ -23,6 +23,7 @@ from compclip.train import (
     distributed,
     extras,
     loader,
+    method_loss,
     optimiser,
     throughput,
 )
@@ -84,7 +85,8 @@ def train(run: Run, model: Model, rows: Rows, work: Path, on_step: OnStep = noth
             lr = optimiser.learning_rate(step, steps, cfg)
             adamw.zero_grad(set_to_none=True)
             seed_dropout(run.cell.seed, step, distributed.current().rank)
-            placed = functools.partial(method.loss, cfg=run.method, step=Step(step, rows.per_epoch))
+            at_step = Step(step, rows.per_epoch)
+            placed = functools.partial(method_loss.compute, method, run.method_name, run.method, at_step)
             terms = step_of.gradients(batch, views_at(step), placed)
             norm = _update(model, adamw, terms, lr, cfg, step, beside)
             beside.after_step(model.clip)
@@ -152,7 +154,10 @@ def _update(
     """One optimiser step by the gradients that are there; gives their norm before clipping."""
     loss = sum(terms.values())
     if not torch.isfinite(loss):
-        raise UserError(f"train: the loss is {loss.item()} at step {step + 1}; lower train.lr={cfg.lr}")
+        shown = method_loss.describe_infinite(terms)
+        raise UserError(
+            f"train: the loss is {loss.item()} at step {step + 1}: {shown}; lower train.lr={cfg.lr}, or mend that term"
+        )
     for group in adamw.param_groups:
         group["lr"] = lr
     beside_clip = (p for _, p in beside.parameters())
