@@ -300,7 +300,7 @@ def test_a_damaged_encoding(files, part, raw):
 @pytest.mark.parametrize("encoding", ["br", "deflate", "zstd", "gzip, gzip", "nonsense"])
 def test_other_encodings_are_refused(files, part, encoding):
     """Nobody asked for one, and bytes as they come would not be the file."""
-    files.specials["/a.bin"] = packed(BODY, encoding)
+    files.specials["/a.bin"] = packed(b"x", encoding)
     with pytest.raises(UserError, match=f"comes in the encoding '{encoding}', which nobody asked for"):
         fetch(files, part)
     assert len(files.asked) == 1
