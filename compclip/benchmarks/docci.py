@@ -19,6 +19,7 @@ from compclip.runs.items import RETRIEVAL
 
 FILES = ("docci_descriptions.jsonlines", "test_annotations.json")  # the authors', and FLAIR's
 SPLITS = ("train", "test", "qual_dev", "qual_test")
+METRICS = _sentences.METRICS
 
 
 def load(path: str | Path, images: str | Path | None = None, split: str = "") -> Benchmark:

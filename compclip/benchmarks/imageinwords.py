@@ -18,6 +18,7 @@ from compclip.evaluate.benchmark import Benchmark
 from compclip.runs.items import RETRIEVAL
 
 SETS = {"IIW-400": "docci_aar", "DOCCI_Test": "docci", "DCI_Test": "dci"}  # and where its pictures lie
+METRICS = _sentences.METRICS
 Read = tuple[tuple[Path, ...], list[_sentences.Captioned]]
 
 

@@ -19,6 +19,7 @@ from compclip.evaluate.benchmark import Benchmark, Record
 from compclip.runs.items import RETRIEVAL
 
 CAPTIONS, PICTURES = "caption", "image"
+METRICS = retrieval.METRICS
 
 
 def load(path: str | Path, images: str | Path | None = None, split: str = "") -> Benchmark:
