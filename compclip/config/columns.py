@@ -44,7 +44,7 @@ def _declared(params: Params, name: str) -> Sequence[str] | None:
 
 
 def _check_metric(column: str, declared: Mapping[str, Sequence[str]], scorers: Sequence[str]) -> None:
-    """Raise UserError where the metric is none of the benchmark's, nor of two of those that the column is a mean over."""
+    """Raise UserError where neither the benchmark, nor two of those that the column is a mean over, have the metric."""
     benchmark, _, metric = column.partition("/")
     name = metric.partition("/")[0]
     name = next((name.removesuffix(f".{s}") for s in scorers[1:] if name.endswith(f".{s}")), name)
