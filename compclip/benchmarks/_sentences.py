@@ -18,6 +18,7 @@ from compclip.evaluate.benchmark import Record
 
 ENDS = re.compile(r"[.\n]|</s>")  # FLAIR's rule: "1.5 m" is two pieces, "What? No!" is one
 MEANS = {f"mean_recall_at_{k}": (f"i2t_recall_at_{k}", f"t2i_recall_at_{k}") for k in retrieval.KS}
+METRICS = (*retrieval.METRICS, *MEANS)
 
 
 def split(text: str) -> list[str]:

@@ -21,6 +21,7 @@ from compclip.evaluate.benchmark import Benchmark, Record
 from compclip.runs.items import RETRIEVAL
 
 FILE = "examples.jsonl"
+METRICS = retrieval.METRICS
 
 
 def load(path: str | Path, images: str | Path | None = None, split: str = "") -> Benchmark:

@@ -25,6 +25,7 @@ FILES = (
     f"{_flair.ANNOTATIONS}/test_annotations.json",
 )
 SPLITS = ("train", "test", "qual_dev", "qual_test")
+METRICS = _sentences.METRICS
 
 
 def load(path: str | Path, images: str | Path | None = None, split: str = "") -> Benchmark:

@@ -25,6 +25,7 @@ from compclip.runs.items import COMPOSITION
 
 SPLITS = ("train", "valid", "test")
 KINDS = ("static", "video")
+METRICS = (*KINDS, "average", "macro_average")
 STATIC = "open-images"  # in the names of static sets
 PICTURES = 10  # in a set
 HELD_BACK = (

@@ -20,6 +20,7 @@ from compclip.runs.items import RETRIEVAL
 SETS = {"IIW-400": "docci_aar", "DOCCI_Test": "docci", "DCI_Test": "dci"}  # and where its pictures lie
 FLAIR = ("finegrained_annotations.json", "test_annotations.json")  # as its text and as its program call the file
 SHORTEST = 3  # characters of a sentence
+METRICS = _sentences.METRICS
 Read = tuple[tuple[Path, ...], list[_flair.Captioned]]
 
 

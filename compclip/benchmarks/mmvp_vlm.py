@@ -30,6 +30,7 @@ PATTERNS = {  # the first word of a Type, as the file, the README or the paper h
     "spatial": "spatial", "positional": "spatial", "color": "colour", "structural": "structure", "text": "writing",
     "texts": "writing", "viewpoint": "viewpoint", "camera": "viewpoint",
 }  # fmt: skip
+METRICS = _pairs.metrics(dict.fromkeys(PATTERNS.values()))
 
 
 def load(path: str | Path, images: str | Path | None = None, split: str = "") -> Benchmark:

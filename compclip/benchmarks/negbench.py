@@ -49,6 +49,10 @@ RETRIEVALS = {
 FILES = CHOICES | RETRIEVALS
 USUAL = "coco_mcq, voc2007_mcq, coco_retrieval, coco_negated_retrieval"  # whose pictures anyone can have
 TEMPLATES = ("positive", "negative", "hybrid")
+METRICS = (
+    *(f"{name}{template}" for name in CHOICES for template in ("", *(f"_{t}" for t in TEMPLATES))),
+    *(f"{name}_{metric}" for name in RETRIEVALS for metric in retrieval.METRICS),
+)
 CAPTIONS = tuple(f"caption_{i}" for i in range(4))
 FOLDERS = ("val2017", "VOC2007/JPEGImages", "VOCdevkit/VOC2007/JPEGImages")  # as COCO's and VOC's archives unpack
 Kinds = Mapping[tuple[str, str], str]  # subset and id of a question -> the template of its answer

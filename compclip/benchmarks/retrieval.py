@@ -34,6 +34,7 @@ from compclip.evaluate.embeddings import Embeddings
 from compclip.runs.items import RETRIEVAL
 
 KS = (1, 5, 10)
+METRICS = tuple(f"{way}_recall_at_{k}" for way in ("i2t", "t2i") for k in KS)
 SUBSET = "all"
 
 

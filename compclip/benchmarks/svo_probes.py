@@ -28,6 +28,7 @@ from compclip.runs.items import COMPOSITION
 FILE = "svo_probes.csv"
 KINDS = ("subj_neg", "verb_neg", "obj_neg")
 MEANS = {"average": KINDS}
+METRICS = (*KINDS, *MEANS)
 IMAGES = ("pos_image_id", "neg_image_id")
 FLAGS = {"true": True, "false": False}
 Row = Mapping[str, str]

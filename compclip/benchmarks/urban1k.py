@@ -21,6 +21,7 @@ from compclip.runs.items import RETRIEVAL
 
 CAPTIONS, PICTURES, UNPACKED = "caption", ("image", "images"), "Urban1k"
 FLAIR = "annotations.json"
+METRICS = retrieval.METRICS
 
 
 def load(path: str | Path, images: str | Path | None = None, split: str = "") -> Benchmark:

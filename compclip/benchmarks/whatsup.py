@@ -39,6 +39,7 @@ PLACES = {
     "Controlled_Images_B": (("left", "right"), ("in-front", "behind")),
 }
 MEANS = {"average": tuple(FILES)}
+METRICS = (*FILES, *(f"{subset}_{kind}" for subset in PLACES for kind in ("pair", "set")), *MEANS)
 
 
 def load(path: str | Path, images: str | Path | None = None, split: str = "") -> Benchmark:

@@ -26,7 +26,6 @@ from compclip.base.errors import UserError, entry, unknown
 from compclip.base.files import out_folder, read_json, read_mapping
 from compclip.base.names import Name
 from compclip.config.cell import PRETRAINED, Cell
-from compclip.config.how import Benchmark
 from compclip.config.planned import undamaged
 from compclip.evaluate import cells, kept
 from compclip.runs import folder as folders
@@ -35,6 +34,7 @@ from compclip.runs.folder import Published
 if TYPE_CHECKING:
     import argparse
 
+    from compclip.config.sections import Params
     from compclip.evaluate.compare import Measured
 
 PARAMS = "params.yaml"
@@ -56,7 +56,7 @@ def main(argv: Sequence[str], root: Path = Path(".")) -> int:
 
     params = read.load(args.params, overrides)
     if args.census:
-        return _census(params.benchmarks, names.given(args.census, "--census"), root)
+        return _census(params, names.given(args.census, "--census"), root)
     documents = _cell(params, args.cell, root) if args.cell else _other(params, args)
     if not args.compare:
         return 0
@@ -80,14 +80,16 @@ def _method(method: Name, root: Path) -> int:
     return 1 if done.failed else 0
 
 
-def _census(sections: dict[str, Benchmark], name: Name, root: Path) -> int:
+def _census(params: Params, name: Name, root: Path) -> int:
     import json
 
+    from compclip.config import columns
     from compclip.evaluate import census
 
-    if name not in sections:
-        raise unknown("benchmark", name, sections, "benchmarks")
-    print(json.dumps(census.take(name, sections[name], root)))
+    if name not in params.benchmarks:
+        raise unknown("benchmark", name, params.benchmarks, "benchmarks")
+    wanted, scorers = columns.of(params, name), params.evaluate.scorers
+    print(json.dumps(census.take(name, params.benchmarks[name], root, wanted, scorers)))
     return 0
 
 

@@ -6,7 +6,6 @@ A column is a metric of a benchmark, or the mean of other columns (the summary c
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -17,6 +16,7 @@ import numpy as np
 
 from compclip.base.errors import UserError, unknown
 from compclip.config.cell import PRETRAINED
+from compclip.config.columns import WAYS
 from compclip.report.statistics import (
     DRAWS,
     Interval,
@@ -35,7 +35,6 @@ REMEMBERED = 4096  # bootstraps of a metric, 80 kB each
 SUMMARY = "summary"
 SUMMARIES = ("Comp", "ZS", "I2T", "T2I", "General")
 GENERAL = ("ZS", "I2T", "T2I")  # what the pretrained model could do before
-WAYS = re.compile(r"mean_(recall_at_\d+)")
 AVERAGES = ("average_phenomena", "average_kinds", "average")  # what stands for a benchmark in Comp, the first it has
 ZERO_SHOT = ("elevater", "top_1")  # and in ZS
 RECALLS = {"I2T": "i2t_recall_at_1", "T2I": "t2i_recall_at_1"}

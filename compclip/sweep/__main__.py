@@ -105,7 +105,7 @@ def sweep(study: Study, args: argparse.Namespace) -> None:
     with results.sole_driver(study.name, root):
         read.load(args.params, (*study.overrides, *args.overrides))
         params = fixed_params(study, Path(args.params), args.overrides, root)
-        studies.check(study, read.load(params))
+        studies.check(study, read.load(params), args.params)
         opened = open_study(study, storage_url(args.storage, study.name, root), base_key(study, params))
         driver = Driver(study, opened, sender(profile), params, root, args.jobs or profile.jobs)
         if args.retry_failed:
