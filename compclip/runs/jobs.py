@@ -7,7 +7,6 @@ a folder of their own (runs/tasks.py).
 
 from __future__ import annotations
 
-import contextlib
 import os
 import re
 import shutil
