@@ -78,16 +78,21 @@ def open_plain(path: Path, mode: str) -> IO:
 
 
 def _open_plain(path: str, flags: int) -> int:
-    _exists_as(stat.S_ISREG, path)
+    _exists_as(_is_plain, path)
     number = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK, 0o666)
     about = os.fstat(number)
-    if not stat.S_ISREG(about.st_mode) or (flags & (os.O_WRONLY | os.O_RDWR) and about.st_nlink > 1):
+    if not _is_plain(about.st_mode) or (flags & (os.O_WRONLY | os.O_RDWR) and about.st_nlink > 1):
         os.close(number)
         raise UserError(f"{path}: is no file of this folder alone; remove it")
     os.set_blocking(number, True)
     if flags & os.O_CREAT:
         share_with_group(Path(path))
     return number
+
+
+def _is_plain(mode: int) -> bool:
+    """Whether it may be opened: a file, or a folder, of which `open` itself says that it is none."""
+    return stat.S_ISREG(mode) or stat.S_ISDIR(mode)
 
 
 def make_folder(path: Path) -> None:
