@@ -46,7 +46,8 @@ PUBLISHED, CLAIMS = Path("experiments/published"), Path("experiments/claims.yaml
 OTHERS = "Two reports of their own: `report published`, `report validity` (--help)."
 LEGEND = (
     "Mean ± standard deviation over seeds, in percent; best **bold**, second best <u>underlined</u>; ▲ ▼ better or "
-    "worse than the pretrained model by a paired bootstrap whose 95 % interval excludes 0."
+    "worse than the pretrained model where the 95 % interval of the difference excludes 0: over seeds and items "
+    "together, of one checkpoint over the items alone. `seeds` counts checkpoints: one under two seeds is one."
 )
 
 
@@ -74,7 +75,6 @@ def main(argv: list[str]) -> int:
         [*missing, *without],
         printed,
         usual(params),
-        params.report.bootstrap_samples,
         stated,
         lines,
         overlaps.read(args.root, [run.cell.data for run in runs]),

@@ -13,7 +13,7 @@ from compclip.report.tables import Column, Group, Row, Statistic
 
 FIELDS = (
     "backbone", "data", "method", "benchmark", "metric", "better", "seeds", "mean", "std", "rank",
-    "difference", "low", "high", "items", "verdict",
+    "difference", "low", "high", "over", "items", "verdict",
 )  # fmt: skip
 VERDICT = {1: "better", -1: "worse", 0: ""}
 
@@ -83,7 +83,7 @@ def table_csv(groups: Sequence[Group]) -> str:
 
 def _csv_line(group: Group, row: Row, column: Column, found: Statistic) -> list[Any]:
     gap = found.difference
-    tail = (gap.low, gap.high, gap.items) if gap else (None, None, None)
+    tail = (gap.low, gap.high, found.over, gap.items) if gap else (None, None, None, None)
     line = [
         group.backbone, group.data, row.method, column.benchmark, column.metric, column.better,
         found.seeds, found.mean, found.std, found.rank or None, found.change, *tail, VERDICT[found.verdict],
@@ -107,7 +107,8 @@ def _latex_table(group: Group, notes: Sequence[str]) -> str:
     return latex_table(
         group, _latex_cell,
         r"mean $\pm$ standard deviation over seeds; best bold, second best underlined; "
-        r"$\ast$ marks a difference to the pretrained model whose 95\,\% interval excludes 0."
+        r"$\ast$ marks a difference to the pretrained model whose 95\,\% interval over seeds and items (of one "
+        r"checkpoint over the items alone) excludes 0."
         rf"{told}",
     )  # fmt: skip
 

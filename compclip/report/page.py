@@ -12,13 +12,24 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 from markupsafe import Markup
 
 from compclip.config.cell import PRETRAINED
-from compclip.report import among, claims_table, crossed, details, overlaps, plots, reference, tables, wise_ft
+from compclip.report import (
+    among,
+    claims_table,
+    comparison,
+    crossed,
+    details,
+    overlaps,
+    plots,
+    reference,
+    tables,
+    wise_ft,
+)
 from compclip.report.claims import Claim, Finding, judge
 from compclip.report.collect import Missing
 from compclip.report.formats import between, header, number
 from compclip.report.overlaps import Shared
 from compclip.report.published import TOLERANCE, Comparison, Number, compare
-from compclip.report.statistics import DRAWS, Interval
+from compclip.report.statistics import Interval
 from compclip.report.tables import SUMMARY, Column, Group, Row, Statistic
 from compclip.runs.results import FinishedRun
 
@@ -40,7 +51,6 @@ class Page:
     missing: tuple[Missing, ...]
     published: tuple[Number, ...]
     defaults: Callable[[FinishedRun], dict[str, Any]]
-    draws: int
     findings: tuple[Finding, ...] = ()
     lines: tuple[wise_ft.Line, ...] = ()
     overlaps: Mapping[str, Shared] = field(default_factory=dict)  # what each data set shares with benchmarks
@@ -61,7 +71,7 @@ class Page:
 
 def build(
     runs: Sequence[FinishedRun], benchmarks: Sequence[str], wanted: Sequence[str] | None, missing: Sequence[Missing],
-    published: Sequence[Number], defaults: Callable[[FinishedRun], dict[str, Any]], draws: int = DRAWS,
+    published: Sequence[Number], defaults: Callable[[FinishedRun], dict[str, Any]],
     claims: Sequence[Claim] = (), lines: Sequence[wise_ft.Line] = (),
     shared: Mapping[str, Shared] | None = None, models: Sequence[among.Model] = (), against: str = "",
 ) -> Page:  # fmt: skip
@@ -74,11 +84,11 @@ def build(
     main = (*tables.summary_columns(shown, runs), *shown)
     others = [c for c in tables.every_column(runs, benchmarks) if c not in main]
     sections = (main, [c for c in others if "/" in c.metric], [c for c in others if "/" not in c.metric])
-    made = [tuple(tables.groups(runs, s, draws)) if s else () for s in sections]
+    made = [tuple(comparison.groups(runs, s)) if s else () for s in sections]
     columns = {c.name: c for c in (*main, *others)}
     findings = tuple(judge(claims, runs, made[0], columns, published))
     return Page(
-        tuple(runs), tuple(benchmarks), *made, tuple(missing), tuple(published), defaults, draws, findings,
+        tuple(runs), tuple(benchmarks), *made, tuple(missing), tuple(published), defaults, findings,
         tuple(lines), shared or {}, tuple(models), against, tuple(reference.contrasts(made[0], against)),
     )  # fmt: skip
 
@@ -87,7 +97,6 @@ def render(page: Page) -> str:
     """The page's HTML, the same bytes for the same run files."""
     names, counts = details.counts(page.runs, page.benchmarks)
     return _template().render(
-        draws=page.draws,
         facts=facts(page), missing=page.missing, missing_cells=len({m.cell for m in page.missing}),
         formulas=formulas(page), main=[section(g, page.shared(g)) for g in page.main],
         parts=[section(g) for g in page.parts],

@@ -18,7 +18,7 @@ from compclip.base import json_text, yaml_text
 from compclip.base.errors import UserError
 from compclip.base.files import read_json, read_text
 from compclip.config import structured
-from compclip.config.cell import Cell
+from compclip.config.cell import PRETRAINED, Cell
 from compclip.runs import folder
 from compclip.runs.folder import Trained
 from compclip.runs.items import KINDS, Items
@@ -73,6 +73,17 @@ class FinishedRun:
         result = self.results.get(benchmark)
         found = result.metrics.get(metric) if result else None
         return None if found is None or found != found else found  # NaN: no item
+
+    @property
+    def identity(self) -> str:
+        """Tell the checkpoint from others: the same under two seeds where neither trained it.
+
+        The backbone's name for the pretrained model; else the fingerprint of the weights, the run key, or the cell.
+        """
+        if self.cell.method == PRETRAINED:
+            return self.cell.backbone
+        facts = self.environment
+        return str(facts.get("weights_fingerprint") or facts.get("run_key") or self.cell.name)
 
     @property
     def end(self) -> float:
