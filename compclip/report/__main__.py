@@ -25,6 +25,7 @@ from compclip.report import (
     among,
     claims,
     claims_table,
+    completeness,
     coverage,
     formats,
     overlaps,
@@ -82,6 +83,8 @@ def main(argv: list[str]) -> int:
         params.report.reference,
     )
     write(made, args.out)
+    for line in (line for group in made.main for line in completeness.warnings(group)):
+        print(f"warning: {line}", file=sys.stderr)
     print(f"{args.out / 'index.html'}: {len(runs)} runs" + (f", {len(missing)} missing" if missing else ""))
     return 0
 

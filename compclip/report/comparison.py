@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from compclip.config.cell import PRETRAINED
-from compclip.report import claims, crossed, tables
+from compclip.report import claims, completeness, crossed, tables
 from compclip.report.statistics import mean_std, ranks
 from compclip.report.tables import Column, Group, Row, Statistic
 from compclip.runs.results import FinishedRun
@@ -32,7 +32,17 @@ def _group(backbone: str, data: str, runs: Sequence[FinishedRun], columns: tuple
         Row(method, tuple(of_method), tuple(statistic(column, of_method, base) for column in columns))
         for method, of_method in methods.items()
     ]
-    return Group(backbone, data, columns, _ranked(rows, columns))
+    made = Group(backbone, data, columns, _ranked(rows, columns))
+    return unmarked(made) if completeness.random_start(made) else made
+
+
+def unmarked(group: Group) -> Group:
+    """The table without ranks and verdicts: of a random backbone none is better than a pretrained model."""
+    rows = (
+        replace(row, statistics=tuple(found and replace(found, rank=0, verdict=0) for found in row.statistics))
+        for row in group.rows
+    )
+    return replace(group, rows=tuple(rows))
 
 
 def statistic(column: Column, runs: Sequence[FinishedRun], base: Sequence[FinishedRun]) -> Statistic | None:

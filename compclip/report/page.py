@@ -16,6 +16,7 @@ from compclip.report import (
     among,
     claims_table,
     comparison,
+    completeness,
     crossed,
     details,
     overlaps,
@@ -158,6 +159,8 @@ def formulas(page: Page) -> list[tuple[str, str]]:
 
 
 def _formula(column: Column) -> str:
+    if all(part.benchmark == SUMMARY for part in column.parts):
+        return "mean of " + ", ".join(part.metric for part in column.parts)
     inner = "; ".join(f"{p.benchmark} ({', '.join(q.metric for q in p.parts)})" for p in column.parts if p.parts)
     return (
         f"mean over benchmarks of the mean of a benchmark's columns: {inner}"
@@ -186,8 +189,8 @@ EMPTY = Shown("–", "", "none", "", "no result", "")
 def section(group: Group, shared: Shared | None = None) -> dict[str, Any]:
     """A table of means: header spans, columns, and rows of shown numbers; a mark at benchmarks that were seen."""
     made, shared = _table(group, group.rows, _shown), shared or {}
-    spans = [(f"{name} {overlaps.MARK}" if name in shared else name, width) for name, width in made["spans"]]
-    return made | {"spans": spans, "notes": overlaps.notes(group, shared)}
+    notes = [f"{overlaps.MARK} {note}" for note in overlaps.notes(group, shared)] + completeness.notes(group)
+    return made | {"seen": dict.fromkeys(shared, overlaps.MARK), "notes": notes}
 
 
 def differences(group: Group) -> dict[str, Any]:
@@ -199,10 +202,13 @@ def differences(group: Group) -> dict[str, Any]:
 
 def _table(group: Group, rows: Sequence[Row], show: Callable[[Statistic | None, Column], Shown]) -> dict[str, Any]:
     lines = [(r.method, r.seeds, [show(e, c) for e, c in zip(r.statistics, group.columns, strict=True)]) for r in rows]
+    labels = {row.method: completeness.label(row, group) for row in rows}
     starts = {i for i, c in enumerate(group.columns) if i and group.columns[i - 1].benchmark != c.benchmark}
     spans = header(group.columns)
-    columns = {"spans": spans, "columns": group.columns, "starts": starts}
-    return {"name": group.name, "rows": lines, "notes": [], **columns}
+    columns = {"spans": spans, "columns": group.columns, "starts": starts, "marks": completeness.marks(group)}
+    head = {"backbone": completeness.backbone(group), "records": completeness.records(group)}
+    head |= {"scored": completeness.of_benchmarks(group), "seen": {}}
+    return {"name": group.name, "rows": lines, "labels": labels, "notes": [], **columns, **head}
 
 
 def _shown(found: Statistic | None, column: Column) -> Shown:
@@ -243,6 +249,7 @@ def tradeoff_figures(group: Group) -> list[Markup]:
     names = [group.columns[i].metric for i in places]
     chosen = [[row.statistics[i] for i in places] for row in group.rows]
     found, short = plots.tradeoffs(group, chosen, names), plots.numbers([row.method for row in group.rows])
+    short = short or {row.method: completeness.label(row, group) for row in group.rows}
     return [Markup(plots.tradeoff_svg(points, name, short)) for name, points in found.items()]
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from compclip.report import comparison
+from compclip.report import comparison, completeness
 from compclip.report.tables import Column, Group, Row
 
 
@@ -22,7 +22,8 @@ def contrasts(groups: Sequence[Group], method: str) -> list[Group]:
 def _contrast(group: Group, method: str) -> Group:
     base = next((row for row in group.rows if row.method == method), None)
     rows = tuple(_row(row, base, group.columns) for row in group.rows if row is not base) if base else ()
-    return Group(group.backbone, group.data, group.columns, rows)
+    made = Group(group.backbone, group.data, group.columns, rows)
+    return comparison.unmarked(made) if completeness.random_start(made) else made
 
 
 def _row(row: Row, base: Row, columns: Sequence[Column]) -> Row:

@@ -36,7 +36,8 @@ LISTS = 1024  # lists of ids kept in memory: every run has those of the same ben
 class Result:
     """One benchmark's results: `means` names the metrics that are plain means of others.
 
-    `lower` are the metrics of which less is better, `scores` those that are cosines and no share of items.
+    `lower` are the metrics of which less is better, `scores` those that are cosines and no share of items. `coverage`
+    has for each measured metric how many records were scored, and how many there are.
     """
 
     benchmark: str
@@ -50,6 +51,7 @@ class Result:
     means: dict[str, list[str]] = field(default_factory=dict)
     fingerprint: str = ""
     seconds: float = 0.0
+    coverage: dict[str, tuple[int, int]] = field(default_factory=dict)
     tokenizer: str = ""  # the stand-in that read the texts; none: the model's own
 
 
@@ -189,7 +191,8 @@ def read_result(path: Path) -> Result:
             str(raw["benchmark"]), str(raw.get("module", raw["benchmark"])), _kind(raw["kind"]),
             _numbers(raw["metrics"]), frozenset(map(str, raw["lower"])), frozenset(map(str, raw["scores"])),
             _numbers(raw.get("counts", {})), items, _names(raw.get("means", {})), str(raw.get("fingerprint", "")),
-            float(raw.get("seconds", 0.0)), str(raw.get("checkpoint", {}).get("tokenizer", "")),
+            float(raw.get("seconds", 0.0)), _coverage(raw.get("coverage", {})),
+            str(raw.get("checkpoint", {}).get("tokenizer", "")),
         )  # fmt: skip
         _check(path, result)
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
@@ -203,6 +206,10 @@ def _numbers(raw: dict[str, Any]) -> dict[str, Any]:
         if value is not None and value == value and not _is_number(value):  # NaN: no item
             raise ValueError(f"{name}={value!r} is no number")
     return dict(raw)
+
+
+def _coverage(raw: dict[str, Any]) -> dict[str, tuple[int, int]]:
+    return {name: (int(scored), int(records)) for name, (scored, records) in raw.items()}
 
 
 def _names(raw: dict[str, Any]) -> dict[str, list[str]]:
