@@ -122,7 +122,7 @@ def _document(kind: str, ids: dict[str, list[str]], means: dict, skill: float, r
     scored = max(map(len, ids.values()))
     counts = {"records": scored, "scored": scored, "missing_image": 0, "unreadable_image": 0, "empty_text": 0}
     return {"n": scored, "kind": kind, "lower": [], "scores": [], "metrics": metrics, "counts": counts, "items": items,
-            "means": means, "fingerprint": "f" * 64, "seconds": 60.0}  # fmt: skip
+            "units": {}, "means": means, "fingerprint": "f" * 64, "seconds": 60.0}  # fmt: skip
 
 
 def measure(root: Path) -> dict[str, float]:

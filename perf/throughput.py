@@ -4,12 +4,15 @@
 
 Makes a project in a temporary folder: JPEGs of 256² pixels and the captions of the embedded world, random weights, and
 runs `compclip.train` on it, one method after another; bf16 on a GPU, float32 elsewhere. Speed is read from the run's
-own log, between its first third and its end, so that start-up does not count.
+own log, between its first third and its end, so that start-up does not count. Negative texts and pictures that a method
+reads from lists are those of the next pictures. `--project FOLDER` keeps the project and takes what is there: captions
+annotated on a machine with spaCy serve on one without.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import io
 import json
 import shutil
@@ -22,12 +25,16 @@ import numpy as np
 import torch
 from PIL import Image
 
-from compclip.base import plugins
-from compclip.base.files import read_json, write_atomic, write_json
-from compclip.config.cell import Cell
-from compclip.config.sections import World
-from compclip.data.scenes import generate
-from compclip.runs.folder import Published
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
+from compclip.base import plugins  # noqa: E402
+from compclip.base.files import read_json, write_atomic, write_json  # noqa: E402
+from compclip.config.cell import Cell  # noqa: E402
+from compclip.config.sections import World  # noqa: E402
+from compclip.data.scenes import generate  # noqa: E402
+from compclip.runs.folder import Published  # noqa: E402
+from perf.architectures import BESIDE, OPTIONS, beside  # noqa: E402
 
 METHODS = [name for name in plugins.names(plugins.METHODS) if plugins.find(plugins.METHODS, name).TRAINS]
 SIDE = 256
@@ -37,7 +44,16 @@ train: {{max_steps: {steps}, batch_size: {batch}, lr: 1.0e-6, precision: {precis
          workers: {workers}, log_every_steps: {every}, checkpoint_every_steps: 1000000}}
 methods: {{{tables}}}
 backbones: {{model: {{model: {model}, weights: random, tokenizer: clip}}}}
-data: {{photos: {{source: karpathy, path: train.json, images: photos, captioner: none}}}}
+data:
+  photos:
+    source: karpathy
+    path: train.json
+    images: photos
+    captioner: none
+    relatives: true
+    texts:
+      negative: {{file: beside.jsonl, on: image, column: [text_1, text_2]}}
+    negative_images: {{file: beside.jsonl, on: image, column: [image_1, image_2], images: photos}}
 benchmarks: {{}}
 evaluate: {{benchmarks: []}}
 """
@@ -57,37 +73,51 @@ def photograph(index: int) -> bytes:
 
 
 def make(root: Path, args: argparse.Namespace) -> float:
-    """The project; gives the pictures' mean size in KiB."""
-    count = max(args.batch * args.pool, args.batch)
-    generate.generate(World(train=count, retrieval=2, records=2, per_class=1, processes=args.threads), root / "world")
-    document = read_json(root / "world" / "train.json")
-    sizes = []
-    for index, image in enumerate(document["images"]):
-        image["filename"] = f"{index:06d}.jpg"
-        content = photograph(index)
-        sizes.append(len(content))
-        write_atomic(root / "photos" / image["filename"], content)
-    write_json(root / "train.json", document)
-    tables = ", ".join(f"{m}: {{train: {{trainable: text}}}}" if m == "clic" else f"{m}: {{}}" for m in args.methods)
-    precision = "bf16" if torch.cuda.is_available() else "float32"
+    """The project, but for what is there; gives the pictures' mean size in KiB."""
+    write_params(root, args)
+    if not (root / "train.json").is_file():
+        write_data(root, args)
+    if not (root / "data" / "photos" / "manifest.json").is_file():
+        command(root, "data.prepare", "--data", "photos")
+        command(root, "data.prepare", "--data", "photos", "--annotate")
+    if not (root / "models" / "model").is_dir():
+        command(root, "model", "--backbone", "model")
+    sizes = [path.stat().st_size for path in (root / "photos").iterdir()]
+    return sum(sizes) / len(sizes) / 1024
+
+
+def write_params(root: Path, args: argparse.Namespace) -> None:
+    """The grid: every method on one backbone and one data set."""
     write_atomic(
         root / "params.yaml",
         PARAMS.format(
             methods=", ".join(args.methods),
             steps=args.steps,
             batch=args.batch,
-            precision=precision,
-            tables=tables,
+            precision="bf16" if torch.cuda.is_available() else "float32",
+            tables=", ".join(f"{method}: {json.dumps(OPTIONS.get(method, {}))}" for method in args.methods),
             threads=args.threads,
             workers=args.workers,
             every=max(1, args.steps // 12),
             model=args.model,
         ),
     )
-    for step in (["data.prepare", "--data", "photos"], ["data.prepare", "--data", "photos", "--annotate"],
-                 ["model", "--backbone", "model"]):  # fmt: skip
-        command(root, *step)
-    return sum(sizes) / len(sizes) / 1024
+
+
+def write_data(root: Path, args: argparse.Namespace) -> None:
+    """Photographs with the captions of the world's pictures, and beside each what belongs to the next two."""
+    count = max(args.batch * args.pool, args.batch)
+    generate.generate(World(train=count, retrieval=2, records=2, per_class=1, processes=args.threads), root / "world")
+    document = read_json(root / "world" / "train.json")
+    captions = {}
+    for index, image in enumerate(document["images"]):
+        image["filename"] = f"{index:06d}.jpg"
+        captions[image["filename"]] = image["sentences"][0]["raw"]
+        write_atomic(root / "photos" / image["filename"], photograph(index))
+    images = [{"file_name": name, "id": name} for name in captions]
+    annotations = [{"image_id": name, "caption": caption} for name, caption in captions.items()]
+    write_atomic(root / BESIDE, beside({"images": images, "annotations": annotations}))
+    write_json(root / "train.json", document)
 
 
 def command(root: Path, module: str, *args: str) -> None:
@@ -113,7 +143,7 @@ def measure(root: Path, method: str, batch: int) -> dict[str, float]:
             "peak_mib": facts.get("peak_device_memory_mib", 0)}  # fmt: skip
 
 
-def main() -> int:
+def main(argv: list[str] | None = None) -> int:
     """A row a method."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--model", default="ViT-B-32-quickgelu")
@@ -123,9 +153,10 @@ def main() -> int:
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--steps", type=int, default=60)
     parser.add_argument("--pool", type=int, default=20, help="batches that an epoch has")
-    args = parser.parse_args()
+    parser.add_argument("--project", type=Path, help="a folder that keeps the project (default: a temporary one)")
+    args = parser.parse_args(argv)
     device = torch.cuda.get_device_name() if torch.cuda.is_available() else f"CPU, {args.threads} threads"
-    with tempfile.TemporaryDirectory(prefix="throughput-") as folder:
+    with contextlib.nullcontext(args.project) if args.project else tempfile.TemporaryDirectory() as folder:
         size = make(Path(folder), args)
         print(f"{args.model}, batch {args.batch}, {args.workers} workers, {device}; JPEGs of {size:.0f} KiB")
         print(f"{'method':16}{'samples/s':>10}{'of matrix rate':>16}{'waiting':>9}{'loss':>8}{'device MiB':>12}")

@@ -135,7 +135,7 @@ def document(name: str, rng: np.random.Generator) -> dict:
     declared = {"kind": KINDS.get(name, "composition"), "lower": lower, "scores": []}
     head = {"benchmark": name, "module": name, "n": 300, **declared, "metrics": metrics}
     counts = {"records": 300, "scored": 300}
-    return head | {"counts": counts, "items": items, "means": {}, "fingerprint": "f" * 64, "seconds": 12.5}
+    return head | {"counts": counts, "items": items, "units": {}, "means": {}, "fingerprint": "f" * 64, "seconds": 12.5}
 
 
 def track(root: Path) -> dict:

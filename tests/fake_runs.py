@@ -94,6 +94,7 @@ def _result(path: Path, name: str, items: dict, extra: dict, means: dict, n: int
         "metrics": metrics,
         "counts": counts,
         "items": items,
+        "units": {},
     }
     write_json(folder.result(path, name), head | {"means": means, "fingerprint": name * 2, "seconds": 1.5})
 

@@ -118,6 +118,14 @@ TOGETHER = [
     ("report.columns=[sugarcrap/add]", r"'sugarcrap/add', .*unknown benchmark 'sugarcrap'; did you mean 'sugarcrepe'"),
     ("report.columns=[zero/top_1]", r"unknown benchmark 'zero'"),
     ("report.columns=[sugarcrepe]", r"report.columns: 'sugarcrepe': must be benchmark/metric"),
+    (
+        "report.columns=[sugarcrepe/swp]",
+        r"report.columns: unknown column 'sugarcrepe/swp'; did you mean 'sugarcrepe/swap'",
+    ),
+    ("report.columns=[sugarcrepe/swp/unseen_pairs]", r"unknown column 'sugarcrepe/swp/unseen_pairs'; did you mean"),
+    ("report.columns=[sugarcrepe/swap.local]", r"unknown column 'sugarcrepe/swap.local'; did you mean"),
+    ("report.columns=[retrieval/mean_recall_at_7]", r"unknown column 'retrieval/mean_recall_at_7'; did you mean"),
+    ("report.columns=[zeroshot/top_2]", r"unknown column 'zeroshot/top_2'; did you mean"),
     ("evaluate.benchmarks=[retrieval]", r"report.columns: 'sugarcrepe/add', in evaluate.benchmarks: unknown benchmark"),
 ]
 
@@ -134,8 +142,10 @@ def test_sections_that_do_not_fit_together(tmp_path, override, message):
 
 def test_columns_that_stand_for_means_pass(capsys):
     """The mean over benchmarks `zeroshot_...`, of both ways of retrieval."""
-    columns = "report.columns=[zeroshot/top_1,retrieval/mean_recall_at_5,sugarcrepe/swap/unseen_pairs]"
-    also = ["train.micro_batch=0", "backbones.scenes.activation=''"]
+    columns = (
+        "report.columns=[zeroshot/top_1,retrieval/mean_recall_at_5,sugarcrepe/swap/unseen_pairs,sugarcrepe/swap.local]"
+    )
+    also = ["evaluate.scorers=[cosine,local]", "train.micro_batch=0", "backbones.scenes.activation=''"]
     assert config_command.main(["check", "--params", str(PARAMS), columns, *also]) == 0
     assert read.load(PARAMS, ["report.columns=[sugarcrap/add]", "evaluate.benchmarks=[]"]).evaluate.benchmarks == []
 

@@ -12,6 +12,8 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
+import torch.distributed as dist
 
 from compclip.base.errors import UserError
 from compclip.train import __main__ as train_command
@@ -31,7 +33,7 @@ def two(*command: str, cwd: Path) -> list[subprocess.Popen]:
         port = free.getsockname()[1]
     common = {**environment(), "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
     return [subprocess.Popen([sys.executable, *command], cwd=cwd, text=True, stdout=subprocess.PIPE,
-                             stderr=subprocess.PIPE, env={**common, "RANK": str(rank), "LOCAL_RANK": str(rank)})
+                             stderr=subprocess.PIPE, stdin=subprocess.PIPE, env={**common, "RANK": str(rank), "LOCAL_RANK": str(rank)})
             for rank in range(2)]  # fmt: skip
 
 
@@ -178,10 +180,24 @@ def test_first_host(nodes, first, monkeypatch):
     assert distributed._first_host(nodes) == first
 
 
+def test_gradients_of_two_types_are_summed(tmp_path):
+    """Weights in bfloat16 beside norms in float32: each gradient keeps the type of its parameter."""
+    module = torch.nn.ModuleDict({"narrow": torch.nn.Linear(2, 2).bfloat16(), "wide": torch.nn.LayerNorm(2)})
+    before = {}
+    for name, parameter in module.named_parameters():
+        parameter.grad = torch.full_like(parameter, 0.3)
+        before[name] = parameter.grad.clone()
+    dist.init_process_group("gloo", init_method=f"file://{tmp_path}/meeting", rank=0, world_size=1)
+    try:
+        distributed.sum_gradients(module)
+    finally:
+        dist.destroy_process_group()
+    for name, parameter in module.named_parameters():
+        assert parameter.grad.dtype == parameter.dtype and torch.equal(parameter.grad, before[name])
+
+
 def test_counted_operations_are_those_of_the_model():
     """Two images of 4 + 1 tokens through one layer, forward and backward, by hand."""
-    import torch
-
     from compclip.train.batch import Views
     from compclip.train.throughput import flops
 

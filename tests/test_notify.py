@@ -111,6 +111,19 @@ def test_nothing_to_post_to(capsys):
     assert capsys.readouterr() == ("", "")
 
 
+def test_a_server_that_drips(hook, capsys, monkeypatch):
+    """Each byte of its answer is in time: the whole is waited for as long as TIMEOUT_S says."""
+    ended = threading.Event()
+    opened = notify.urllib.request.urlopen
+    monkeypatch.setattr(
+        notify.urllib.request, "urlopen", lambda *args, **more: ended.wait(20) and opened(*args, **more)
+    )
+    monkeypatch.setattr(notify, "TIMEOUT_S", 0.1)
+    assert not notify.post("HOOK", News("ended"))
+    assert capsys.readouterr().err == "warning: ended: not posted to $HOOK: TimeoutError\n"
+    ended.set()
+
+
 @pytest.mark.parametrize("status", [400, 404, 500, 503])
 def test_a_server_that_refuses(hook, capsys, status):
     """One line of warning, which does not tell the secret."""

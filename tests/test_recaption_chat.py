@@ -106,3 +106,13 @@ def test_a_template_of_another_kind_is_one_line(samples, model, tmp_path, templa
     with pytest.raises(UserError, match="options.model=.*: cannot caption: ") as caught:
         captioned(hf, samples[:1], config(folder))
     assert "\n" not in str(caught.value)
+
+
+def test_a_template_without_end(samples, model, tmp_path, monkeypatch):
+    """Loops within loops, each within the sandbox's bound: one line."""
+    monkeypatch.setattr(hf, "TEMPLATE_S", 0.0, raising=False)
+    folder = shutil.copytree(model, tmp_path / "m")
+    loops = "{% for a in range(30000) %}{% for b in range(1000) %}{% endfor %}{% endfor %}"
+    (folder / "chat_template.jinja").write_text(loops)
+    with pytest.raises(UserError, match=r"^options.model=\S+: the chat template .* is not through after 0 s; take the"):
+        captioned(hf, samples[:1], config(folder))

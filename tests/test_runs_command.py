@@ -333,6 +333,7 @@ def test_what_another_place_decides_is_not_remembered(grid, monkeypatch):
     """A params file that looks into the environment."""
     text = Path("params.yaml").read_text().replace("batch_size: 8", 'batch_size: "${oc.decode:${oc.env:BATCH}}"')
     Path("params.yaml").write_text(text)
+    monkeypatch.setenv("COMPCLIP_ALLOW_ENV", "BATCH")
     keys = []
     for batch in ("4", "8"):
         monkeypatch.setenv("BATCH", batch)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+import sqlite3
 from pathlib import Path
 
 import pytest
 
 from compclip.base.errors import UserError
 from compclip.sweep import __main__ as sweep_command
+from compclip.sweep import driver
 from compclip.sweep.__main__ import STORAGE, storage_url
 
 
@@ -39,10 +42,27 @@ def test_an_address_whose_parts_cannot_be_told_is_refused(url, monkeypatch):
 )
 def test_a_database_without_a_driver_is_one_line(url, tmp_path, monkeypatch):
     """Whatever the library says of it."""
-    monkeypatch.chdir(tmp_path)
+    told = refusal(url, tmp_path, monkeypatch)
+    assert "storage" in told and "hunter2" not in told
+
+
+def refusal(url: str, folder: Path, monkeypatch) -> str:
+    """What the command says of a storage that it cannot open."""
+    monkeypatch.chdir(folder)
     study = type("Study", (), {"name": "s", "params": "params.yaml"})()
     monkeypatch.setattr(sweep_command.studies, "load", lambda _: study)
     monkeypatch.setattr(sweep_command, "sweep", lambda study, args: sweep_command.open_study(study, args.storage, ""))
     with pytest.raises(UserError) as told:
         sweep_command.main(["--study", "s", "--storage", url])
-    assert "storage" in str(told.value) and "hunter2" not in str(told.value)
+    return str(told.value)
+
+
+def test_a_locked_storage_is_one_line(tmp_path, monkeypatch):
+    """Waited for as long as LOCKED_S says; the line says what to do."""
+    monkeypatch.setattr(driver, "LOCKED_S", 0.01, raising=False)
+    with contextlib.closing(sqlite3.connect(tmp_path / "s.db", isolation_level=None)) as other:
+        other.execute("BEGIN EXCLUSIVE")
+        told = refusal(f"sqlite:///{tmp_path}/s.db", tmp_path, monkeypatch)
+    assert (
+        told == "study s: storage: another program has locked it; end that one, or wait for it, then start this again"
+    )

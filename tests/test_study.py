@@ -121,13 +121,14 @@ def test_unknown_study_and_no_mapping(tmp_path):
     ({"objectives": ["summary/Comb"]}, "summary/Comb: unknown summary 'Comb'; did you mean 'Comp'"),
     ({"objectives": ["sugarcrep/swap"]}, "not among evaluate.benchmarks: unknown benchmark 'sugarcrep'"),
     ({"method": "fsc"}, "unknown method 'fsc'"),
-    ({"backbone": "b"}, "unknown backbone 'b'"),
+    ({"backbone": "b"}, "unknown backbone 'b'.*grid.yaml has no such section: give a grid that has it"),
+    ({"method": "negclip"}, "study .*: methods.negclip: grid.yaml has no such section: give a grid that has it"),
 ])  # fmt: skip
 def test_what_params_do_not_have(tmp_path, changes, message):
     """A study must fit params.yaml."""
     (tmp_path / "params.yaml").write_text(PARAMS)
     with pytest.raises(UserError, match=message):
-        declared.check(parse(**changes), read.load(tmp_path / "params.yaml"))
+        declared.check(parse(**changes), read.load(tmp_path / "params.yaml"), "grid.yaml")
 
 
 def test_values_go_into_the_variants_section():

@@ -62,6 +62,54 @@ def test_a_driver_that_dies_between_two_values(folder, sampler, monkeypatch):
     assert drawn(trials()) == drawn(once) and len(jobs.sent) == 1
 
 
+def learned(name, objectives, when=False):
+    """25 trials of one sampler: their values, and which of them the last draws together."""
+    make = plugins.find(plugins.SAMPLERS, name).sampler(seed=0, startup_trials=5)
+    found = optuna.create_study(directions=["maximize"] * objectives, sampler=make)
+    for _ in range(25):
+        trial = found.ask()
+        kind = trial.suggest_categorical("kind", ["a", "b"])
+        total = trial.suggest_float("x", 0, 1)
+        total += trial.suggest_float("y", 0, 1) if kind == "a" or not when else 0.0
+        found.tell(trial, [total] * objectives)
+    return [t.params for t in found.trials], set(trial.relative_params)
+
+
+@pytest.mark.parametrize(
+    ("objectives", "when", "tpe", "tpe_joint"),
+    [
+        (1, False, {"kind", "x", "y"}, {"kind", "x", "y"}),
+        (1, True, {"kind", "x"}, {"kind", "x", "y"}),
+        (2, False, set(), {"kind", "x", "y"}),
+        (2, True, set(), {"kind", "x", "y"}),
+    ],
+)
+def test_what_tpe_and_tpe_joint_draw_together(objectives, when, tpe, tpe_joint):
+    """As their docstrings say; equal draws only with one objective and no conditional parameter."""
+    plain, joint = (learned(name, objectives, when) for name in ("tpe", "tpe_joint"))
+    assert (plain[1], joint[1]) == (tpe, tpe_joint)
+    assert (plain[0] == joint[0]) == (objectives == 1 and not when)
+
+
+@pytest.mark.parametrize("name", ["tpe", "tpe_joint"])
+def test_running_trials_are_counted(name):
+    """The next draw is another where trials run, though the sampler has drawn nothing since."""
+    unit = {"x": optuna.distributions.FloatDistribution(0, 1)}
+
+    def draw(running):
+        found = optuna.create_study(sampler=plugins.find(plugins.SAMPLERS, name).sampler(seed=0, startup_trials=5))
+        for i in range(20):
+            found.add_trial(
+                optuna.trial.create_trial(params={"x": i / 20}, distributions=unit, value=abs(i / 20 - 0.5))
+            )
+        for i in range(running):
+            state = optuna.trial.TrialState.RUNNING
+            found.add_trial(optuna.trial.create_trial(params={"x": 0.5 + i / 100}, distributions=unit, state=state))
+        return found.ask(unit).params["x"]
+
+    assert draw(0) == draw(0) != draw(5)
+
+
 def test_conditional_values_are_drawn_only_then(folder):
     """lambda_local belongs to minmax."""
     driver(sampler="random").drive(20)

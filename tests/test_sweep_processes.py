@@ -129,3 +129,21 @@ def test_postgresql(folder, postgres):
     assert "\nerror: study s: storage: " in f"\n{err}" and "nowhere" in err and "secret" not in err
     assert [line.partition(":")[0] for line in err.splitlines()] == ["warning", "error"]  # of the password, and why
     assert not list(folder.glob(".work/studies/*.db"))
+
+
+def test_a_locked_postgresql_is_waited_for_so_long(folder, postgres, monkeypatch):
+    """Its own bound is none: a table that another program has locked would be waited for without end."""
+    import psycopg
+
+    from compclip.base.errors import UserError
+    from compclip.sweep import __main__ as sweep_command
+    from compclip.sweep import driver as sweep_driver
+
+    start("--trials", "1", "--storage", postgres, cwd=folder).communicate(timeout=DEADLINE_S)
+    monkeypatch.setattr(sweep_driver, "LOCKED_S", 0.01)
+    monkeypatch.setattr(sweep_command, "sweep", lambda s, args: sweep_driver.open_study(s, args.storage, "k"))
+    with psycopg.connect(postgres.replace("+psycopg", "")) as other:
+        other.execute("LOCK TABLE studies")
+        with pytest.raises(UserError, match="storage: another program has locked it; end that one"):
+            sweep_command.main(["--study", "s", "--storage", postgres])
+        other.rollback()

@@ -11,6 +11,7 @@ from types import ModuleType
 
 import numpy as np
 import pytest
+import torch
 
 from compclip.base import files, plugins
 from compclip.base.errors import UserError
@@ -20,10 +21,11 @@ from compclip.config.cell import Cell
 from compclip.data.prepared import Prepared
 from compclip.evaluate import __main__ as evaluate_command
 from compclip.model.backbone import WEIGHTS
+from compclip.model.weights import CONFIG
 from compclip.runs.folder import Inputs
 from compclip.train import __main__ as train_command
 from compclip.train import finish, loop, optimiser, views
-from tests import tiny_project
+from tests import small_training, tiny_project
 from tests.prepared_set import all_annotations, prepared
 from tests.tiny_project import at, results, trained
 
@@ -244,3 +246,19 @@ def test_loss_that_is_not_finite_stops(here):
         train_command.main(
             ["--cell", "finetune-tiny-scenes-0", "train.lr=1e30", "train.grad_clip_norm=0", "train.warmup_steps=0"]
         )
+
+
+def test_a_resumed_run_draws_the_same_dropout(here, tmp_path):
+    """Patches are dropped as a function of seed and step, also behind a checkpoint; another seed drops others."""
+    path = here / "models" / "tiny" / CONFIG
+    config = read_json(path)
+    config["model_cfg"]["vision_cfg"]["patch_dropout"] = 0.5
+    files.write_json(path, config)
+    whole = small_training.train(here, "finetune", tmp_path / "a").clip.state_dict()
+    small_training.train(here, "finetune", tmp_path / "b")
+    for checkpoint in sorted((tmp_path / "b").glob("step_*"))[1:]:
+        checkpoint.unlink()
+    resumed = small_training.train(here, "finetune", tmp_path / "b").clip.state_dict()
+    assert all(torch.equal(whole[name], resumed[name]) for name in whole)
+    masks = [loop.seed_dropout(seed, 3, 0) or torch.rand(8) for seed in (0, 1)]
+    assert not torch.equal(*masks)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import asdict
 
 import numpy as np
 import pytest
@@ -49,6 +50,13 @@ def blip(tmp_path_factory):
     return str(tiny_blip.blip(tmp_path_factory.mktemp("blip"), transformers))
 
 
+@pytest.fixture(scope="module")
+def instructblip(tmp_path_factory):
+    """The folder of a model with an encoder and a decoder."""
+    transformers = pytest.importorskip("transformers", reason="optional: pip install compclip[captioners]")
+    return str(tiny_blip.instructblip(tmp_path_factory.mktemp("instructblip"), transformers))
+
+
 @torch.inference_mode()
 def test_the_probability_of_the_answer_after_the_question(pictures, folder):
     """As the plain forward pass of one picture and its prompt tells it."""
@@ -60,6 +68,139 @@ def test_the_probability_of_the_answer_after_the_question(pictures, folder):
         inputs = hf._inputs(processor, [vqa.picture(ref)], [f"describe this a {text}"])
         expected = model(**inputs).logits[0, -1].softmax(-1)[word].item()
         assert score == pytest.approx(expected, rel=1e-4) and 0 < score < 1
+
+
+# --- the answer and its end, as the authors score LLaVA-1.5 and InstructBLIP
+
+
+def mean_probability(logits_LV, tokens):
+    """exp of minus the mean cross entropy, token by token."""
+    logs = [torch.log_softmax(row.double(), 0)[token].item() for row, token in zip(logits_LV, tokens, strict=True)]
+    return math.exp(sum(logs) / len(logs))
+
+
+DIALOGUE = "USER: <|vision_start|><image><|vision_end|> {} ASSISTANT: "
+
+
+def whole(**words):
+    """Scored over the answer and its end."""
+    return Asking(**{"question": "describe this a {}", "answer": "red", "score": "answer_likelihood"} | words)
+
+
+@torch.inference_mode()
+@pytest.mark.parametrize("answer", ["red", "red dog"])
+def test_the_likelihood_of_the_answer_and_its_end(pictures, folder, answer):
+    """By the plain forward pass over one picture, its prompt, the answer and the token that ends it."""
+    pairs = [(pictures[0], "dog"), (pictures[2], "red cat on tree"), (pictures[1], "blue dog"), (pictures[2], "cat")]
+    processor, model = hf.load(folder, "cpu")
+    scores = vqa.of_model(processor, model, whole(answer=answer, dialogue=DIALOGUE))(pairs)
+    tokens = processor.tokenizer.convert_tokens_to_ids([*answer.split(), "</s>"])
+    for score, (ref, text) in zip(scores, pairs, strict=True):
+        inputs = hf._inputs(processor, [vqa.picture(ref)], [f"describe this a {text}"], DIALOGUE)
+        inputs["input_ids"] = torch.cat([inputs["input_ids"], torch.tensor([tokens])], 1)
+        for name in inputs.keys() - {"input_ids", "pixel_values", "image_grid_thw"}:  # masks and kinds of tokens
+            inputs[name] = torch.cat([inputs[name], inputs[name][:, -1:].repeat(1, len(tokens))], 1)
+        logits_LV = model(**inputs).logits[0]
+        assert score == pytest.approx(mean_probability(logits_LV[-len(tokens) - 1 : -1], tokens), rel=1e-4)
+        first = torch.softmax(logits_LV[-len(tokens) - 1], 0)[tokens[0]].item()
+        assert score != pytest.approx(first, rel=0.05), "the first token's probability is another number"
+
+
+@torch.inference_mode()
+def test_an_encoder_and_a_decoder_score_the_answer_and_its_end(pictures, instructblip):
+    """The decoder is fed token by token, from its start token on."""
+    pairs = [(pictures[0], "dog"), (pictures[2], "red cat"), (pictures[1], "blue tree"), (pictures[0], "cat")]
+    processor, model = hf.load(instructblip, "cpu")
+    asking = whole(question="is a {}", answer="yes")
+    scores = vqa.of_model(processor, model, asking)(pairs)
+    tokens = processor.tokenizer.convert_tokens_to_ids(["yes", "</s>"])
+    for score, (ref, text) in zip(scores, pairs, strict=True):
+        inputs = processor(images=[vqa.picture(ref)], text=[f"is a {text}"], return_tensors="pt")
+        logits_LV = model(**inputs, decoder_input_ids=torch.tensor([[0, tokens[0]]])).logits[0]
+        assert score == pytest.approx(mean_probability(logits_LV, tokens), rel=1e-4)
+    assert len(np.unique(scores.round(9))) == len(pairs)
+
+
+@pytest.mark.parametrize("make", ["llava", "qwen", "instructblip"])
+def test_batches_of_answers_change_nothing(pictures, tmp_path, make):
+    transformers = pytest.importorskip("transformers", reason="optional: pip install compclip[captioners]")
+    module = tiny_blip if make == "instructblip" else tiny_chat
+    model = hf.load(str(getattr(module, make)(tmp_path, transformers)), "cpu")
+    chat = {"answer": "red", "dialogue": DIALOGUE}
+    asking = whole(question="a {}", **({"answer": "yes"} if make == "instructblip" else chat))
+    pairs = [(ref, text) for ref in pictures for text in ("dog", "red cat", "tree", "a blue tree")]
+    alone = vqa.of_model(*model, asking, batch_size=1)(pairs)
+    np.testing.assert_allclose(vqa.of_model(*model, asking, batch_size=5)(pairs), alone, rtol=1e-4)
+
+
+@pytest.mark.parametrize("shape", [(40, 30), (20, 60), (33, 60), (32, 32)])
+def test_pictures_become_squares_as_in_the_authors_code(shape, folder, instructblip):
+    """LLaVA's are padded with the mean colour, InstructBLIP's cut from the middle; pixel by pixel."""
+    height, width = shape
+    rng = np.random.default_rng(0)
+    picture = Image.fromarray(rng.integers(0, 256, (height, width, 3), dtype=np.uint8))
+    processor, _ = hf.load(folder, "cpu")
+    padded = np.asarray(vqa.square(picture, "square_padded", processor))
+    side, top, left = max(shape), (max(shape) - height) // 2, (max(shape) - width) // 2
+    expected = np.full((side, side, 3), [int(mean * 255) for mean in processor.image_processor.image_mean], np.uint8)
+    expected[top : top + height, left : left + width] = np.asarray(picture)
+    np.testing.assert_array_equal(padded, expected)
+    cut = vqa.square(picture, "square_cut", hf.load(instructblip, "cpu")[0])
+    assert cut.size == (32, 32)
+    if height == 40:  # resized to 42 x 32 or so, of which the middle 32 rows are left
+        rows = np.asarray(picture.resize((32, 42), Image.Resampling.BICUBIC))[5:37]
+        np.testing.assert_array_equal(np.asarray(cut), rows)
+
+
+SYSTEM = (
+    "A chat between a curious user and an artificial intelligence assistant. The assistant gives helpful, detailed, "
+    "and polite answers to the user's questions."
+)
+
+
+def test_families_are_asked_as_in_the_authors_program(tmp_path, instructblip):
+    """Questions, answers and scores of t2v_metrics; results say all of it."""
+    transformers = pytest.importorskip("transformers", reason="optional: pip install compclip[captioners]")
+    llava = str(tiny_chat.llava(tmp_path / "llava", transformers))
+    qwen = str(tiny_chat.qwen(tmp_path / "qwen", transformers))
+    made = {name: vqa.opened(name, "cpu", {})[1] for name in (llava, qwen, instructblip)}
+    assert made[llava]["question"] == 'Does this figure show "{}"? Please answer yes or no.'
+    assert made[llava]["dialogue"] == SYSTEM + " USER: <image>\n{} ASSISTANT: "
+    assert (made[llava]["answer"], made[llava]["score"]) == ("Yes", "answer_likelihood")
+    assert made[llava]["pictures"] == "square_padded"
+    assert made[instructblip]["question"] == 'Question: Does this figure show "{}"? Please answer yes or no.'
+    assert (made[instructblip]["answer"], made[instructblip]["score"]) == ("yes", "answer_likelihood")
+    assert made[qwen]["question"] == 'Does this figure show "{}"? Please answer Yes or No.'
+    assert (made[qwen]["answer"], made[qwen]["score"], made[qwen]["dialogue"]) == ("Yes", "first_token", "")
+    told = vqa.opened(llava, "cpu", {"score": "first_token", "answer": "red", "question": ""})[1]
+    assert (told["score"], told["answer"], told["question"]) == ("first_token", "red", made[llava]["question"])
+
+
+def test_a_space_before_the_answer_belongs_to_its_first_token():
+    """As Llama's tokens have it: the prompt alone ends in a token of its own for the space."""
+
+    class Llama:
+        unk_token_id = 0
+
+        def __call__(self, text, add_special_tokens):
+            assert not add_special_tokens
+            return {"input_ids": {"ASSISTANT: ": [8, 9, 5], "ASSISTANT: Yes</s>": [8, 9, 7, 2]}[text]}
+
+    processor = type("Processor", (), {"tokenizer": Llama(), "image_token": ""})
+    assert hf._behind_prompt(processor, "", "ASSISTANT: {}", "Yes</s>") == [7, 2]
+
+
+def test_a_model_that_continues_text_has_no_end_to_score(pictures, blip):
+    with pytest.raises(UserError, match=r"--score answer_likelihood: this model does not chat; give first_token"):
+        vqa.of_model(*hf.load(blip, "cpu"), whole())([(pictures[0], "dog")])
+
+
+def test_clip_flant5_is_refused_by_name(tmp_path):
+    pytest.importorskip("transformers", reason="optional: pip install compclip[captioners]")
+    config = {"architectures": ["CLIPT5ForConditionalGeneration"], "model_type": "t5"}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    with pytest.raises(UserError, match=r"CLIP-FlanT5 is no class of transformers; take LLaVA-1.5 or InstructBLIP"):
+        vqa.opened(str(tmp_path), "cpu", {})
 
 
 def test_batches_change_nothing(pictures, folder):
@@ -90,10 +231,12 @@ def test_a_part_of_a_picture_is_what_is_asked_about(pictures, folder):
 
 
 def test_results_say_which_model_answered(folder):
-    """Its files' fingerprint and how it computes."""
-    _, made_with = vqa.opened(folder, "cpu", ASKING)
-    assert made_with == {"vqascore": folder, "question": ASKING.question, "answer": "red",
-                         "fingerprint": fingerprint(folder), "dtype": "float32"}  # fmt: skip
+    """Its files' fingerprint and how it computes, and every word that it was asked with."""
+    words = {"question": ASKING.question, "answer": "red", "score": "first_token"}
+    _, made_with = vqa.opened(folder, "cpu", words)
+    assert made_with.items() >= (words | {"vqascore": folder, "dtype": "float32"}).items()
+    assert made_with["fingerprint"] == fingerprint(folder)
+    assert made_with.keys() == {"vqascore", "fingerprint", "dtype", *asdict(ASKING)}
 
 
 # --- an endpoint
@@ -114,7 +257,7 @@ def server(chat, tmp_path, **more) -> Server:
 
 def test_the_endpoint_is_asked_once_and_the_answers_are_kept(pictures, tmp_path):
     def answer(body):
-        return told(**({"Yes": 0.25, " Yes": 0.5, "No": 0.25} if "red" in prompt(body) else {"No": 0.9, "yes": 0.1}))
+        return told(**({"Yes": 0.25, " Yes": 0.5, "No": 0.25} if "red" in prompt(body) else {"maybe": 0.9}))
 
     with serve(answer) as chat:
         ask = vqa.of_endpoint(server(chat, tmp_path), Asking())
@@ -123,9 +266,35 @@ def test_the_endpoint_is_asked_once_and_the_answers_are_kept(pictures, tmp_path)
         assert ask(pairs).tolist() == pytest.approx([0.75, 0.0])
     assert len(chat.requests) == 2
     sent = next(body for body in chat.requests if "red" in prompt(body))
-    assert prompt(sent) == 'Does this figure show "a "red" {dog}"? Please answer yes or no.'
+    assert prompt(sent) == 'Does this figure show "a "red" {dog}"? Please answer Yes or No.'
     assert (sent["logprobs"], sent["top_logprobs"], sent["max_tokens"]) == (True, 20, 1)
     assert sent["messages"][0]["content"][1]["image_url"]["url"].startswith("data:image/jpeg;base64,")
+
+
+@pytest.mark.parametrize(
+    ("likely", "score"),
+    [
+        ({"Yes": 0.25, "yes": 0.125, " YES": 0.5, "No": 0.125}, 0.875),
+        ({"No": 0.5, " no": 0.25, "Maybe": 0.125}, 0.25),  # 1 - P(no)
+        ({"Maybe": 0.5, "Perhaps": 0.25}, 0.0),
+        ({"Yes": 0.125, "No": 0.75}, 0.125),
+    ],
+)
+def test_an_endpoint_s_answer_in_any_spelling(pictures, tmp_path, likely, score):
+    """Compared without case and summed; what "no" leaves where "yes" is not among the likeliest."""
+    with serve(lambda _: told(**likely)) as chat:
+        assert vqa.of_endpoint(server(chat, tmp_path), Asking())([(pictures[0], "a cat")]) == pytest.approx([score])
+
+
+def test_only_yes_and_no_are_each_other_s_rest(pictures, tmp_path):
+    with serve(lambda _: told(no=0.75)) as chat:
+        asking = Asking(answer="red")
+        assert vqa.of_endpoint(server(chat, tmp_path), asking)([(pictures[0], "a cat")]).tolist() == [0.0]
+
+
+def test_an_endpoint_has_no_likelihood_of_the_whole_answer(tmp_path):
+    with pytest.raises(UserError, match=r"--score answer_likelihood: an endpoint tells the first token alone"):
+        vqa.of_endpoint(Server(url="http://localhost/v1", model="m"), whole())
 
 
 @pytest.mark.parametrize(
@@ -221,5 +390,7 @@ def test_the_whole_command(tmp_path, pictures, monkeypatch, capsys):
     assert found["checkpoint"]["vqascore"] == f"{chat.url}::m" and found["metrics"]["swap_att"] == 1.0
     with pytest.raises(UserError, match=r"question='Is it\?': must have {} where the text belongs"):
         command.main(["--vqascore", "nowhere", "--question", "Is it?"])
+    with pytest.raises(UserError, match=r"unknown score 'first'.*first_token"):
+        command.main(["--vqascore", "nowhere", "--score", "first"])
     with pytest.raises(UserError, match=r"nowhere: no config.json there"):
         command.main(["--vqascore", "nowhere"])

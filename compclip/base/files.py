@@ -15,6 +15,7 @@ from typing import Any
 
 from compclip.base import json_text
 from compclip.base.errors import UserError
+from compclip.base.shared import explain, make_folder, share_with_group
 
 LEFT = re.compile(r"\..+\.[0-9a-f]{12}\.(tmp|new|old)")  # what `beside` names; no writer is silent for so long
 LEFT_S = 3600
@@ -30,14 +31,15 @@ def atomic(path: str | Path) -> Iterator[Path]:
     path = Path(path)
     tmp = beside(path, "tmp")
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(path.parent)
         sweep(path.parent)
         yield tmp
         _sync(tmp)
+        share_with_group(tmp)
         os.replace(tmp, path)
     except OSError as error:
-        why = error.strerror or error
-        raise UserError(f"{path}: cannot write: {why}; free space or choose another folder") from error
+        why = explain(error, path.parent, "free space or choose another folder")
+        raise UserError(f"{path}: cannot write: {why}") from error
     finally:
         with contextlib.suppress(OSError):
             tmp.unlink()
@@ -55,7 +57,7 @@ def sweep(folder: Path) -> None:
     _swept.add(place)
     with contextlib.suppress(OSError), os.scandir(folder) as found:
         for entry in [entry for entry in found if LEFT.fullmatch(entry.name)]:
-            with contextlib.suppress(OSError):
+            with contextlib.suppress(OSError, RecursionError):  # a tree that is too deep for shutil is not ours
                 if time.time() - entry.stat(follow_symlinks=False).st_mtime > LEFT_S:
                     _remove(entry)
 
@@ -117,7 +119,7 @@ def read_bytes(path: str | Path) -> bytes:
                 raise UserError(f"{path}: not a regular file; give the path of one")
             return file.read()
     except OSError as error:
-        raise UserError(f"{path}: {error.strerror or error}; give the path of an existing file") from error
+        raise UserError(f"{path}: {explain(error, Path(path), 'give the path of an existing file')}") from error
     except ValueError as error:  # a NUL in the name
         raise UserError(f"{str(path)!r}: no file can have this name; give the path of an existing file") from error
 

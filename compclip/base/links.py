@@ -12,6 +12,7 @@ from pathlib import Path
 
 from compclip.base.errors import UserError
 from compclip.base.files import beside, sweep
+from compclip.base.shared import explain, make_folder, open_plain, share_with_group
 
 FICLONE = 0x40049409  # Linux: share the blocks of another file (btrfs, XFS)
 WRITABLE = 0o222
@@ -28,8 +29,8 @@ def place(source: Path, target: Path) -> None:
     try:
         _tree(source, target) if source.is_dir() else _file(source, target)
     except OSError as error:
-        why = error.strerror or error
-        raise UserError(f"{target}: cannot write: {why}; free space or make it writable") from error
+        why = explain(error, target.parent, "free space or make it writable")
+        raise UserError(f"{target}: cannot write: {why}") from error
 
 
 def remove(path: Path) -> None:
@@ -48,9 +49,9 @@ def protect(path: Path) -> None:
     Files of others, who alone may do that, are left as they are.
     """
     for file in path.rglob("*"):
-        if file.is_file() and not file.is_symlink() and (mode := file.stat().st_mode) & WRITABLE:
-            with contextlib.suppress(PermissionError):
-                file.chmod(mode & ~WRITABLE)
+        if file.is_file() and not file.is_symlink() and file.stat().st_mode & WRITABLE:
+            with contextlib.suppress(PermissionError), open_plain(file, "rb") as opened:
+                os.fchmod(opened.fileno(), os.fstat(opened.fileno()).st_mode & ~WRITABLE)
 
 
 def _tree(source: Path, target: Path) -> None:
@@ -58,7 +59,7 @@ def _tree(source: Path, target: Path) -> None:
         return
     with _fresh(target) as fresh:
         for file in _files(source):
-            (fresh / file).parent.mkdir(parents=True, exist_ok=True)
+            make_folder((fresh / file).parent)
             _linked(source / file, fresh / file)
         _swap(fresh, target)
 
@@ -84,7 +85,7 @@ def _swap(fresh: Path, target: Path) -> None:
 @contextlib.contextmanager
 def _fresh(target: Path) -> Iterator[Path]:
     """A place for the new one until it is whole; whatever happens, nothing stays there."""
-    target.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(target.parent)
     sweep(target.parent)
     fresh = beside(target, "new")
     try:
@@ -113,6 +114,7 @@ def _file(source: Path, target: Path) -> None:
 
 
 def _linked(source: Path, target: Path) -> None:
+    source = source.resolve()  # DVC may keep files as links into its cache: another name of a link is a link
     ways: tuple[Callable[[Path, Path], None], ...] = (_clone, os.link)
     for way in ways:
         with contextlib.suppress(OSError):
@@ -122,6 +124,7 @@ def _linked(source: Path, target: Path) -> None:
 
     _say_copied(source.parent, target.parent)
     shutil.copyfile(source, target)
+    share_with_group(target)
 
 
 def _clone(source: Path, target: Path) -> None:
@@ -131,6 +134,7 @@ def _clone(source: Path, target: Path) -> None:
         except OSError:
             target.unlink()
             raise
+    share_with_group(target)
 
 
 def _say_copied(source: Path, target: Path) -> None:

@@ -14,7 +14,8 @@ from compclip.base.errors import UserError
 MARK = "${"
 GROWN = 2 << 20  # characters, keys and references of everything written out
 COST = 200  # what a reference counts besides its target: working one out takes OmegaConf as long as many characters
-OUTSIDE = re.compile(r"\$\{oc\.(?:env|decode):[^${}]*\}")  # from the environment, which is the user's own
+OUTSIDE = re.compile(r"\$\{oc\.(?:env:\s*[A-Za-z_]\w*\s*(?:,[^${}]*)?|decode:[^${}]*)\}", re.ASCII)
+RESOLVED = "\0"  # in place of such a text: no name goes on behind it
 REFERENCE = re.compile(r"\$\{\s*([^${}:]*?)\s*\}")
 KeyPath = tuple[str, ...]
 
@@ -56,7 +57,7 @@ def _rest(text: str) -> str:
 
 def _inside(text: str) -> str:
     """A text without what comes from the environment: `${oc.decode:${oc.env:NAME}}` takes two turns."""
-    return OUTSIDE.sub("", OUTSIDE.sub("", text))
+    return OUTSIDE.sub(RESOLVED, OUTSIDE.sub(RESOLVED, text))
 
 
 class _Sizes:

@@ -65,12 +65,13 @@ def plain(config: Any, where: str) -> Any:
     """Plain values, interpolations resolved.
 
     Raises UserError naming the key of one that cannot be: an interpolation that leads nowhere or grows without end, a
-    text that no file and no command could hold, a number that is none, a key that is no text, a URL made of environment
-    variables.
+    text that no file and no command could hold, a number that is none, a key that is no text, an environment variable
+    that is not allowed, a URL made of one.
     """
     try:
         values = raw = _with_on(OmegaConf.to_container(config, throw_on_missing=True))
         if references.check(raw, where):
+            from_environment.check_allowed(raw, where)
             values = _with_on(OmegaConf.to_container(config, resolve=True, throw_on_missing=True))
     except MissingMandatoryValue as error:
         raise UserError(f"{where}: {error.full_key}=???: must be given; write a value or remove the line") from error
@@ -78,7 +79,7 @@ def plain(config: Any, where: str) -> Any:
         key = getattr(error, "full_key", None)
         raise UserError(f"{where}: {f'{key}: ' if key else ''}{told(error)}") from error
     _check_values(values, where, "")
-    from_environment.check(raw, values, where)
+    from_environment.check_urls(raw, values, where)
     return values
 
 
@@ -123,6 +124,8 @@ def _check_key(name: Any, where: str, key: str) -> None:
 def _fault(value: Any) -> str:
     """Control characters end file names and commands, and half a surrogate pair is no character."""
     if isinstance(value, str):
+        if references.MARK in value:  # put together of several texts, or escaped: the next reader would work it out
+            return f": gives {value[:100]!a}, which holds {references.MARK}; write it without"
         found = NO_TEXT.search(value)
         return f": holds the character {found[0]!a}; remove it" if found else ""
     if isinstance(value, float) and not math.isfinite(value):

@@ -3,7 +3,10 @@
 A set's classes stand in the order of its labels. Names are facts; their wording and the templates are those of CLIP's
 released prompts (MIT) where CLIP_benchmark (MIT) has them too, in CLIP_benchmark's order. ImageNet's names and
 templates are read from the open_clip that is installed, its synsets from timm. `metric` is what ELEVATER
-(arXiv:2204.08790) counts of the set.
+(arXiv:2204.08790) counts of the set. `aliases` are what releases call a class that the prompts word otherwise.
+
+ELEVATER's index files number the classes of REORDERED in an order of their own, the other sets' as here (compared with
+the lists of its toolkit's prompts.py).
 """
 
 from __future__ import annotations
@@ -20,16 +23,33 @@ from compclip.base.files import read_json, read_text
 FOLDER = Path(__file__).parent / "classes"
 IMAGENET = {"imagenet": "imagenet_synsets.txt", "imagenet_a": "imagenet_a_synsets.txt",
             "imagenet_r": "imagenet_r_synsets.txt"}  # fmt: skip
+REORDERED = ("caltech101", "cars", "cifar100", "fgvc_aircraft", "food101")
+NUMBERED = ("cifar10", "gtsrb", "imagenet", "mnist", "svhn")  # by the data set itself, so that releases agree
 
 
 @dataclass(frozen=True)
 class ClassSet:
-    """Names and templates ({c} for the name), folders of classes by synset, and ELEVATER's metric."""
+    """Names and templates ({c} for the name), folders of classes by synset, ELEVATER's metric, and other wordings.
+
+    A set without a title is a folder's own classnames.txt, which says itself what the numbers mean.
+    """
 
     names: tuple[str, ...]
     templates: tuple[str, ...]
     metric: str = ""
     synsets: Mapping[str, int] = field(default_factory=dict)
+    aliases: Mapping[str, str] = field(default_factory=dict)
+    title: str = ""
+
+    @property
+    def in_elevater_order(self) -> bool:
+        """Whether ELEVATER numbers the classes as this set does."""
+        return not self.title or (bool(self.metric) and self.title not in REORDERED)
+
+    @property
+    def in_every_order(self) -> bool:
+        """Whether whoever numbers the classes numbers them so."""
+        return not self.title or self.title in NUMBERED
 
 
 def names() -> list[str]:
@@ -50,7 +70,13 @@ def get(name: str) -> ClassSet:
     if name in IMAGENET:
         return _imagenet(name, path)
     found = read_json(path)
-    return ClassSet(tuple(found["classes"]), tuple(found["templates"]), found.get("metric", ""))
+    return ClassSet(
+        tuple(found["classes"]),
+        tuple(found["templates"]),
+        found.get("metric", ""),
+        aliases=found.get("aliases", {}),
+        title=name,
+    )
 
 
 def _imagenet(name: str, path: Path) -> ClassSet:
@@ -61,7 +87,7 @@ def _imagenet(name: str, path: Path) -> ClassSet:
     name_of = dict(zip(every, told["IMAGENET_CLASSNAMES"], strict=True))
     own = every if name == "imagenet" else _synsets(IMAGENET[name])
     metric = "top_1" if name == "imagenet" else ""
-    return ClassSet(tuple(name_of[s] for s in own), templates, metric, {s: i for i, s in enumerate(own)})
+    return ClassSet(tuple(name_of[s] for s in own), templates, metric, {s: i for i, s in enumerate(own)}, title=name)
 
 
 def _executed(path: Path) -> dict[str, Any]:

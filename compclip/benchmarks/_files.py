@@ -68,7 +68,7 @@ def images_folder(folder: Path, images: str | Path | None) -> Path:
     return next((folder / name for name in ("images", "Images") if (folder / name).is_dir()), folder)
 
 
-def first_there(places: Iterable[Path]) -> str:
+def first_there(places: Iterable[Path | str]) -> str:
     """The first of the places where there is a file; the first one of all where there is none."""
     listed = list(map(str, places))
     return next(filter(os.path.isfile, listed), listed[0])

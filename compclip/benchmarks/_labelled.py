@@ -1,7 +1,8 @@
 """Labelled pictures as the field keeps them: folders of classes, ELEVATER's index files, tars, parquet.
 
-Each gives a picture's id, its reference and its classes by number. An id holds the class where the files of the
-benchmark do not tell it, so that another label makes another fingerprint.
+Each gives a picture's id, its reference and its classes by number. The numbers are ours: a release's own are mapped by
+the names that it ships (`_class_numbers`). An id holds the class where the files of the benchmark do not tell it, so
+that another label makes another fingerprint.
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ from typing import Any
 
 from compclip.base.errors import UserError, unknown
 from compclip.base.files import read_text
-from compclip.benchmarks import _parquet, _tars
+from compclip.benchmarks import _class_numbers, _parquet, _tars
+from compclip.benchmarks._class_sets import ClassSet
 from compclip.benchmarks._files import first_there, rows, value
 from compclip.benchmarks._tars import SUFFIXES
 
@@ -34,45 +36,55 @@ class Labelled:
 # --- folders --------------------------------------------------------------------------------------------------
 
 
-def in_folders(pictures: Path, names: Sequence[str], synsets: Mapping[str, int], lost: Counter[str]) -> list[Labelled]:
+def in_folders(pictures: Path, class_set: ClassSet, lost: Counter[str]) -> list[Labelled]:
     """A folder of pictures a class, by its name, its number from 0, its synset, or in sorted order.
 
-    Raises UserError for folders that fit no class or leave two readings, and for pictures that lie in none.
+    Pictures beside these folders are counted. Raises UserError for folders that fit no class or leave two readings.
     """
-    class_of = _classes(pictures, names, synsets)
+    class_of = _classes(pictures, class_set)
     found = [(file, label) for place, label in class_of.items() for file in sorted(place.rglob("*")) if file.is_file()]
     kept = [(file, label) for file, label in found if file.suffix.lower() in SUFFIXES]
     lost["not_an_image"] = len(found) - len(kept)
+    if loose := sum(file.suffix.lower() in SUFFIXES for file in pictures.iterdir() if file.is_file()):
+        lost["no_class"] = loose
     return [Labelled(str(file.relative_to(pictures)), str(file), (label,)) for file, label in kept]
 
 
-def _classes(pictures: Path, names: Sequence[str], synsets: Mapping[str, int]) -> dict[Path, int]:
+def _classes(pictures: Path, class_set: ClassSet) -> dict[Path, int]:
     """The class number of each folder."""
     folders = sorted(place for place in pictures.iterdir() if place.is_dir() and not place.name.startswith("."))
     if not folders:
         raise UserError(f"{pictures}: holds no folder for each class, no *.tar and no *.parquet; sort pictures into "
                         "folders of their classes, as valprep.sh does for ImageNet")  # fmt: skip
-    by_name = {alias: i for i, name in enumerate(names) if name for alias in (name, name.replace(" ", "_"))}
-    named = {place: by_name[place.name] for place in folders if place.name in by_name}
+    exact = {alias: i for i, name in enumerate(class_set.names) if name for alias in (name, name.replace(" ", "_"))}
+    plain = _class_numbers.positions(class_set)
+    classes = {place: exact.get(place.name, plain.get(_class_numbers.plain(place.name))) for place in folders}
+    named = {place: number for place, number in classes.items() if number is not None}
     numbers = {place: int(place.name) for place in folders if place.name.isdecimal()}
-    if folders and all(place.name in synsets for place in folders):
-        return {place: synsets[place.name] for place in folders}
-    if numbers and len(numbers) == len(folders) and (_from_zero(numbers, names) or not named):
-        return _numbered(pictures, numbers, named, names)
-    if len(folders) == len(names) and not named:
-        return dict(zip(folders, range(len(names)), strict=True))
-    _check_names(pictures, folders, named, names)
+    if all(place.name in class_set.synsets for place in folders):
+        return {place: class_set.synsets[place.name] for place in folders}
+    if numbers and len(numbers) == len(folders) and (_from_zero(numbers, class_set.names) or not named):
+        return _numbered(pictures, numbers, named, class_set.names)
+    ordered = dict(zip(folders, range(len(class_set.names)), strict=False))
+    as_written = any(place.name in exact for place in folders)
+    if len(folders) == len(class_set.names) > len(named) and not as_written and named.items() <= ordered.items():
+        return ordered
+    _check_names(pictures, folders, named, class_set.names)
     return named
 
 
 def _check_names(pictures: Path, folders: Sequence[Path], named: Mapping[Path, int], names: Sequence[str]) -> None:
-    """Raises UserError for a folder without a class and for a class name that stands twice."""
+    """Raises UserError for a folder without a class, a class of two folders, and a class name that stands twice."""
     for place in folders:
         if place not in named:
             raise unknown("class folder", place.name, names, str(pictures))
     if len(set(names)) < len(names):
         twice = next(name for name in names if names.count(name) > 1)
         raise UserError(f"{pictures}: class {twice!r} stands twice among the names; name the folders by number")
+    for number, count in Counter(named.values()).items():
+        if count > 1:
+            first, second = [place.name for place in folders if named[place] == number][:2]
+            raise UserError(f"{pictures}: folders {first!r} and {second!r} are one class; put them together")
 
 
 def _from_zero(numbers: Mapping[Path, int], names: Sequence[str]) -> bool:
@@ -103,17 +115,25 @@ def _numbered(
 # --- index files ----------------------------------------------------------------------------------------------
 
 
-def in_index(file: Path, pictures: Path, classes: int) -> list[Labelled]:
+def in_index(file: Path, pictures: Path, class_set: ClassSet) -> tuple[list[Labelled], tuple[Path, ...]]:
     """ELEVATER's index files: `test.zip@path/1.jpg 3`, and `3,7` for a picture of several classes; or JSON like COCO's.
 
-    The archives are unpacked by hand, into `pictures` or into folders of their own there (`test/path/1.jpg`). Raises
-    UserError for a line of another form, an archive that is still packed, and a class that there is not.
+    What a number means says `labels.txt` beside the index, or the names of the JSON's categories. The archives are
+    unpacked by hand, into `pictures` or into folders of their own there (`test/path/1.jpg`). Also returns the files
+    that were read. Raises UserError for a line of another form, an archive that is still packed, and a class that there
+    is not or whose name fits none.
     """
     packed = {p.name for p in pictures.glob("*.zip")}
-    return (_in_json if file.suffix == ".json" else _in_lines)(file, pictures, packed, classes)
+    if file.suffix == ".json":
+        return _in_json(file, pictures, packed, class_set), (file,)
+    labels = _class_numbers.labels_file(file.parent)
+    needed = f"put the release's {_class_numbers.LABELS[0]} beside it"
+    release = _class_numbers.read_names(labels) if labels else ()
+    numbers = _class_numbers.numbers(labels or file, release, class_set, class_set.in_elevater_order, needed)
+    return _in_lines(file, pictures, packed, numbers), (file, labels) if labels else (file,)
 
 
-def _in_lines(file: Path, pictures: Path, packed: set[str], classes: int) -> list[Labelled]:
+def _in_lines(file: Path, pictures: Path, packed: set[str], classes: Sequence[int]) -> list[Labelled]:
     found = []
     for number, line in enumerate(read_text(file).split("\n"), 1):
         name, space, told = line.strip().rpartition(" ")
@@ -130,10 +150,10 @@ def _in_lines(file: Path, pictures: Path, packed: set[str], classes: int) -> lis
     return found
 
 
-def _in_json(file: Path, pictures: Path, packed: set[str], classes: int) -> list[Labelled]:
+def _in_json(file: Path, pictures: Path, packed: set[str], class_set: ClassSet) -> list[Labelled]:
     """Pictures by `file_name`, which lies in `zip_file`, and their classes by annotations."""
     content = rows(file, dict)
-    labels = _annotated(file, content, classes)
+    labels = _annotated(file, content, class_set)
     found = []
     for row in value(file, "(whole file)", content, "images", list):
         key, name = value(file, "of an image", row, "id", (int, str)), value(file, "of an image", row, "file_name")
@@ -144,19 +164,24 @@ def _in_json(file: Path, pictures: Path, packed: set[str], classes: int) -> list
     return found
 
 
-def _annotated(file: Path, content: Mapping[str, Any], classes: int) -> dict[Any, dict[int, None]]:
-    """The classes of each image: its categories' places among all, in the order of their numbers."""
-    kinds, told = (value(file, "(whole file)", content, name, list) for name in ("categories", "annotations"))
-    order = sorted({value(file, "of a category", kind, "id", int) for kind in kinds})
-    if len(order) != classes:
-        raise UserError(f"{file}: {len(order)} categories for {classes} classes; give the set's class names")
-    place = {number: position for position, number in enumerate(order)}
+def _annotated(file: Path, content: Mapping[str, Any], class_set: ClassSet) -> dict[Any, dict[int, None]]:
+    """The classes of each image: its categories by their names, or else by their places in the order of their ids."""
+    kinds, annotations = (value(file, "(whole file)", content, name, list) for name in ("categories", "annotations"))
+    name_of = {value(file, "of a category", kind, "id", int): str(kind.get("name", "")) for kind in kinds}
+    order = sorted(name_of)
+    if len(order) != len(class_set.names):
+        raise UserError(
+            f"{file}: {len(order)} categories for {len(class_set.names)} classes; give the set's class names"
+        )
+    release = [name_of[key] for key in order] if any(name_of.values()) else ()
+    numbers = _class_numbers.numbers(file, release, class_set, class_set.in_elevater_order, "fetch the official file")
+    class_of = dict(zip(order, numbers, strict=True))
     labels: dict[Any, dict[int, None]] = {}
-    for row in told:
+    for row in annotations:
         kind = value(file, "of an annotation", row, "category_id", int)
-        if kind not in place:
+        if kind not in class_of:
             raise UserError(f"{file}: category_id {kind}: is none of the categories; fetch the official file")
-        labels.setdefault(value(file, "of an annotation", row, "image_id", (int, str)), {})[place[kind]] = None
+        labels.setdefault(value(file, "of an annotation", row, "image_id", (int, str)), {})[class_of[kind]] = None
     return labels
 
 
@@ -172,34 +197,59 @@ def _unpacked(file: Path, pictures: Path, packed: set[str], name: str) -> str:
 # --- tars and tables ------------------------------------------------------------------------------------------
 
 
-def in_tars(folder: Path, classes: int, lost: Counter[str]) -> list[Labelled]:
+def in_tars(
+    folder: Path, names: Path, class_set: ClassSet, lost: Counter[str]
+) -> tuple[list[Labelled], tuple[Path, ...]]:
     """CLIP_benchmark's webdatasets: in each tar, of each key a picture and its class in `.cls`, counted from 0.
 
-    Raises UserError for a tar that is compressed or damaged, a key that comes twice, and a class that there is not.
+    For a known set the classnames.txt that its builder writes into the folder `names` says what a number means. Also
+    returns that file. Raises UserError for a tar that is compressed or damaged, a key that comes twice, and a class
+    that there is not.
     """
+    labels = _class_numbers.labels_file(names, "classnames.txt") if class_set.title else None
+    release = _class_numbers.read_names(labels) if labels else ()
+    numbers = _class_numbers.numbers(labels or folder, release, class_set, True, "")
     found = []
     for key, ref, raw in _tars.told(folder, "cls", LONGEST, "no_label", lost):
         label = raw.strip()
         if not label.isdigit():
             raise UserError(f"{folder}: {key}.cls: holds {label!r}, no class number; fetch the tar again")
-        number = _label(folder, key, int(label), classes)
+        number = _label(folder, key, int(label), numbers)
         found.append(Labelled(f"{number}/{key}", ref, (number,)))
-    return found
+    return found, (labels,) if labels else ()
 
 
-def in_tables(path: Path, pictures: Path, split: str, classes: int) -> list[Labelled]:
+def in_tables(path: Path, pictures: Path, split: str, class_set: ClassSet) -> tuple[list[Labelled], tuple[Path, ...]]:
     """Hugging Face's parquet with a picture and a class number in each row; see `_parquet` for what that costs.
 
-    Raises UserError for a table without such columns, and a class that there is not.
+    What a number means says `labels.txt` beside the tables, or the ClassLabel of their schema. Also returns the files
+    that were read. Raises UserError for a table without such columns, and a class that there is not or whose name fits
+    none.
     """
+    tables, rows_read = _parquet.tables(path, split), _parquet.rows(path, pictures, split)
+    labels = _class_numbers.labels_file(path if path.is_dir() else path.parent)
+    numbers: Sequence[int] = ()
     found = []
-    for number, row in enumerate(_parquet.rows(path, pictures, split)):
+    for number, row in enumerate(rows_read):
         image, label = (_column(path, row, names) for names in (PICTURES, LABELS))
+        numbers = numbers or _numbers_of_tables(path, tables, label, labels, class_set)
         if not isinstance(row[image], str) or type(row[label]) is not int:
             raise UserError(f"{path}: row {number}: {label}={row[label]!r}: no class number; fetch the files again")
-        key = _label(path, f"row {number}", row[label], classes)
+        key = _label(path, f"row {number}", row[label], numbers)
         found.append(Labelled(f"{key}/{number}", _parquet.picture(pictures, row[image], ""), (key,)))
-    return found
+    return found, (*tables, labels) if labels else tuple(tables)
+
+
+def _numbers_of_tables(
+    path: Path, tables: Sequence[Path], column: str, labels: Path | None, class_set: ClassSet
+) -> list[int]:
+    """The classes of the numbers in a column. Raises UserError where two tables name them otherwise."""
+    release = _class_numbers.read_names(labels) if labels else _parquet.class_names(tables[0], column)
+    for table in tables[1:]:
+        if not labels and _parquet.class_names(table, column) != release:
+            raise UserError(f"{table}: names its classes otherwise than {tables[0].name}; fetch both again")
+    needed = f"write them, a line each, into {_class_numbers.LABELS[0]} in {path}"
+    return _class_numbers.numbers(labels or tables[0], release, class_set, class_set.in_every_order, needed)
 
 
 def _column(path: Path, row: Mapping[str, object], names: Sequence[str]) -> str:
@@ -209,7 +259,10 @@ def _column(path: Path, row: Mapping[str, object], names: Sequence[str]) -> str:
     return name
 
 
-def _label(file: Path, where: str, number: int, classes: int) -> int:
-    if not 0 <= number < classes:
-        raise UserError(f"{file}: {where}: class {number} of {classes}, which count from 0; give the set's class names")
-    return number
+def _label(file: Path, where: str, number: int, classes: Sequence[int]) -> int:
+    """The class that a release's number means."""
+    if not 0 <= number < len(classes):
+        raise UserError(
+            f"{file}: {where}: class {number} of {len(classes)}, which count from 0; give the set's class names"
+        )
+    return classes[number]

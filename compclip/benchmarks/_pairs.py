@@ -13,7 +13,7 @@ from compclip.benchmarks import winoground
 from compclip.evaluate.benchmark import Items, Record, by_subset, readable
 from compclip.evaluate.embeddings import Embeddings
 
-SCORES = ("text", "image", "group")
+SCORES = winoground.METRICS
 
 
 def evaluate(records: Sequence[Record], embeddings: Embeddings) -> dict[str, Items]:
@@ -24,6 +24,11 @@ def evaluate(records: Sequence[Record], embeddings: Embeddings) -> dict[str, Ite
         for subset, part in parts.items()
         for score, items in winoground.items(part, embeddings, subset).items()
     }
+
+
+def metrics(subsets: Iterable[str]) -> tuple[str, ...]:
+    """The names of all scores: of each subset, and the means."""
+    return (*(f"{subset}_{score}" for subset in subsets for score in SCORES), *SCORES)
 
 
 def means(subsets: Iterable[str]) -> dict[str, tuple[str, ...]]:

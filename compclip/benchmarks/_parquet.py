@@ -48,6 +48,13 @@ def rows(path: str | Path, pictures: str | Path | None = None, split: str = "") 
     return [row for table in listed for row in _unpacked.rows(table, Path(pictures) if pictures else table.parent)]
 
 
+def class_names(table: Path, column: str) -> list[str]:
+    """Return the names of a column's class numbers that the table's schema has (Hugging Face's ClassLabel), or []."""
+    from compclip.benchmarks import _unpacked
+
+    return _unpacked.class_names(table, column)
+
+
 def listed(path: Path, name: str, images: str | Path | None) -> tuple[tuple[Path, ...], Sequence[tuple[int, Any]]]:
     """The file of JSON lines `name` in a folder and its numbered lines; where it is not there, tables and their rows.
 

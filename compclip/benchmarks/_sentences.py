@@ -11,32 +11,19 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 
-from compclip.base.files import read_json
 from compclip.benchmarks import retrieval
-from compclip.benchmarks._files import unique, value
+from compclip.benchmarks._files import unique
+from compclip.benchmarks._flair import Captioned
 from compclip.evaluate.benchmark import Record
 
 ENDS = re.compile(r"[.\n]|</s>")  # FLAIR's rule: "1.5 m" is two pieces, "What? No!" is one
 MEANS = {f"mean_recall_at_{k}": (f"i2t_recall_at_{k}", f"t2i_recall_at_{k}") for k in retrieval.KS}
-Captioned = tuple[str, str, list[str]]  # id, picture, its sentences
+METRICS = (*retrieval.METRICS, *MEANS)
 
 
 def split(text: str) -> list[str]:
     """The sentences of a caption, without their full stops and the spaces around them."""
     return [piece for piece in (part.strip() for part in ENDS.split(text)) if piece]
-
-
-def released(file: Path, pictures: Path) -> list[Captioned]:
-    """FLAIR's own file of sentences, {"annotations": [{"image", "caption", "image_id"}]}, one a sentence.
-
-    Raises UserError for a record without a field.
-    """
-    found: dict[str, Captioned] = {}
-    for place, row in enumerate(value(file, "(whole file)", read_json(file), "annotations", list)):
-        key = str(value(file, f"at place {place}", row, "image_id", (int, str)))
-        picture = str(pictures / value(file, key, row, "image"))
-        found.setdefault(key, (key, picture, []))[2].append(value(file, key, row, "caption"))
-    return list(found.values())
 
 
 def records(file: Path, captioned: Iterable[Captioned]) -> tuple[tuple[Record, ...], dict[str, int]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -38,6 +39,24 @@ def rows(table: Path, pictures: Path) -> list[dict[str, Any]]:
     for number, row in enumerate(read):
         row.update({name: _reference(pack, row[name], number) for name in places})
     return read
+
+
+def class_names(table: Path, column: str) -> list[str]:
+    """Return the names of a column's class numbers as the package datasets notes them in a schema; [] without them."""
+    raw = (_schema(table).metadata or {}).get(b"huggingface", b"{}")
+    try:
+        names = json.loads(raw)["info"]["features"][column]["names"]
+    except (ValueError, KeyError, TypeError, RecursionError):  # others' text: another column, or none of this form
+        return []
+    return names if isinstance(names, list) and all(isinstance(name, str) for name in names) else []
+
+
+def _schema(table: Path) -> pa.Schema:
+    """The columns of a table that was read before."""
+    if table.suffix == ".parquet":
+        return pq.read_schema(regular(table))
+    with pa.memory_map(regular(table)) as file, pa.ipc.open_stream(file) as stream:
+        return stream.schema
 
 
 def _reference(pack: Path, place: Mapping[str, Any] | None, number: int) -> str:

@@ -31,6 +31,7 @@ NAMES = {"i2t": "text", "t2i": "image", "group": "group"}  # the authors' name, 
 CHOICES = {  # (caption, picture) that must be above (caption, picture)
     "image_pos": (0, 0, 1, 0), "image_neg": (1, 1, 0, 1), "text_pos": (0, 0, 0, 1), "text_neg": (1, 1, 1, 0),
 }  # fmt: skip
+METRICS = tuple(f"{kind}{name}" for kind in ("", *(f"{t}_" for t in TYPES)) for name in (*NAMES, *CHOICES))
 
 
 def load(path: str | Path, images: str | Path | None = None, split: str = "") -> Benchmark:

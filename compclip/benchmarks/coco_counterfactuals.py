@@ -1,7 +1,7 @@
 """COCO-Counterfactuals (Le et al., NeurIPS 2023, arXiv:2309.14356): retrieval among pictures made to differ in a noun.
 
 Each pair is two pictures, each with its caption. All pictures and captions are one pool, scored as `retrieval` does:
-Recall@1, 5, 10 both ways, ties wrong, so that no picture finds a caption that stands twice; ties as in `retrieval`.
+Recall@1, 5, 10 both ways, ties wrong, so that no picture finds a caption that stands twice; else as in `retrieval`.
 FSC-CLIP draws 5,223 of the 17,410 pairs at random and does not publish which: `split: 5223` takes as many, evenly
 spread over the file. All pairs are 34,820 pictures and as many captions, whose scores are looked at in blocks.
 
@@ -21,6 +21,7 @@ from compclip.evaluate.benchmark import Benchmark, Record
 from compclip.runs.items import RETRIEVAL
 
 FILE = "examples.jsonl"
+METRICS = retrieval.METRICS
 
 
 def load(path: str | Path, images: str | Path | None = None, split: str = "") -> Benchmark:

@@ -19,6 +19,7 @@ from compclip.evaluate.benchmark import Benchmark, Record
 from compclip.runs.items import COMPOSITION
 
 FILE = "COLA_multiobjects_matching_benchmark.json"
+METRICS = winoground.METRICS
 
 
 def load(path: str | Path, images: str | Path | None = None, split: str = "") -> Benchmark:

@@ -16,6 +16,8 @@ from compclip.benchmarks._files import images_folder, unique, value
 from compclip.evaluate.benchmark import Benchmark, Record
 from compclip.runs.items import COMPOSITION
 
+METRICS = winoground.METRICS
+
 
 def load(path: str | Path, images: str | Path | None = None, split: str = "") -> Benchmark:
     """The folder of the authors' `<split>.json`, or of the hub's tables; `split`: test unless told, or train.

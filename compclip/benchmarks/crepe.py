@@ -2,8 +2,8 @@
 
 atom: an object, an attribute or a relation is replaced; swap: it changes places with another; negate: it is denied.
 Right where the picture, cropped to the record's box, is nearer to the caption than to every wrong one (Recall@1); a tie
-is wrong. The authors sort, so that the caption, which stands first, is ahead of its equals: right where ties go to the
-first.
+is wrong. Where ties go to the first the caption, which stands first, is ahead of its equals. The authors call torch's
+argsort, which promises no order of equals; on a CPU it keeps that of six candidates.
 
 The paper shows one value a complexity (4 to 12 objects, attributes and relations): here `<type>/complexity_<n>`. The
 value of a type is over the records of all complexities together, of which each has its own number. So are the values
@@ -34,6 +34,7 @@ from compclip.runs.items import COMPOSITION
 
 TYPES = ("atom", "swap", "negate")
 MEANS = {"average": TYPES}
+METRICS = (*TYPES, *MEANS)
 COMPLEXITIES = range(4, 13)
 BOX = ("x", "y", "width", "height")
 COLUMNS = ("image_id", "caption", "hard_negs", *BOX)

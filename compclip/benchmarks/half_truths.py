@@ -29,6 +29,9 @@ from compclip.runs.items import COMPOSITION
 SETS = ("coco_qwen", "coco_mistral", "cc3m_qwen")
 KINDS = ("entity", "relation")
 TEXTS = ("anchor", "half_truth", "full_truth")
+METRICS = tuple(
+    f"{name}{order}{kind}" for name in SETS for order in ("", "_ordered") for kind in ("", *(f"_{k}" for k in KINDS))
+)
 Kinds = Mapping[tuple[str, str], str]  # set and id -> what the detail is
 
 

@@ -33,6 +33,8 @@ KINDS = {  # the file name in the authors' repository
 POOLED = ("replace_relations", "replace_attributes")
 LOWER = tuple(f"{kind}_{metric}" for kind in (*KINDS, "replace") for metric in ("brittleness", "gap"))
 SCORES = tuple(f"{kind}_mean_score" for kind in (*KINDS, "replace"))
+OUTCOMES = ("original", "augmented", "brittleness", "mean_score", "gap")
+METRICS = tuple(f"{kind}_{name}" for kind in (*KINDS, "replace") for name in OUTCOMES)
 PLACES = ("images", "VG_100K", "VG_100K_2")  # of SWAP's pictures, which are named without a folder: ARO's, the Genome's
 BOX = ("bbox_x", "bbox_y", "bbox_w", "bbox_h")
 
@@ -130,7 +132,7 @@ def _outcomes(scores_3N: Sequence[np.ndarray]) -> dict[str, np.ndarray]:
 def _pooled(items: Mapping[str, Items]) -> dict[str, Items]:
     """REPLACE over all its records; absent where one of its kinds was not scored."""
     found = {}
-    for name in ("original", "augmented", "brittleness", "mean_score", "gap"):
+    for name in OUTCOMES:
         parts = [items[f"{kind}_{name}"] for kind in POOLED if f"{kind}_{name}" in items]
         if len(parts) == len(POOLED):
             found[f"replace_{name}"] = pooled("replace", parts)

@@ -1,7 +1,8 @@
 """ImageCoDe (Krojer et al., ACL 2022, arXiv:2203.15867): a description chooses its picture among ten similar ones.
 
-`static` sets are pictures of Open Images, `video` sets are frames of one video; a tie is wrong. The authors choose the
-first of equals in the order of the set, and so do ours where ties go to the first. `average` is over all
+`static` sets are pictures of Open Images, `video` sets are frames of one video; a tie is wrong. Where ties go to the
+first, the first of equals is chosen in the order of the set: so does the authors' program for fine-tuned models
+(argmax); the one for zero-shot models sorts with NumPy, whose order of equals is undefined. `average` is over all
 descriptions, so that the video sets, four in five, weigh by their size: the authors report it so, and the numbers
 FSC-CLIP prints are this one, though its text speaks of an average of sub-tasks. That one is `macro_average`.
 
@@ -24,6 +25,7 @@ from compclip.runs.items import COMPOSITION
 
 SPLITS = ("train", "valid", "test")
 KINDS = ("static", "video")
+METRICS = (*KINDS, "average", "macro_average")
 STATIC = "open-images"  # in the names of static sets
 PICTURES = 10  # in a set
 HELD_BACK = (

@@ -2,8 +2,9 @@
 
 Each picture has a statement, read as "a photo of <statement>". The authors' accuracy of a pair, that each statement
 chooses its own picture, is `image`; Winoground's `text` and `group` are beside it, as vl_compo counts them. Ties are
-wrong; the authors give a tie to the second picture. Every pattern weighs the same in `text`, `image` and `group`, the
-last of which is the number of vl_compo's tables (its 202 models: the mean of its nine groups to 5e-9).
+wrong, also where they go to the first; the authors give a tie to the second picture. Every pattern weighs the same in
+`text`, `image` and `group`, the last of which is the number of vl_compo's tables (its 202 models: the mean of its nine
+groups to 5e-9).
 
 Checklist. Source: hf.co/datasets/MMVP/MMVP_VLM, github.com/tsb0601/MMVP scripts/evaluate_vlm.py. Licence: MIT.
 Compared with the authors' code: the rule, read. Not compared: any real file; whether vl_compo adds "a photo of".
@@ -29,6 +30,7 @@ PATTERNS = {  # the first word of a Type, as the file, the README or the paper h
     "spatial": "spatial", "positional": "spatial", "color": "colour", "structural": "structure", "text": "writing",
     "texts": "writing", "viewpoint": "viewpoint", "camera": "viewpoint",
 }  # fmt: skip
+METRICS = _pairs.metrics(dict.fromkeys(PATTERNS.values()))
 
 
 def load(path: str | Path, images: str | Path | None = None, split: str = "") -> Benchmark:

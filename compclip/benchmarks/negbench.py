@@ -3,12 +3,15 @@
 Multiple choice (`coco_mcq`, `voc2007_mcq`, `synthetic_mcq`): a picture chooses among four captions; the share that is
 right, and the same over the questions whose right answer affirms (`_positive`), negates (`_negative`) or does both
 (`_hybrid`). Retrieval (`coco_retrieval`, `coco_negated_retrieval`, `synthetic_retrieval`,
-`synthetic_negated_retrieval`): Recall@1, 5, 10 both ways, `<name>_t2i_recall_at_5` being the paper's. Ties are wrong;
-the authors choose the first of equal captions, and so do ours where ties go to the first.
+`synthetic_negated_retrieval`): Recall@1, 5, 10 both ways, `<name>_t2i_recall_at_5` being the paper's. Ties are wrong.
+Where they go to the first, multiple choice is as the authors count it (argmax); their retrieval takes any of equals
+(topk), which cannot be repeated.
 
-Checklist. Source: github.com/m1k2zoo/negbench, datasets.md (its tables). Licence: none is named; pictures: each set's
-own. Compared with the authors' code: the rules, read in copies of it. Not compared: any real file. Left out: the sets
-of videos and of chest X-rays.
+`<name>_template` are the tables before a language model rephrased them, the authors' second experiment.
+
+Checklist. Source: github.com/m1k2zoo/negbench, datasets.md (its tables). Licence: MIT; pictures: each set's own.
+Compared with the authors' code: the rules, read. Not compared: any real file. Left out: the sets of videos and of chest
+X-rays.
 """
 
 from __future__ import annotations
@@ -22,7 +25,7 @@ import numpy as np
 
 from compclip.base.errors import UserError, unknown
 from compclip.benchmarks import _choice, _table, retrieval
-from compclip.benchmarks._files import chosen, images_folder, present, value
+from compclip.benchmarks._files import chosen, first_there, images_folder, present, value
 from compclip.data import literals
 from compclip.evaluate.benchmark import Benchmark, Items, Record
 from compclip.evaluate.embeddings import Embeddings
@@ -32,25 +35,35 @@ CHOICES = {
     "coco_mcq": "COCO_val_mcq_llama3.1_rephrased.csv",
     "voc2007_mcq": "VOC2007_mcq_llama3.1_rephrased.csv",
     "synthetic_mcq": "synthetic_mcq_llama3.1_rephrased.csv",
+    "coco_mcq_template": "COCO_val_mcq.csv",
+    "voc2007_mcq_template": "VOC2007_mcq.csv",
+    "synthetic_mcq_template": "synthetic_mcq.csv",
 }
 RETRIEVALS = {
     "coco_retrieval": "COCO_val_retrieval.csv",
     "coco_negated_retrieval": "COCO_val_negated_retrieval_llama3.1_rephrased_affneg_true.csv",
     "synthetic_retrieval": "synthetic_retrieval_v1.csv",
     "synthetic_negated_retrieval": "synthetic_retrieval_v2.csv",
+    "coco_negated_retrieval_template": "COCO_val_negated_retrieval.csv",
 }
 FILES = CHOICES | RETRIEVALS
 USUAL = "coco_mcq, voc2007_mcq, coco_retrieval, coco_negated_retrieval"  # whose pictures anyone can have
 TEMPLATES = ("positive", "negative", "hybrid")
+METRICS = (
+    *(f"{name}{template}" for name in CHOICES for template in ("", *(f"_{t}" for t in TEMPLATES))),
+    *(f"{name}_{metric}" for name in RETRIEVALS for metric in retrieval.METRICS),
+)
 CAPTIONS = tuple(f"caption_{i}" for i in range(4))
+FOLDERS = ("val2017", "VOC2007/JPEGImages", "VOCdevkit/VOC2007/JPEGImages")  # as COCO's and VOC's archives unpack
 Kinds = Mapping[tuple[str, str], str]  # subset and id of a question -> the template of its answer
 
 
 def load(path: str | Path, images: str | Path | None = None, split: str = "") -> Benchmark:
     """The authors' folder of tables (`data/images`); `split` names some of FILES, those of COCO and VOC without it.
 
-    Their paths begin in the authors' folders: a picture is looked for at the end of its path in `images`. Raises
-    UserError for a missing file or column, an answer that is none, or captions that are no list.
+    Their paths begin in the authors' folders: a picture is looked for at the end of its path in `images`, and by its
+    name in FOLDERS there. Raises UserError for a missing file or column, an answer that is none, or captions that are
+    no list.
     """
     folder = Path(path)
     pictures = images_folder(folder, images)
@@ -75,7 +88,12 @@ def _question(name: str, file: Path, key: str, row: Mapping[str, str], pictures:
     if answer >= len(CAPTIONS):
         raise UserError(f"{file}: record {key}: correct_answer={answer} of {len(CAPTIONS)} captions; fetch it again")
     texts = _choice.match_first([row[caption] for caption in CAPTIONS], answer)
-    return Record(name, key, (_table.picture(pictures, row["image_path"]),), texts, ahead=answer)
+    return Record(name, key, (_picture(pictures, row["image_path"]),), texts, ahead=answer)
+
+
+def _picture(pictures: Path, name: str) -> str:
+    at = _table.picture(pictures, name)
+    return first_there((at, *(str(pictures / folder / Path(name).name) for folder in FOLDERS)))
 
 
 def _template(file: Path, key: str, row: Mapping[str, str]) -> str:
@@ -87,7 +105,7 @@ def _template(file: Path, key: str, row: Mapping[str, str]) -> str:
 
 def _captioned(name: str, file: Path, pictures: Path) -> list[Record]:
     return [
-        Record(name, key, (_table.picture(pictures, row["filepath"]),), _captions(file, key, row))
+        Record(name, key, (_picture(pictures, row["filepath"]),), _captions(file, key, row))
         for key, row in _table.columns(file, ("filepath", "captions"))
     ]
 

@@ -1,6 +1,7 @@
 """Image-text retrieval: Recall@1, 5, 10 in both directions, several captions an image. Ties are wrong.
 
-CLIP_benchmark takes the k first of a sort: where ties go to the first, equals stand in the order of the file.
+Where ties go to the first, equals stand in the order of the file. CLIP_benchmark's topk, FLAIR's and CLIC's argsort
+take any of them: what hangs on equal scores cannot be repeated.
 
 I images, T texts.
 
@@ -33,6 +34,7 @@ from compclip.evaluate.embeddings import Embeddings
 from compclip.runs.items import RETRIEVAL
 
 KS = (1, 5, 10)
+METRICS = tuple(f"{way}_recall_at_{k}" for way in ("i2t", "t2i") for k in KS)
 SUBSET = "all"
 
 

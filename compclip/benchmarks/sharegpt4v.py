@@ -6,14 +6,16 @@ that is longer than a model's context is cut by its tokenizer.
 
 Checklist. Source: hf.co/datasets/Lin-Chen/ShareGPT4V, share-captioner_coco_lcs_sam_1246k_1107.json (or LoTLIP's
 share4v_sam_10k.json). Licence: CC BY-NC 4.0; pictures: SA-1B's. Compared with the authors' code: the rule, read in
-Long-CLIP's train/sharegpt4v.py (line breaks become spaces; LoTLIP also rewrites full stops, we do not). Not compared:
-any real file.
+Long-CLIP's train/sharegpt4v.py (line breaks become spaces; LoTLIP and FLAIR also rewrite full stops, we do not). Not
+compared: any real file.
 """
 
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -26,18 +28,21 @@ from compclip.runs.items import RETRIEVAL
 
 FILES = ("share-captioner_coco_lcs_sam_1246k_1107.json", "share4v_sam_10k.json")
 FIRST = 1000
+METRICS = retrieval.METRICS
 CHUNK, LONGEST = 1 << 16, 1 << 20  # characters: read at once, and of one record
 
 
 def load(path: str | Path, images: str | Path | None = None, split: str = "") -> Benchmark:
     """The released file, or the folder of one of FILES; `split`: how many of its first records, 1000 unless told.
 
-    Pictures are `<image>` (`sam/images/sa_1.jpg`) seen from `images`, or the end of that path. The file is read as far
-    as it is needed. Raises UserError for a missing file, one that holds fewer records, or a record of another form.
+    Pictures are `<image>` (`sam/images/sa_1.jpg`) seen from `images`, or the end of that path; or they lie as the tars
+    of SA-1B unpack (`sa_000000/sa_1.jpg`), with a folder `images` in between or not. The file is read as far as it is
+    needed. Raises UserError for a missing file, one that holds fewer records, or a record of another form.
     """
     file = one_file(Path(path), *FILES)
     pictures, wanted = images_folder(file.parent, images), _wanted(file, split)
     records = tuple(_record(file, str(place), row, pictures) for place, row in enumerate(_first(file, wanted)))
+    records = _in_archives(records, pictures)
     if len(records) < wanted:
         raise UserError(f"{file}: holds {len(records)} records, not {wanted}; lower split, or fetch the official file")
     kept = tuple(record for record in records if record.has_text)
@@ -58,6 +63,23 @@ def _record(file: Path, key: str, row: Any, pictures: Path) -> Record:
         raise UserError(f"{file}: record {key}: a conversation of {len(turns)} turns, not 2; fetch the official file")
     caption = value(file, key, turns[1], "value").replace("\n", " ")
     return Record(retrieval.SUBSET, key, (_table.picture(pictures, value(file, key, row, "image")),), (caption,))
+
+
+def _in_archives(records: tuple[Record, ...], pictures: Path) -> tuple[Record, ...]:
+    """The records, with pictures that are not where the file says in the folders of SA-1B's archives, by their name.
+
+    Its numbers are unique over all archives. The folders are listed once, and only where a picture is missing.
+    """
+    absent = {Path(record.images[0]).name for record in records if not os.path.isfile(record.images[0])}
+    if not absent:
+        return records
+    folders = sorted((*pictures.glob("sa_[0-9]*"), *pictures.glob("sa_[0-9]*/images")))
+    place_of = {name: str(folder / name) for folder in folders if folder.is_dir() for name in os.listdir(folder)}
+    return tuple(
+        replace(record, images=(place_of[name],)) if name in absent and name in place_of else record
+        for record in records
+        for name in [Path(record.images[0]).name]
+    )
 
 
 def _first(file: Path, count: int) -> Iterator[Any]:

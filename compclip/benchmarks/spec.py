@@ -29,6 +29,7 @@ MEANS = {
     **{way: tuple(f"{subset}_{way}" for subset in SUBSETS) for way in FILES},
     "average": tuple(f"{subset}_{way}" for subset in SUBSETS for way in FILES),
 }
+METRICS = (*MEANS["average"], *MEANS)
 
 
 def load(path: str | Path, images: str | Path | None = None, split: str = "") -> Benchmark:

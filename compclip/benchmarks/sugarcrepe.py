@@ -23,6 +23,7 @@ from compclip.runs.items import COMPOSITION
 SUBSETS = ("add_att", "add_obj", "replace_att", "replace_obj", "replace_rel", "swap_att", "swap_obj")
 KINDS = {kind: tuple(s for s in SUBSETS if s.startswith(kind)) for kind in ("add", "replace", "swap")}
 MEANS = {**KINDS, "average": SUBSETS, "average_kinds": tuple(f"{kind}_pooled" for kind in KINDS)}
+METRICS = (*SUBSETS, *MEANS, *MEANS["average_kinds"])
 TEXTS = ("caption", "negative_caption")
 
 

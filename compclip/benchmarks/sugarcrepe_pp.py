@@ -26,6 +26,7 @@ MEANS = {
     for task in ("itt", "tot")
     for kind in ("replace", "swap")
 } | {f"average_{task}": tuple(f"{s}_{task}" for s in SUBSETS) for task in ("itt", "tot")}  # CLIC's Tables 16 to 18
+METRICS = (*MEANS["average_itt"], *MEANS["average_tot"], *MEANS)
 TEXTS = ("caption", "caption2", "negative_caption")
 
 

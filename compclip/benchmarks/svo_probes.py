@@ -28,6 +28,7 @@ from compclip.runs.items import COMPOSITION
 FILE = "svo_probes.csv"
 KINDS = ("subj_neg", "verb_neg", "obj_neg")
 MEANS = {"average": KINDS}
+METRICS = (*KINDS, *MEANS)
 IMAGES = ("pos_image_id", "neg_image_id")
 FLAGS = {"true": True, "false": False}
 Row = Mapping[str, str]
@@ -48,8 +49,9 @@ def load(path: str | Path, images: str | Path | None = None, split: str = "") ->
     records = tuple(_record(file, kind, key, row, pictures) for kind, key, row in read if kind in kinds)
     dropped = {"not_one_kind": sum(not kind for kind, _, _ in read)}
     return Benchmark(
-        records, (file,), partial(_choice.of_images, strict=True), MEANS, dropped=dropped, kind=COMPOSITION
-    )
+        records, (file,), partial(_choice.of_images, strict=True), MEANS, dropped=dropped, first_picture=True,
+        kind=COMPOSITION,
+    )  # fmt: skip
 
 
 def _rows(file: Path) -> Iterator[tuple[str, Row]]:

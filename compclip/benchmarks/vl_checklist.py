@@ -97,6 +97,10 @@ def _means() -> dict[str, tuple[str, ...]]:
 
 
 MEANS = _means()
+METRICS = (
+    *(f"{task}_{corpus}" for task, sources in TASKS.items() for corpora in sources.values() for corpus in corpora),
+    *MEANS,
+)
 
 
 def _records(subset: str, file: Path, pictures: Path) -> tuple[list[Record], int]:

@@ -6,8 +6,8 @@ go to the first. `average` weighs every subset the same. `<subset>_pair` and `<s
 Controlled_Images are the paper's accuracies over the two pictures of the same objects in opposite places, and over all
 four: right where each of its pictures is. Those count whose pictures were all read (the authors' files have them all).
 
-Source: github.com/amitakamath/whatsup_vlms, MIT. Compared: the six accuracies with the authors' scoring code, equal
-where no scores tie. Not compared: pairs and sets, whose rule was read; numbers on the real pictures.
+Source: github.com/amitakamath/whatsup_vlms, MIT. Compared: the six accuracies, the pairs and the sets with the authors'
+scoring code, equal where no scores tie. Not compared: numbers on the real pictures.
 """
 
 from __future__ import annotations
@@ -39,6 +39,7 @@ PLACES = {
     "Controlled_Images_B": (("left", "right"), ("in-front", "behind")),
 }
 MEANS = {"average": tuple(FILES)}
+METRICS = (*FILES, *(f"{subset}_{kind}" for subset in PLACES for kind in ("pair", "set")), *MEANS)
 
 
 def load(path: str | Path, images: str | Path | None = None, split: str = "") -> Benchmark:

@@ -25,6 +25,7 @@ from compclip.runs.items import COMPOSITION
 
 FILE = "examples.jsonl"
 SUBSET = "all"
+METRICS = ("text", "image", "group")
 
 
 def load(path: str | Path, images: str | Path | None = None, split: str = "") -> Benchmark:

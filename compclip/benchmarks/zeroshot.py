@@ -3,8 +3,8 @@
 N images, C classes, P prompts, D joint dim.
 
 Classes with the same prompts are one class: ImageNet has `missile` and `sunglasses` twice, and a tie with itself would
-be wrong each time. Where ties go to the first they do so as in CLIP_benchmark: in the order of the classes, so that of
-two classes with the same prompts the first has all pictures.
+be wrong each time. Where ties go to the first they do so in the order of the classes, so that of two classes with the
+same prompts the first has all pictures; CLIP_benchmark's topk takes any of equals and cannot be repeated.
 
 A class is the normalised mean of the normalised embeddings of its prompts (Radford et al. 2021, Sec. 3.1.4). Sets of
 several classes a picture have `map_11`, a set of two classes `roc_auc` where it is asked for; `elevater` is the one of
@@ -17,8 +17,8 @@ own order.
 
 Source: github.com/LAION-AI/CLIP_benchmark (layouts, names, templates; MIT), github.com/openai/CLIP (names, templates;
 MIT), github.com/Computer-Vision-in-the-Wild/Elevater_Toolkit_IC (metrics; MIT). Compared: ELEVATER's two metrics with
-scikit-learn and the function of vision_evaluation 0.2.14, on made scores; CLIC's draw with its program's lines. Not
-compared: the sets' own files, which were not at hand.
+scikit-learn and the function of vision_evaluation 0.2.14, on made scores; CLIC's draw with its program's lines; the
+order of ELEVATER's classes with its toolkit's lists. Not compared: the sets' own files, which were not at hand.
 """
 
 from __future__ import annotations
@@ -48,7 +48,8 @@ SUBSET = "all"
 KS = (1, 5)
 AT_ONCE = 1 << 14  # pictures: 131 MB of scores for 1,000 classes
 SEEDS = 2**32
-METRICS = ("top_1", "mean_per_class", "map_11", "roc_auc")
+ELEVATER = ("top_1", "mean_per_class", "map_11", "roc_auc")  # of which it counts one
+METRICS = (*ELEVATER, "top_5", "elevater")
 
 
 @dataclass(frozen=True)
@@ -58,7 +59,7 @@ class Config:
     classes: str = ""  # a known set's names and templates, as imagenet; without it those of the folder's two files
     sample: int = 0  # so many pictures, drawn by the seed from all of them; 0: all (CLIC's ZS-10: 1000)
     seed: int = 1
-    metric: str = ""  # of METRICS the one that ELEVATER counts, told once more as `elevater`; else the known set's
+    metric: str = ""  # of ELEVATER the one that ELEVATER counts, told once more as `elevater`; else the known set's
 
     def __post_init__(self) -> None:
         if self.classes:
@@ -67,8 +68,8 @@ class Config:
             raise UserError(f"sample={self.sample}: must be >= 0; 0 scores all pictures")
         if not 0 <= self.seed < SEEDS:
             raise UserError(f"seed={self.seed}: must be from 0 to 2**32 - 1")
-        if self.metric and self.metric not in METRICS:
-            raise unknown("metric", self.metric, METRICS, "metric")
+        if self.metric and self.metric not in ELEVATER:
+            raise unknown("metric", self.metric, ELEVATER, "metric")
 
 
 def load(
@@ -80,7 +81,7 @@ def load(
     A folder of pictures a class, which bears its name, its number from 0 or its synset; where no folder bears a class's
     name, as many as there are classes are taken in sorted order, numbers by their value. Tars of webdataset. Parquet
     with pictures inside, which are unpacked into `images`. ELEVATER's index file, where `split` names it (`test.txt`,
-    `test.json`).
+    `test.json`). The class numbers of the last three are mapped by the names that the release ships (`_class_numbers`).
     Raises UserError for missing files, what fits no class or leaves two readings, a template without {c}.
     """
     folder, asked, lost = Path(path), options or Config(), Counter[str]()
@@ -130,14 +131,14 @@ def _labelled(
     base = Path(images) if images else folder / "images" if (folder / "images").is_dir() else folder
     place = base / split if split else base
     if split.endswith((".txt", ".json")):
-        return in_index(folder / split, base, len(own.names)), (folder / split,)
+        return in_index(folder / split, base, own)
     if any(place.glob("*.tar")):
-        return in_tars(place, len(own.names), lost), ()
-    if tables := _parquet.tables(folder, split):
-        return in_tables(folder, base, split, len(own.names)), tuple(tables)
+        return in_tars(place, folder, own, lost)
+    if _parquet.tables(folder, split):
+        return in_tables(folder, base, split, own)
     if not place.is_dir():
         raise UserError(f"{place}: no such folder; give the folder that holds a folder for each class as images")
-    return in_folders(place, own.names, own.synsets, lost), ()
+    return in_folders(place, own, lost), ()
 
 
 def _drawn(size: int, asked: Config) -> list[int]:

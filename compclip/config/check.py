@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import fields
+from pathlib import PurePath
 from typing import Any
 
 from compclip.base import plugins
 from compclip.base.errors import UserError, unknown
 from compclip.base.names import Name
-from compclip.config import pictures, wanted
+from compclip.config import columns, pictures, wanted
 from compclip.config.cell import PRETRAINED
 from compclip.config.grid import (
     PER_DATA,
@@ -26,6 +28,7 @@ from compclip.config.grid import (
 from compclip.config.sections import Data, Params
 from compclip.config.structured import SEEDS, mapping
 
+WORLD = "data/scenes_world"  # the out of the stage `scenes`
 # What lies in data/, or beside a benchmark's results, by a name of its own.
 OWN = {
     "data": ("benchmarks", "fingerprints", "looks", "neighbours", "overlaps", "scenes_world"),
@@ -167,8 +170,8 @@ def together(params: Params) -> None:
     if not params.evaluate.benchmarks:
         raise UserError("evaluate.benchmarks=[]: must name at least one")
     _check_lines(params)
-    for name in params.report.columns:
-        _check_column(name, params.evaluate.benchmarks)
+    columns.check(params)
+    _check_world(params)
     reference(params)
 
 
@@ -181,6 +184,20 @@ def reference(params: Params) -> None:
         raise unknown("method", name, set(params.grid.methods) - {PRETRAINED}, "report.reference, in grid.methods")
 
 
+def _check_world(params: Params) -> None:
+    """Data sets of the embedded world need a benchmark of it: DVC knows by that alone that it is to be made first."""
+    names = [name for name, data in params.data.items() if _in_world(data.path, data.images)]
+    if names and not any(_in_world(benchmark.path, benchmark.images) for benchmark in params.benchmarks.values()):
+        raise UserError(
+            f"data.{names[0]}: lies in {WORLD}, which is made for benchmarks in it, and there is none; add "
+            f"benchmarks.world: {{benchmark: retrieval, path: {WORLD}/retrieval/dataset.json, images: {WORLD}/test}}"
+        )
+
+
+def _in_world(*paths: str) -> bool:
+    return any(PurePath(os.path.normpath(path)).is_relative_to(WORLD) for path in paths)
+
+
 def _check_lines(params: Params) -> None:
     """A run that wise_ft names and the grid lacks: its stage would wait for a checkpoint."""
     seeds = params.wise_ft.seeds if params.wise_ft.methods else []  # of no method: no run
@@ -190,12 +207,3 @@ def _check_lines(params: Params) -> None:
     ):
         if absent := [value for value in named if value not in there]:
             raise UserError(f"wise_ft.{name}: {absent[0]} is not in grid.{name}; add it there or remove it here")
-
-
-def _check_column(name: str, benchmarks: list[str]) -> None:
-    """`<name>/<metric>` may also stand for the mean over benchmarks `<name>_...`."""
-    benchmark, _, metric = name.partition("/")
-    if not metric:
-        raise UserError(f"report.columns: {name!r}: must be benchmark/metric, as {benchmarks[0]}/METRIC")
-    if benchmark not in benchmarks and not any(b.startswith(f"{benchmark}_") for b in benchmarks):
-        raise unknown("benchmark", benchmark, benchmarks, f"report.columns: {name!r}, in evaluate.benchmarks")

@@ -14,7 +14,7 @@ from compclip.config.captions import Captions, Released
 from compclip.config.cell import Cell
 from compclip.config.how import Benchmark
 from compclip.config.sections import Data, Params, Run, Train
-from compclip.config.servers import Rewriter
+from compclip.config.servers import Rewriter, check_key
 from compclip.config.structured import mapping, structured
 from compclip.config.texts import TEXT_KINDS, Masked, MemberText, Texts
 
@@ -92,7 +92,9 @@ def captioner_config(data: Data, where: str = "options") -> Any:
     kind = getattr(plugins.find(plugins.CAPTIONERS, data.captioner), "Config", None)
     if kind is None and data.options:
         raise UserError(f"{where}: captioner {data.captioner!r} has no options; remove them")
-    return kind and structured(kind, dict(data.options), where)
+    config = kind and structured(kind, dict(data.options), where)
+    check_key(config, where)
+    return config
 
 
 def benchmark_config(name: str, section: Benchmark, where: str = "options") -> Any:
@@ -108,7 +110,9 @@ def benchmark_config(name: str, section: Benchmark, where: str = "options") -> A
 
 def rewriter_config(data: Data, where: str = "rewriter") -> Any:
     """The endpoint that writes hard positives for this data set; None where none is named."""
-    return structured(Rewriter, dict(data.rewriter), where) if data.rewriter else None
+    config = structured(Rewriter, dict(data.rewriter), where) if data.rewriter else None
+    check_key(config, where)
+    return config
 
 
 def captions_config(data: Data, where: str = "captions") -> Captions | None:

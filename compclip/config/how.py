@@ -18,7 +18,7 @@ class How:
 
     batch_size: int = 256
     threads: int = 2
-    ties: str = WRONG  # first: of equal scores the first candidate's wins where it does in the authors' code
+    ties: str = WRONG  # first: of equal scores the first candidate's wins, but for authors who compare strictly
     pictures: str = "plain"  # as Pillow converts; upright: turned as EXIF says, transparency on white
     precision: str = "float32"  # bf16: autocast, on a GPU
     scorers: list[str] = field(default_factory=lambda: [COSINE])  # of benchmarks that compare pictures with texts

@@ -15,7 +15,7 @@ from typing import Any
 
 from compclip.base import code, links, plugins
 from compclip.base.files import update_json
-from compclip.config import wanted
+from compclip.config import columns, wanted
 from compclip.config.cell import Cell
 from compclip.config.grid import line_cells, resolved
 from compclip.config.sections import Data, Params, Run
@@ -68,7 +68,8 @@ def documents(params: Params) -> Iterator[tuple[str, str, dict[str, Any]]]:
         yield "backbone", name, asked | {"code": code_of("backbone")}
     for name, benchmark in params.benchmarks.items():
         scored_by = code_of("benchmark", _benchmarks(params, [name]))
-        yield "benchmark", name, {"params": asdict(benchmark), "code": scored_by}
+        shown = {"columns": columns.of(params, name), "scorers": params.evaluate.scorers}
+        yield "benchmark", name, {"params": asdict(benchmark), **shown, "code": scored_by}
     every = list(resolved(params))
     yield "neighbours", "neighbours", neighbours(every)
     for method, runs in itertools.groupby(every, key=lambda run: run.cell.method):

@@ -75,7 +75,7 @@ class Train:
     lora: Lora | None = None  # null: the towers' own weights are trained
     train_logit_scale: bool = True  # never with lora
     max_logit_scale: float = 100.0
-    precision: str = "float32"  # bf16: autocast; bf16_weights: the weights themselves, and all that is computed of them
+    precision: str = "float32"  # bf16: autocast; bf16_weights: the weights of products themselves, as open_clip's bf16
     threads: int = 1
     log_every_steps: int = 10
     checkpoint_every_steps: int = 50

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
-from compclip.base import secret
+from compclip.base import from_environment, secret
 from compclip.base.errors import UserError
 from compclip.base.redact import redacted
 from compclip.config.how import MISSING
@@ -62,6 +62,13 @@ class Server:
                 raise UserError(f"{name}={getattr(self, name)}: must be >= 0")
         if not 0 <= self.failures_allowed <= 1:
             raise UserError(f"failures_allowed={self.failures_allowed}: must be from 0 to 1")
+
+
+def check_key(config: Any, where: str) -> None:
+    """Raise UserError where a grid would send a key to a server that the reader has not allowed to have it."""
+    if isinstance(config, Server) and config.api_key_env:
+        place = config.url or from_environment.OWN_SERVER
+        from_environment.check_key(config.api_key_env, place, f"{where}.api_key_env")
 
 
 def _check_place(url: str, server: str) -> None:

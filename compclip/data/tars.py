@@ -17,6 +17,34 @@ class DamagedTar(Exception):
     """A tar that cannot be read to its end."""
 
 
+class ForwardHeader(tarfile.TarInfo):
+    """A header whose size leads forward: before Python 3.11.14 tarfile follows a negative one back, and never ends.
+
+    Of its errors, those that the program does not take for the end of the archive are raised.
+    """
+
+    @classmethod
+    def frombuf(cls, buf: bytes | bytearray, encoding: str | None, errors: str) -> ForwardHeader:
+        """The header of a block as it stands."""
+        return _check_size(super().frombuf(buf, encoding, errors))
+
+    @classmethod
+    def fromtarfile(cls, tar: tarfile.TarFile) -> ForwardHeader:
+        """The next header with what the records before it say of it."""
+        return _check_size(super().fromtarfile(tar))
+
+
+def _check_size(header: ForwardHeader) -> ForwardHeader:
+    if header.size < 0:
+        raise tarfile.ReadError("a header with a negative size")
+    return header
+
+
+def open_tar(path: str | os.PathLike[str], mode: str) -> tarfile.TarFile:
+    """Open a stranger's tar for reading. Raises what tarfile raises, ReadError for a negative size among them."""
+    return tarfile.open(path, mode, tarinfo=ForwardHeader)  # type: ignore[call-overload, no-any-return]
+
+
 @dataclass(frozen=True)
 class Member:
     """A regular file within a tar: where its bytes are."""
@@ -71,7 +99,7 @@ def members(path: str) -> Iterator[Member]:
     """The regular files of an uncompressed tar, in order. Raises DamagedTar where it is none, or ends too early."""
     try:
         length = os.path.getsize(path)
-        with tarfile.open(path, "r:") as tar:
+        with open_tar(path, "r:") as tar:
             while (found := tar.next()) is not None:
                 tar.members = []  # tarfile keeps them all
                 if found.isreg() and not found.issparse():

@@ -26,7 +26,6 @@ from compclip.base.errors import UserError, entry, unknown
 from compclip.base.files import out_folder, read_json, read_mapping
 from compclip.base.names import Name
 from compclip.config.cell import PRETRAINED, Cell
-from compclip.config.how import Benchmark
 from compclip.config.planned import undamaged
 from compclip.evaluate import cells, kept
 from compclip.runs import folder as folders
@@ -35,6 +34,7 @@ from compclip.runs.folder import Published
 if TYPE_CHECKING:
     import argparse
 
+    from compclip.config.sections import Params
     from compclip.evaluate.compare import Measured
 
 PARAMS = "params.yaml"
@@ -56,7 +56,7 @@ def main(argv: Sequence[str], root: Path = Path(".")) -> int:
 
     params = read.load(args.params, overrides)
     if args.census:
-        return _census(params.benchmarks, names.given(args.census, "--census"), root)
+        return _census(params, names.given(args.census, "--census"), root)
     documents = _cell(params, args.cell, root) if args.cell else _other(params, args)
     if not args.compare:
         return 0
@@ -80,14 +80,16 @@ def _method(method: Name, root: Path) -> int:
     return 1 if done.failed else 0
 
 
-def _census(sections: dict[str, Benchmark], name: Name, root: Path) -> int:
+def _census(params: Params, name: Name, root: Path) -> int:
     import json
 
+    from compclip.config import columns
     from compclip.evaluate import census
 
-    if name not in sections:
-        raise unknown("benchmark", name, sections, "benchmarks")
-    print(json.dumps(census.take(name, sections[name], root)))
+    if name not in params.benchmarks:
+        raise unknown("benchmark", name, params.benchmarks, "benchmarks")
+    wanted, scorers = columns.of(params, name), params.evaluate.scorers
+    print(json.dumps(census.take(name, params.benchmarks[name], root, wanted, scorers)))
     return 0
 
 
@@ -151,13 +153,13 @@ def _scored(
 
 def _asked(params: Any, args: argparse.Namespace, names: Sequence[str]) -> dict[str, dict]:
     from compclip.evaluate import score, vqa
-    from compclip.evaluate.asking import Asking
     from compclip.model import backbone
 
-    asking, device = Asking(args.question, args.answer), args.device or score.device()
+    device = args.device or score.device()
     backbone.check(device, "")
+    words = {"question": args.question, "answer": args.answer, "score": args.score}
     loaded = score.load(params.benchmarks, names, params.evaluate.how)
-    return vqa.documents(args.vqascore, loaded, device, asking, args.api_key_env)
+    return vqa.documents(args.vqascore, loaded, device, words, args.api_key_env)
 
 
 def _show(documents: dict[str, dict]) -> None:
@@ -169,8 +171,6 @@ def _show(documents: dict[str, dict]) -> None:
 def _arguments(argv: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
     """Arguments, and the key=value parameters among them (also those that follow --benchmarks)."""
     import argparse
-
-    from compclip.evaluate.asking import ANSWER, QUESTION
 
     parser = argparse.ArgumentParser(
         prog="python -m compclip.evaluate", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -185,8 +185,11 @@ def _arguments(argv: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
     parser.add_argument("--model", default="", help="open_clip architecture of a weights file")
     parser.add_argument("--tokenizer", default="", help="folder of a tokenizer, or clip: a stand-in")
     parser.add_argument("--activation", default="", help="gelu or quickgelu, of a weights file that does not tell")
-    parser.add_argument("--question", default=QUESTION, help="of --vqascore, {} for the text")
-    parser.add_argument("--answer", default=ANSWER, help="whose probability is the score of --vqascore")
+    parser.add_argument("--question", default="", help="of --vqascore, {} for the text; default: the authors'")
+    parser.add_argument("--answer", default="", help="whose likelihood is the score of --vqascore; default: Yes")
+    parser.add_argument(
+        "--score", default="", help="of --vqascore: answer_likelihood or first_token; default: the authors'"
+    )
     parser.add_argument("--api-key-env", default="", help="the variable that holds the key of an endpoint")
     parser.add_argument(
         "--benchmarks",

@@ -5,10 +5,11 @@ N records, D joint dim.
 
 from __future__ import annotations
 
+import functools
 import hashlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -16,8 +17,9 @@ import numpy as np
 from compclip.base.errors import unknown
 from compclip.base.files import fingerprint
 from compclip.config.how import FIRST, SCORERS
+from compclip.evaluate import units
 from compclip.evaluate.embeddings import Embeddings
-from compclip.runs.items import KINDS, Items
+from compclip.runs.items import CAPTION, KINDS, Items
 
 Groups = Mapping[str, Mapping[str, frozenset[str]]]  # subset -> group -> record ids
 
@@ -87,6 +89,7 @@ class Benchmark:
     `kind` is what it measures, one of runs.items.KINDS. Every metric is a share of items of which more is better,
     except those of `lower`, of which less is, and those of `scores`, which are cosines and of which neither is. The
     part of a metric that belongs to a group of items is as the whole is. `texts_alone` look at no picture.
+    `first_picture`: the records of one unit share their first picture, whatever others they have (`evaluate.units`).
     """
 
     records: tuple[Record, ...]
@@ -100,6 +103,7 @@ class Benchmark:
     scores: tuple[str, ...] = ()
     texts_alone: tuple[str, ...] = ()
     authors: Benchmark | None = None
+    first_picture: bool = False
     kind: str = field(kw_only=True)
 
     def __post_init__(self) -> None:
@@ -121,8 +125,13 @@ class Benchmark:
         own = (text for record in self.records if record.has_text for text in record.texts)
         return list(dict.fromkeys((*own, *self.shared_texts)))
 
+    @functools.cached_property
+    def units(self) -> dict[tuple[str, str], int]:
+        """The unit of each record, by subset and id; nothing where each is one by itself."""
+        return units.number(self.records, self.first_picture)
+
     def counted(self, ties: str) -> Benchmark:
-        """Itself, or as its authors count it where ties go to the first."""
+        """Itself, or with all of its authors' records where ties go to the first."""
         return self.authors if ties == FIRST and self.authors else self
 
     def fingerprint(self) -> str:
@@ -145,6 +154,7 @@ class Benchmark:
         found = self.evaluate(records, embeddings)
         items = {name: i for name, i in found.items() if len(i.ids) and name not in without}
         items |= _grouped(items, self.groups)
+        items = {name: replace(i, units=_units(i, self.units)) for name, i in items.items()}
         metrics = {name: float(i.values.mean()) for name, i in items.items()}
         means = _possible(self._all_means(), metrics)
         for name, members in means.items():
@@ -236,6 +246,20 @@ def _whole(metric: str) -> str:
 
 def _reason(record: Record, embeddings: Embeddings) -> str:
     return next((embeddings.failed[image] for image in record.images if image in embeddings.failed), "scored")
+
+
+def _units(items: Items, known: Mapping[tuple[str, str], int]) -> tuple[int, ...]:
+    """Each item's unit, that of its record; none where some items are no records."""
+    numbers = [_unit(items.subset, key, known) for key in items.ids] if known else [None]
+    return tuple(number for number in numbers if number is not None) if None not in numbers else ()
+
+
+def _unit(subset: str, key: str, known: Mapping[tuple[str, str], int]) -> int | None:
+    """Of a record's id, of one behind the name of its subset (`pooled`), or of a caption of a record."""
+    pooled_subset, _, pooled_key = key.partition("/")
+    caption = CAPTION.fullmatch(key)
+    places = ((subset, key), (pooled_subset, pooled_key), (subset, caption[1] if caption else ""))
+    return next((known[place] for place in places if place in known), None)
 
 
 def _grouped(items: Mapping[str, Items], groups: Groups) -> dict[str, Items]:

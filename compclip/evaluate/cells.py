@@ -51,6 +51,7 @@ def finished(cell: Cell, root: Path) -> Folder:
     if not trained.run_key:
         raise UserError(f"{trained.environment}: names no run_key; run `dvc repro -f train@{cell.method}`")
     folder = store.folder(trained.run_key, root)
+    folder.check()
     if not folder.finished:
         store.adopt(trained, folder)
     return folder
@@ -125,7 +126,15 @@ def _kept(folders: Sequence[Folder], asked: Task) -> Iterator[tuple[str, Path | 
             yield folder.key, made
         else:
             warn(made)
-            yield folder.key, kept.keep(asked, folder, made)
+            yield folder.key, _keep(asked, folder, made)
+
+
+def _keep(asked: Task, folder: Folder, documents: Mapping[str, dict]) -> Path | UserError:
+    """Where the results of a run are; why they cannot be left with it."""
+    try:
+        return kept.keep(asked, folder, documents)
+    except UserError as error:
+        return error
 
 
 def warn(documents: Mapping[str, dict]) -> None:

@@ -7,13 +7,13 @@ what the pictures are known by. Every benchmark enters by `load`, which trusts n
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from compclip.base import plugins, surrogates
-from compclip.base.errors import UserError
+from compclip.base.errors import UserError, unknown
 from compclip.base.files import write_json
 from compclip.base.names import Name
 from compclip.data import within
@@ -87,11 +87,47 @@ def census(benchmark: Benchmark) -> dict[str, Any]:
     }
 
 
-def take(name: Name, section: Section, root: Path = Path(".")) -> dict[str, Any]:
-    """Count a benchmark and keep what was found, with the state of its files; gives the counts."""
+def metrics(benchmark: Benchmark) -> list[str]:
+    """Return the names of all metrics that the records have: those of made-up vectors, no picture is opened."""
+    import numpy as np
+
+    from compclip.evaluate.embeddings import Embeddings
+
+    class Unranked(Embeddings):
+        """Vectors whose ranks nobody counts: all pairs of a large retrieval take minutes, and the names need none."""
+
+        def ranks(self, refs: Sequence[str], texts: Sequence[str], owner_T: np.ndarray) -> tuple[Any, Any]:
+            return np.zeros((len(refs), 3)), np.zeros((len(texts), 3))
+
+    keys, generator = (benchmark.images, benchmark.texts), np.random.default_rng(0)
+    image_ID, text_TD = (generator.standard_normal((len(part), 2), dtype=np.float32) for part in keys)
+    image_row, text_row = ({key: row for row, key in enumerate(part)} for part in keys)
+    return list(benchmark.score(Unranked(image_ID, text_TD, image_row, text_row, {})).metrics)
+
+
+def check_columns(name: Name, benchmark: Benchmark, wanted: Sequence[str], scorers: Sequence[str] = ()) -> None:
+    """Raise UserError for a metric that the report is to show and these files do not have."""
+    from compclip.config import columns
+    from compclip.evaluate.benchmark import by
+
+    names = metrics(benchmark) if wanted else []
+    names += [by(scorer, metric) for scorer in scorers[1:] for metric in names]
+    for metric in columns.absent(wanted, names):
+        known = [f"{name}/{own}" for own in names]
+        raise unknown("column", f"{name}/{metric}", known, f"{columns.WHERE}: not in the files of {name}")
+
+
+def take(
+    name: Name, section: Section, root: Path = Path("."), wanted: Sequence[str] = (), scorers: Sequence[str] = ()
+) -> dict[str, Any]:
+    """Count a benchmark and keep what was found, with the state of its files; gives the counts.
+
+    Raises UserError for a metric among `wanted`, the report's columns, that the files do not have.
+    """
     from compclip.data import overlap  # and with it Pillow, which nobody needs who only asks for a fingerprint
 
     benchmark = load(name, section)
+    check_columns(name, benchmark, wanted, scorers)
     found = census(benchmark)
     known = {"section": asdict(section), "files": {str(f): stamps.stamp(f) for f in benchmark.files}}
     overlap.write(root / stamps.FOLDER / f"{name}.arrow", dict.fromkeys(unboxed(ref)[0] for ref in benchmark.images))

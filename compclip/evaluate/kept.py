@@ -78,7 +78,11 @@ def weights_of(trained: Trained) -> str:
 
 
 def find(asked: Task, folder: Folder) -> Path | None:
-    """The results that a finished run has, where they are those that the task would give."""
+    """The results that a finished run has, where they are those that the task would give.
+
+    Raises UserError where not all of the run is its own.
+    """
+    folder.check()
     if not folder.finished:
         return None
     made = folder.scores(asked.identity(weights_of(folder.final)))
@@ -86,7 +90,8 @@ def find(asked: Task, folder: Folder) -> Path | None:
 
 
 def keep(asked: Task, folder: Folder, documents: Mapping[str, dict]) -> Path:
-    """Leave results with a finished run: the folder is complete or not there."""
+    """Leave results with a finished run: the folder is complete or not there. Raises UserError as `find`."""
+    folder.check()  # once more: scoring takes long
     made = folder.scores(asked.identity(weights_of(folder.final)))
     fresh = beside(made, "new")
     try:

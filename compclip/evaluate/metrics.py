@@ -5,8 +5,8 @@ N items, I images, T texts, C classes or candidates, Q queries.
 A tie is wrong, and so is a comparison with NaN. Each function gives one number an item, 1.0 for right, by metric; the
 metric is their mean. Empty input raises UserError.
 
-Pairs are compared strictly by all their authors, rankings are not: CLIP_benchmark takes the k first of a sort, in which
-equals keep some order. With `ties` "first" that order is the candidates', so that the first of equals is ahead.
+Pairs are compared strictly by all their authors, rankings are not. With `ties` "first" the first of equals is ahead, as
+argmax has it; CLIP_benchmark's topk takes any of them, so that its numbers cannot be repeated where scores are equal.
 """
 
 from __future__ import annotations

@@ -6,7 +6,6 @@ train(..., on_step=Rungs.of(folder, params))
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +15,7 @@ import torch
 
 from compclip.base import json_text
 from compclip.base.files import read_mapping, read_text
+from compclip.base.shared import open_plain
 from compclip.config.how import How
 from compclip.evaluate import score
 from compclip.evaluate.benchmark import Benchmark
@@ -58,7 +58,8 @@ class Rungs:
         text = read_text(self.out)
         whole = text[: text.rfind("\n") + 1]
         if whole != text:
-            os.truncate(self.out, len(whole.encode()))
+            with open_plain(self.out, "ab") as file:
+                file.truncate(len(whole.encode()))
         lines = enumerate(whole.splitlines(), 1)
         return {json_text.value(line, str(self.out), "remove the file", i)["step"] for i, line in lines}
 
@@ -69,5 +70,5 @@ class Rungs:
         model.clip.train(mode)
         torch.set_num_threads(threads)
         metrics = {f"{name}/{metric}": value for name, o in scored.items() for metric, value in o.metrics.items()}
-        with open(self.out, "a", encoding="utf-8") as file:
+        with open_plain(self.out, "a") as file:
             file.write(json.dumps({"step": step, "metrics": metrics}) + "\n")

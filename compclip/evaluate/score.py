@@ -43,7 +43,7 @@ class Loaded:
 
 
 def load(sections: Mapping[str, Section], names: Sequence[str], how: How = USUAL) -> Loaded:
-    """Read benchmarks of params.yaml, as their authors count them where ties go to the first.
+    """Read benchmarks of params.yaml, with all of their authors' records where ties go to the first.
 
     Raises UserError for an unknown name.
     """
@@ -194,6 +194,7 @@ def _plain(scored: Outcomes) -> dict:
         "coverage": {metric: list(records) for metric, records in scored.coverage.items()},
         "items": {name: {"ids": list(i.ids), "outcomes": _numbers(i)} for name, i in scored.items.items()},
         "means": scored.means,
+        "units": {name: list(i.units) for name, i in scored.items.items() if i.units},
     }
 
 

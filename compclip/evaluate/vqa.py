@@ -2,14 +2,18 @@
 
 P pairs, N records.
 
-score(picture, text) = P("Yes" | picture, "Does this figure show "<text>"? Please answer yes or no."): the probability
-of the answer's first token. The model is a folder of transformers' (an image-to-text model, with or without a chat) or
-an OpenAI-compatible endpoint that tells the probabilities of tokens; it stands in a checkpoint's place, and its scores
-in the place of cosines. Benchmarks that compare texts with texts, or average texts, cannot be scored so.
+score(picture, text) = how likely the answer "Yes" is to `Does this figure show "<text>"?`, over the answer and its end
+or by its first token (`evaluate/asking.py`). The model is a folder of transformers' (an image-to-text model, with or
+without a chat) or an OpenAI-compatible endpoint that tells the probabilities of tokens; it stands in a checkpoint's
+place, and its scores in the place of cosines. Benchmarks that compare texts with texts, or average texts, cannot be
+scored so.
 
-Checklist. Source: github.com/linzhiqiu/t2v_metrics. Compared with the authors' code: the question and the answer of its
-LLaVA. Not compared: any number. Departures: the authors' code for LLaVA also counts the token that ends the answer;
-an endpoint tells the twenty likeliest tokens alone, and what is not among them has probability 0.
+Checklist. Source: github.com/linzhiqiu/t2v_metrics. Read side by side with the authors' code: questions, answers, score
+and squares of pictures for LLaVA-1.5 and InstructBLIP with FlanT5 (answer and end), and for Qwen-VL and GPT-4o (first
+token). Not compared: any number. Departures: CLIP-FlanT5 is no class of transformers and is refused; models compute in
+the type of their files, the authors' in bfloat16 under autocast; InstructBLIP's questions are not cut at 128 tokens;
+LLaVA-1.6, whose pictures transformers cuts into tiles, is asked as a chat. An endpoint tells the twenty likeliest
+tokens (the authors ask for two), and the probabilities of all spellings of the answer are added.
 """
 
 from __future__ import annotations
@@ -18,7 +22,7 @@ import json
 import math
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -29,8 +33,9 @@ from compclip.config.how import USUAL, How
 from compclip.config.servers import Server
 from compclip.data import chat, images
 from compclip.data.question import Question
+from compclip.evaluate import asking as askings
 from compclip.evaluate import score
-from compclip.evaluate.asking import Asking
+from compclip.evaluate.asking import ANSWER_LIKELIHOOD, FIRST_TOKEN, SQUARE_CUT, SQUARE_PADDED, Asking
 from compclip.evaluate.boxes import unboxed
 from compclip.evaluate.embeddings import Pair, Paired, Scores
 from compclip.evaluate.pictures import cut
@@ -39,6 +44,7 @@ if TYPE_CHECKING:
     from PIL.Image import Image
 
 LIKELIEST = 20  # tokens that an endpoint tells of; more are refused
+OPPOSITES = {"yes": "no", "no": "yes"}
 SIDE = 1024  # pixels of a picture that is sent
 BATCH = 8
 CACHE = ".work/vqascore.sqlite"
@@ -48,14 +54,16 @@ def of_model(processor: Any, model: Any, asking: Asking, batch_size: int = BATCH
     """Scores by a model of transformers and its processor; pictures as they are stored, or turned `upright`."""
     from compclip.data.captioners import hf
 
+    likelihood = hf.answer_likelihood if asking.score == ANSWER_LIKELIHOOD else hf.first_token_likelihood
+
     def scores(pairs: Sequence[Pair]) -> np.ndarray:
         prompts = [asking.about(text) for _, text in pairs]
         length_P = np.array([len(processor.tokenizer(prompt)["input_ids"]) for prompt in prompts])
         found_P = np.empty(len(pairs))
         for batch in _alike(length_P, batch_size):
-            pictures = [picture(pairs[place][0], upright) for place in batch]
+            pictures = [square(picture(pairs[place][0], upright), asking.pictures, processor) for place in batch]
             asked = [prompts[place] for place in batch]
-            found_P[batch] = hf.likelihood(processor, model, pictures, asked, asking.answer).numpy()
+            found_P[batch] = likelihood(processor, model, pictures, asked, asking.answer, asking.dialogue).numpy()
         return found_P
 
     return scores
@@ -72,8 +80,11 @@ def of_endpoint(server: Server, asking: Asking) -> Scores:
     """Scores by an endpoint; answers are kept in `server.cache`, so that asking again sends nothing.
 
     Pictures are sent upright, as JPEG, their longer side at most SIDE. Raises UserError where more questions fail than
-    `server` allows, the score of one that fails otherwise is NaN; and for a part of a picture, which is not sent.
+    `server` allows, the score of one that fails otherwise is NaN; for a part of a picture, which is not sent; and for
+    a score over all of the answer.
     """
+    if asking.score == ANSWER_LIKELIHOOD:
+        raise UserError(f"--score {ANSWER_LIKELIHOOD}: an endpoint tells the first token alone; give {FIRST_TOKEN}")
 
     def scores(pairs: Sequence[Pair]) -> np.ndarray:
         asked = [_question(pair, asking) for pair in pairs]
@@ -90,9 +101,18 @@ def _question(pair: Pair, asking: Asking) -> Question:
     return Question(asking.about(pair[1]), path, SIDE, max_tokens=1, likeliest=LIKELIEST)
 
 
-def _likelihood(told: str, answer: str) -> float:
-    """Of the tokens that are the answer but for the spaces around it."""
-    return sum(math.exp(min(log, 0.0)) for token, log in json.loads(told).items() if token.strip() == answer)
+def _likelihood(likeliest: str, answer: str) -> float:
+    """The answer's probability over all its spellings; where only its opposite is among the tokens, what that leaves.
+
+    Spellings differ in case and in the spaces around. Of an answer with neither it is 0.
+    """
+    share: dict[str, float] = {}
+    for token, log in json.loads(likeliest).items():
+        word = token.strip().lower()
+        share[word] = min(share.get(word, 0.0) + math.exp(min(log, 0.0)), 1.0)
+    wanted = answer.strip().lower()
+    opposite = share.get(OPPOSITES.get(wanted, ""))
+    return share.get(wanted, 0.0 if opposite is None else 1 - opposite)
 
 
 def picture(ref: str, upright: bool = False) -> Image:
@@ -100,6 +120,23 @@ def picture(ref: str, upright: bool = False) -> Image:
     path, box = unboxed(ref)
     whole = images.load(path, upright)
     return cut(whole, path, box, upright) if box else whole
+
+
+def square(image: Image, way: str, processor: Any) -> Image:
+    """The picture as the authors' code for its family hands it to the processor."""
+    from PIL import Image as pil
+    from torchvision.transforms import functional
+
+    if way == SQUARE_PADDED:
+        side = max(image.size)
+        canvas = pil.new("RGB", (side, side), tuple(int(255 * mean) for mean in processor.image_processor.image_mean))
+        canvas.paste(image, ((side - image.width) // 2, (side - image.height) // 2))
+        return canvas
+    if way == SQUARE_CUT:
+        side = processor.image_processor.size["height"]
+        shorter = functional.resize(image, side, functional.InterpolationMode.BICUBIC)
+        return functional.center_crop(shorter, [side, side])
+    return image
 
 
 @dataclass(frozen=True)
@@ -140,10 +177,15 @@ def _fault(ref: str) -> str:
     return ""
 
 
-def documents(named: str, loaded: score.Loaded, device: str, asking: Asking, api_key_env: str = "") -> dict[str, dict]:
-    """Result documents by benchmark name, as those of a checkpoint. Raises UserError where it cannot be asked."""
+def documents(
+    model: str, loaded: score.Loaded, device: str, words: Mapping[str, str], api_key_env: str = ""
+) -> dict[str, dict]:
+    """Result documents by benchmark name, as those of a checkpoint. Raises UserError where it cannot be asked.
+
+    `words`: fields of Asking in place of those of the model's family.
+    """
     start = time.perf_counter()
-    ask, made_with = opened(named, device, asking, loaded.how, api_key_env)
+    ask, made_with = opened(model, device, words, loaded.how, api_key_env)
     shown = (ref for benchmark in loaded.benchmarks.values() for ref in benchmark.images)
     seen = replace(answered(shown, ask), ties=loaded.how.ties)
     scored = {name: benchmark.score(seen) for name, benchmark in loaded.benchmarks.items()}
@@ -151,16 +193,18 @@ def documents(named: str, loaded: score.Loaded, device: str, asking: Asking, api
 
 
 def opened(
-    named: str, device: str, asking: Asking, how: How = USUAL, api_key_env: str = ""
+    model: str, device: str, words: Mapping[str, str], how: How = USUAL, api_key_env: str = ""
 ) -> tuple[Scores, Mapping[str, str]]:
     """Scores by `URL::MODEL` or by a folder, and what results say of it. Raises UserError for neither."""
     from compclip.data.captioners import hf
 
-    made_with = {"vqascore": named, "question": asking.question, "answer": asking.answer}
-    if named.startswith(("http://", "https://")):
-        url, _, model = named.rpartition("::")
-        server = Server(url=url, model=model, api_key_env=api_key_env, cache=CACHE, failures_allowed=0.0)
-        return of_endpoint(server, asking), made_with
-    processor, model = hf.load(named, device)
-    own = {"fingerprint": fingerprint(named), "dtype": str(model.dtype).removeprefix("torch.")}
-    return of_model(processor, model, asking, upright=how.pictures == "upright"), made_with | own
+    asking = askings.of_family("", words)  # words that are wrong end here, before a model is read
+    if model.startswith(("http://", "https://")):
+        url, _, name = model.rpartition("::")
+        server = Server(url=url, model=name, api_key_env=api_key_env, cache=CACHE, failures_allowed=0.0)
+        return of_endpoint(server, asking), {"vqascore": model} | asdict(asking)
+    processor, network = hf.load(model, device)
+    asking = askings.of_family(hf.family(network), words)
+    facts = {"fingerprint": fingerprint(model), "dtype": str(network.dtype).removeprefix("torch.")}
+    scores = of_model(processor, network, asking, upright=how.pictures == "upright")
+    return scores, {"vqascore": model} | asdict(asking) | facts

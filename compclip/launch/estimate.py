@@ -17,7 +17,7 @@ from typing import Any
 from compclip.base.errors import UserError
 from compclip.runs import folder as folders
 from compclip.runs import inventory, lives, progress, results, store
-from compclip.runs.folder import Trained
+from compclip.runs.folder import Folder, Trained
 from compclip.runs.store import StoredRun
 
 NEWEST = 5  # finished runs of a method and a backbone that are read
@@ -133,13 +133,21 @@ def finished(todo: Iterable[StoredRun], root: Path) -> list[Finished]:
 
 
 def _everywhere(root: Path) -> Iterable[tuple[Trained, float]]:
-    for folder in store.folders(root):
-        if folder.finished:
-            yield folder.final, lives.spent(folder)
+    for folder in filter(_finished, store.folders(root)):
+        yield folder.final, lives.spent(folder)
     for path in folders.published(root / folders.RUNS):
         trained = Trained(path)
         if trained.environment.is_file():
             yield trained, 0.0
+
+
+def _finished(folder: Folder) -> bool:
+    """Whether a run is finished; not of one that is not to be read."""
+    try:
+        folder.check()
+    except UserError:
+        return False
+    return folder.finished
 
 
 def _pair(trained: Trained) -> tuple[str, str] | None:

@@ -30,6 +30,7 @@ from submitit.core.utils import FailedJobError, FailedSubmissionError
 from compclip.base import calm
 from compclip.base.errors import UserError, one_line
 from compclip.base.files import fingerprint, read_json, write_json
+from compclip.base.shared import open_plain
 from compclip.launch.profiles import Profile
 from compclip.runs import cluster, jobs, tasks
 from compclip.runs.sent import Sent, folder_of
@@ -52,7 +53,7 @@ class Remote:
         """Bring the run to its results, make the shards. Raises RuntimeError where the child fails."""
         rank = int(os.environ.get("SLURM_PROCID", 0))
         log_file = folder_of(self.key).log_of(rank)
-        with open(log_file, "ab") as log:
+        with open_plain(log_file, "ab") as log:
             calmly = {**os.environ, **calm.settings(os.environ)}
             child = subprocess.Popen([sys.executable, "-m", self.module, self.key], stdout=log, stderr=log, env=calmly)
         self._pid = child.pid

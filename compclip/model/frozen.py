@@ -55,7 +55,7 @@ def text(clip: nn.Module, text_BL: Tensor) -> Tensor:
     if not shares_beginnings(clip):
         return towers.text(clip, text_BL)[0]
     tree = beginnings(text_BL)
-    x_NW = clip.token_embedding(tree.token_N) + clip.positional_embedding[tree.position_N]
+    x_NW = towers.embed_tokens(clip, tree.token_N, tree.position_N)
     *blocks, last = (_Block(block, clip) for block in clip.transformer.resblocks)
     for block in blocks:
         y_BTW = block.attended(_spread(block.qkv(x_NW), tree.node_BT), causal=True)

@@ -16,6 +16,26 @@ from compclip.model.tokenizers import Layout
 CLIP = Layout()
 
 
+def cast_to_bfloat16(clip: nn.Module) -> None:
+    """Hold weights in bfloat16, in place, but for those that open_clip's `--precision bf16` keeps in float32.
+
+    Of open_clip's own towers these are norms, embeddings, class token, scale and bias. A model with a tower of timm's
+    is cast whole but for open_clip's norms; one with a tower of transformers', which open_clip cannot run so, as well.
+    """
+    layers = open_clip.transformer
+    for module in clip.modules():
+        if isinstance(module, layers.LayerNorm):
+            module.__class__ = layers.LayerNormFp32  # as open_clip builds it for bfloat16: computes in float32
+    whole = hasattr(clip.visual, "trunk") or isinstance(getattr(clip, "text", None), open_clip.hf_model.HFTextEncoder)
+    if not whole:
+        open_clip.convert_weights_to_lp(clip, torch.bfloat16)
+        return
+    clip.to(torch.bfloat16)
+    for module in clip.modules():
+        if isinstance(module, layers.LayerNormFp32):
+            module.float()
+
+
 def image(clip: nn.Module, image_B3HW: Tensor, tokens: bool = False) -> tuple[Tensor, Tensor | None]:
     """Unit embeddings [B, D] and, if asked, raw projected patches [B, N, D].
 
@@ -23,7 +43,9 @@ def image(clip: nn.Module, image_B3HW: Tensor, tokens: bool = False) -> tuple[Te
     timm's attention pool (SigLIP, PE): the pool's value map, output projection and residual MLP on every patch (C2LIP
     Eq. 3 and 6), and what follows the pool. Raises UserError for a tower of timm's without patches (ConvNeXt).
     """
-    image_B3HW = image_B3HW.to(next(clip.visual.parameters()).dtype)
+    visual = clip.visual
+    first_weight = visual.conv1.weight if hasattr(visual, "conv1") else next(visual.parameters())
+    image_B3HW = image_B3HW.to(first_weight.dtype)
     if not tokens:
         return clip.encode_image(image_B3HW, normalize=True), None
     if hasattr(clip.visual, "trunk"):
@@ -65,13 +87,19 @@ def text(clip: nn.Module, text_BL: Tensor, tokens: bool = False) -> tuple[Tensor
     causal, pool = clip.attn_mask is not None, clip.text_pool_type
     T = int(text_BL.argmax(-1).max()) + 1 if causal and pool == "argmax" else text_BL.shape[1]
     text_BT = text_BL[:, :T]
-    x_BTW = clip.token_embedding(text_BT) + clip.positional_embedding[:T]
+    x_BTW = embed_tokens(clip, text_BT, slice(T))
     x_BTW = clip.ln_final(clip.transformer(x_BTW, attn_mask=clip.attn_mask[:T, :T] if causal else None))
     pooled_BW = open_clip.transformer.text_global_pool(x_BTW, text_BT, pool, clip.text_eos_id)
     return (
         F.normalize(project(pooled_BW, clip.text_projection), dim=-1),
         project(x_BTW, clip.text_projection) if tokens else None,
     )
+
+
+def embed_tokens(clip: nn.Module, tokens: Tensor, positions: Tensor | slice) -> Tensor:
+    """What CLIP's own text tower begins with, in the type of its products; embeddings may be held in a wider one."""
+    dtype = clip.transformer.get_cast_dtype()
+    return clip.token_embedding(tokens).to(dtype) + clip.positional_embedding[positions].to(dtype)
 
 
 def _custom(tower: nn.Module, text_BL: Tensor, tokens: bool) -> tuple[Tensor, Tensor | None]:

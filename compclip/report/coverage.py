@@ -22,7 +22,7 @@ FILE, REASONS = "coverage.md", "reasons.yaml"
 COLUMNS = """## By column
 
 What each column of the tables is among our metrics (`columns.yaml`). Where nothing is told, no difference is known. A
-tie is wrong here, unless `evaluate.ties` is `first`.
+tie is wrong here, or the first candidate's by `evaluate.ties: first`.
 """
 HEAD = """# Which published numbers have a method in the grids
 

@@ -1,8 +1,8 @@
 """The 95 % interval of a difference of two methods over seeds and items together.
 
 S seeds, I items, U units. Seeds are a sample of all trainings, items one of all records, and the two are crossed: every
-seed is scored on the same items. A unit is what is drawn at once: a picture with its captions, in all metrics of its
-benchmark that a column is the mean of; an item that is no caption is a picture by itself.
+seed is scored on the same items. A unit is what is drawn at once: a picture with its captions and all records that show
+it, in all metrics of its benchmark that a column is the mean of (`evaluate.units`).
 
 The mean's variance is that of a random two-way layout, seed + unit - noise: `seed` is the spread of the seeds' means,
 `unit` that of the units' means over seeds, and the noise of one seed on one unit is in both, so that it is taken off
@@ -21,7 +21,7 @@ from math import sqrt
 import numpy as np
 
 from compclip.report import tables
-from compclip.report.statistics import CAPTION, Interval, aligned, mean_std, paired
+from compclip.report.statistics import Interval, aligned, mean_std, paired, units
 from compclip.report.tables import Column
 from compclip.runs.items import Items
 from compclip.runs.results import FinishedRun
@@ -44,6 +44,7 @@ class Part:
     weight: float
     ids: tuple[str, ...]
     gap_SI: np.ndarray
+    units: tuple[int, ...] | tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -66,8 +67,9 @@ def parts(column: Column, pairs: Sequence[Pair], weight: float = 1.0) -> list[Pa
     gaps = [gap for ours, theirs in pairs if (gap := _gap(column, ours, theirs))]
     if len(gaps) < len(pairs):
         return None
-    ids, gap_SI = aligned(gaps)
-    return [Part(column.benchmark, weight, ids, gap_SI)] if len(set(_units(ids))) > 1 else None
+    shared, gap_SI = aligned(gaps)
+    part = Part(column.benchmark, weight, shared.ids, gap_SI, units(shared))
+    return [part] if len(set(part.units)) > 1 else None
 
 
 def _gap(column: Column, ours: FinishedRun, theirs: FinishedRun) -> Items | None:
@@ -85,11 +87,11 @@ def interval(gap_S: Sequence[float], found: Sequence[Part] | None) -> tuple[Inte
     mean, std = mean_std(gap_S)
     size = len(gap_S)
     seed = Variance(std**2 / size, size - 1) if std is not None else None
-    units, noise = _items(found or ())
-    if seed is None and not units:
+    by_unit, noise = _items(found or ())
+    if seed is None and not by_unit:
         return None, NEITHER
-    half = half_width(seed, units, noise)
-    over = ITEMS_ALONE if seed is None else BOTH if units else SEEDS_ALONE
+    half = half_width(seed, by_unit, noise)
+    over = ITEMS_ALONE if seed is None else BOTH if by_unit else SEEDS_ALONE
     return Interval(mean, mean - half, mean + half, sum(len(part.ids) for part in found or ())), over
 
 
@@ -98,12 +100,12 @@ def less(over: str) -> str:
     return "" if over == BOTH else over
 
 
-def half_width(seed: Variance | None, units: Sequence[Variance], noise: float) -> float:
+def half_width(seed: Variance | None, by_unit: Sequence[Variance], noise: float) -> float:
     """Half of the interval from the variances of the mean: over seeds, over each benchmark's units, and their noise."""
-    total = sum(unit.value for unit in units) + (max(seed.value - noise, 0.0) if seed else 0.0)
+    total = sum(variance.value for variance in by_unit) + (max(seed.value - noise, 0.0) if seed else 0.0)
     if total == 0:
         return 0.0
-    terms = [*units, *([seed] if seed else [])]
+    terms = [*by_unit, *([seed] if seed else [])]
     freedom = total**2 / sum(term.value**2 / term.freedom for term in terms)
     return student(max(freedom, min(term.freedom for term in terms))) * sqrt(total)
 
@@ -116,14 +118,14 @@ def student(freedom: float) -> float:
 
 def _items(found: Sequence[Part]) -> tuple[list[Variance], float]:
     """The variance of the mean over the units of each benchmark, and all of the noise of seeds on units in it."""
-    units, noise = [], 0.0
+    by_unit, noise = [], 0.0
     for benchmark in dict.fromkeys(part.benchmark for part in found):
         error_SU = errors([part for part in found if part.benchmark == benchmark])
         seeds, size = error_SU.shape
         mean_U = error_SU.mean(axis=0)
-        units.append(Variance(float(mean_U @ mean_U), size - 1))
+        by_unit.append(Variance(float(mean_U @ mean_U), size - 1))
         noise += float(((error_SU - mean_U) ** 2).sum()) / (seeds * max(seeds - 1, 1))
-    return units, noise
+    return by_unit, noise
 
 
 def errors(found: Sequence[Part]) -> np.ndarray:
@@ -131,9 +133,9 @@ def errors(found: Sequence[Part]) -> np.ndarray:
 
     Their squares add up to its variance. A metric's mean is that of its items, of which a unit may have several.
     """
-    units, size = _numbered(tuple(part.ids for part in found))
+    numbered, size = _numbered(tuple(part.units for part in found))
     error_SU = np.zeros((len(found[0].gap_SI), size))
-    for part, unit_I in zip(found, units, strict=True):
+    for part, unit_I in zip(found, numbered, strict=True):
         own = len(np.unique(unit_I))
         scale = part.weight / len(part.ids) * sqrt(own / (own - 1))
         error_SI = scale * (part.gap_SI - part.gap_SI.mean(axis=1, keepdims=True))
@@ -142,18 +144,11 @@ def errors(found: Sequence[Part]) -> np.ndarray:
 
 
 @lru_cache(maxsize=LISTS)
-def _numbered(lists: tuple[tuple[str, ...], ...]) -> tuple[list[np.ndarray], int]:
+def _numbered(lists: tuple[tuple[int, ...] | tuple[str, ...], ...]) -> tuple[list[np.ndarray], int]:
     """Each list's units by number, and how many different ones there are: equal names are one unit.
 
-    Subsets may number different records alike. To draw those together is no error: what they add to each other's
+    Subsets may name different records alike. To draw those together is no error: what they add to each other's
     variance is 0 in the mean.
     """
-    number: dict[str, int] = {}
-    return [np.array([number.setdefault(name, len(number)) for name in _units(ids)]) for ids in lists], len(number)
-
-
-@lru_cache(maxsize=LISTS)
-def _units(ids: tuple[str, ...]) -> tuple[str, ...]:
-    """The picture of every caption; where not all are captions, the items themselves."""
-    captions = [CAPTION.fullmatch(i) for i in ids]
-    return ids if None in captions else tuple(c[1] for c in captions if c)
+    number: dict[int | str, int] = {}
+    return [np.array([number.setdefault(name, len(number)) for name in own]) for own in lists], len(number)

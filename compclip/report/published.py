@@ -108,9 +108,12 @@ def rows(numbers: Sequence[Number]) -> dict[tuple[str, str, str, str], dict[str,
 def differences(numbers: Sequence[Number], paper: str, table: str, left: str, right: str, column: str) -> list[float]:
     """left - right in a paper's table, as printed, once for each pair of rows of one backbone and data set.
 
-    The pretrained model fits every data set; where `table` has no row of `right`, the paper's other tables serve.
+    The pretrained model fits every data set; where `table` has no row of `right`, the paper's other tables serve. A
+    method that the paper did not train is its authors' checkpoint, `released.<method>`.
     """
     mine = [n for n in numbers if n.paper == paper]
+    trained = {n.method for n in mine}
+    left, right = (name if name in trained else f"{RELEASED}{name}" for name in (left, right))
     here = rows([n for n in mine if n.table == table])
     base = here if any(model[1] == right for model in here) else rows(mine)
     pairs = [

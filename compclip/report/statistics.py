@@ -5,23 +5,21 @@ S seeds, I items, G pictures, B bootstrap draws.
 
 from __future__ import annotations
 
-import re
 import zlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import sqrt
 
 import numpy as np
 
-from compclip.runs.items import Items
+from compclip.runs.items import CAPTION, Items
 
 DRAWS = 10_000
 LEVEL = 0.95
 FEW = 64  # up to so many different values a draw of counts is cheaper than a draw of items
 BLOCK = 64  # draws of items at a time
 LISTS = 256  # lists of ids whose pictures are remembered
-CAPTION = re.compile(r"(.+)#\d+")  # an item that is one of a picture's captions
 
 
 @dataclass(frozen=True)
@@ -59,33 +57,33 @@ def ranks(values: Sequence[float | None], lower: bool = False, digits: int = 3) 
     return [0 if v is None or v not in order[:2] else order.index(v) + 1 for v in shown]
 
 
-def aligned(items: Sequence[Items]) -> tuple[tuple[str, ...], np.ndarray]:
-    """The ids that all seeds have, in the first one's order, and each seed's outcomes of them, shape S x I."""
+def aligned(items: Sequence[Items]) -> tuple[Items, np.ndarray]:
+    """The first seed's items that all seeds have, in its order, and each seed's outcomes of them, shape S x I."""
     first = items[0]
     if all(other.ids == first.ids for other in items):
-        return first.ids, np.stack([i.values for i in items])
+        return first, np.stack([i.values for i in items])
     tables = [dict(zip(i.ids, i.values, strict=True)) for i in items]
-    ids = tuple(i for i in first.ids if all(i in table for table in tables))
-    return ids, np.array([[table[i] for i in ids] for table in tables])
+    shared = first.at([place for place, i in enumerate(first.ids) if all(i in table for table in tables)])
+    return shared, np.array([[table[i] for i in shared.ids] for table in tables])
 
 
 def average(items: Sequence[Items]) -> Items:
     """Each item's mean outcome over seeds, for the ids that all seeds have, in the first one's order."""
-    ids, outcome_SI = aligned(items)
-    return Items(ids, outcome_SI.mean(axis=0))
+    shared, outcome_SI = aligned(items)
+    return replace(shared, values=outcome_SI.mean(axis=0))
 
 
 def paired(ours: Items, theirs: Items) -> Items:
     """ours - theirs for every id that both have."""
     if ours.ids == theirs.ids:
-        return Items(ours.ids, ours.values - theirs.values)
+        return replace(ours, values=ours.values - theirs.values)
     other = dict(zip(theirs.ids, theirs.values, strict=True))
-    shared = [(i, v) for i, v in zip(ours.ids, ours.values, strict=True) if i in other]
-    return Items(tuple(i for i, _ in shared), np.array([v - other[i] for i, v in shared]))
+    shared = ours.at([place for place, i in enumerate(ours.ids) if i in other])
+    return replace(shared, values=shared.values - np.array([other[i] for i in shared.ids]))
 
 
 def bootstrap(items: Items, rng: np.random.Generator, draws: int = DRAWS) -> np.ndarray:
-    """Means of `draws` samples with replacement, shape B: of items, or of pictures where items are their captions.
+    """Means of `draws` samples of units with replacement, shape B: pictures with all that is asked about them.
 
     A sample's mean depends only on how often each different value was drawn, and those counts are multinomial:
     outcomes of a few seeds have few different values, so that this draws tens of numbers instead of thousands.
@@ -120,18 +118,30 @@ def _sums(total_G2: np.ndarray, rng: np.random.Generator, draws: int) -> np.ndar
 
 
 def _totals(items: Items) -> np.ndarray:
-    """Sum and number of the outcomes that are drawn together, shape G x 2: a picture's captions are not independent."""
-    picture_I = _pictures(items.ids)
-    if picture_I is None:
+    """Sum and number of the outcomes that are drawn together, shape G x 2: those of a picture are not independent."""
+    unit_I = _numbered(units(items))
+    if unit_I is None:
         return np.stack([items.values, np.ones(len(items.values))], axis=1)
-    return np.stack([np.bincount(picture_I, items.values), np.bincount(picture_I)], axis=1)
+    return np.stack([np.bincount(unit_I, items.values), np.bincount(unit_I)], axis=1)
 
 
 @lru_cache(maxsize=LISTS)
-def _pictures(ids: tuple[str, ...]) -> np.ndarray | None:
-    """Each caption's picture by number; None where the items are no captions."""
+def _numbered(unit_I: tuple[int, ...] | tuple[str, ...]) -> np.ndarray | None:
+    """Each item's unit, counted from 0; None where each item is one by itself."""
+    different, number_I = np.unique(unit_I, return_inverse=True)
+    return number_I if len(different) < len(unit_I) else None
+
+
+def units(items: Items) -> tuple[int, ...] | tuple[str, ...]:
+    """What each item is drawn with: the unit of its result file, else of captions their picture, else itself."""
+    return items.units or _named(items.ids)
+
+
+@lru_cache(maxsize=LISTS)
+def _named(ids: tuple[str, ...]) -> tuple[str, ...]:
+    """The picture of every caption; where not all are captions, the items themselves."""
     captions = [CAPTION.fullmatch(i) for i in ids]
-    return None if None in captions else np.unique([c[1] for c in captions], return_inverse=True)[1]
+    return ids if None in captions else tuple(c[1] for c in captions if c)
 
 
 def interval(estimate: float, draws_B: np.ndarray, items: int, level: float = LEVEL) -> Interval:

@@ -5,7 +5,6 @@ A column is a metric of a benchmark, or the mean of other columns (the summary c
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
@@ -14,6 +13,7 @@ import numpy as np
 
 from compclip.base.errors import UserError, unknown
 from compclip.config.cell import PRETRAINED
+from compclip.config.columns import WAYS
 from compclip.report.statistics import Interval
 from compclip.runs.items import CLASSIFICATION, COMPOSITION, RETRIEVAL, Items
 from compclip.runs.results import FinishedRun, Result
@@ -21,7 +21,6 @@ from compclip.runs.results import FinishedRun, Result
 SUMMARY = "summary"
 SUMMARIES = ("Comp", "ZS", "I2T", "T2I", "General")
 GENERAL = ("ZS", "I2T", "T2I")  # what the pretrained model could do before
-WAYS = re.compile(r"mean_(recall_at_\d+)")
 AVERAGES = ("average_phenomena", "average_kinds", "average")  # what stands for a benchmark in Comp, the first it has
 ZERO_SHOT = ("elevater", "top_1")  # and in ZS
 RECALLS = {"I2T": "i2t_recall_at_1", "T2I": "t2i_recall_at_1"}
@@ -261,10 +260,15 @@ def items_of(runs: Sequence[FinishedRun], column: Column) -> list[Items]:
 
 
 def comparable(runs: Sequence[FinishedRun]) -> None:
-    """Raise UserError where two runs were evaluated on different files of one benchmark."""
+    """Raise UserError where two runs were evaluated on different files of one benchmark, or before units were kept."""
     seen: dict[str, tuple[str, str]] = {}
     for run in runs:
         for name, result in run.results.items():
+            if result.items and not result.has_units:
+                raise UserError(
+                    f"results of {name}: those of {run.cell.name} do not say which items show one picture, so that "
+                    f"intervals would be too narrow; evaluate it again"
+                )
             cell, first = seen.setdefault(name, (run.cell.name, result.fingerprint))
             if result.fingerprint != first:
                 raise UserError(

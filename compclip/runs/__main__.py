@@ -40,12 +40,16 @@ def listing(held: Sequence[Held], used: Uses) -> str:
     wide = [max(len(row[i]) for row in rows) for i in range(len(HEADER))]
     lines = ["  ".join(text.ljust(size) for text, size in zip(row, wide, strict=True)).rstrip() for row in rows]
     hours = sum(one.device_seconds for one in held) / 3600
-    free = sum(not used.of(one.folder) and not one.kept and not one.live for one in held)
+    refused = sum(one.refused for one in held)
+    free = sum(not (one.refused or used.of(one.folder) or one.kept or one.live) for one in held)
     total = f"{len(held)} runs, {bytes_said(inventory.size(held))}, {hours:.2f} GPU-hours; {free} used by nobody"
+    total += f"; {refused} refused" * bool(refused)
     return "\n".join([*lines, "", total])
 
 
 def _row(one: Held, used: Uses) -> tuple[str, ...]:
+    if one.refused:
+        return one.folder.key, "", "", "", one.state, one.fault
     by = used.of(one.folder) or [f"(made for {name})" for name in [inventory.cell_name(one.folder)] if name]
     marks = ["kept"] * one.kept + [one.fault] * bool(one.fault)
     hours = f"{one.device_seconds / 3600:.2f}"
@@ -70,6 +74,7 @@ def age_said(seconds: float) -> str:
 def keep(keys: Sequence[str], undo: bool, root: Path) -> int:
     """Mark runs, or take the mark away."""
     for folder in _named(keys, root):
+        folder.check()
         if undo:
             folder.kept.unlink(missing_ok=True)
         else:
@@ -82,6 +87,8 @@ def remove(keys: Sequence[str], used: Uses, force: bool, dry: bool, root: Path) 
     """Remove runs, all or none. Raises UserError for one that is live, kept or used."""
     held = [inventory.look(folder) for folder in _named(keys, root)]
     for one in held:
+        if one.refused:
+            raise UserError(f"{one.fault}; nothing was removed")
         if one.live:
             raise UserError(f"{one.folder.key}: {inventory.live_for(one.folder)}; stop it first, nothing was removed")
         names = (["marked by `runs keep`"] if one.kept else []) + used.of(one.folder)
@@ -92,8 +99,12 @@ def remove(keys: Sequence[str], used: Uses, force: bool, dry: bool, root: Path) 
 
 def collect(held: Sequence[Held], used: Uses, others: bool, dry: bool, root: Path) -> int:
     """Remove every run that nobody uses. `others`: also those that other projects worked on or published."""
-    for line in used.missing:
+    refused = [one.fault for one in held if one.refused]
+    held = [one for one in held if not one.refused]
+    for line in (*used.missing, *refused):
         print(f"note: {line}", file=sys.stderr)
+    if refused:
+        print(f"note: {len(refused)} entries of the store refused: not read, not removed", file=sys.stderr)
     idle = [one for one in held if not (one.live or one.kept or used.of(one.folder))]
     spared = [one for one in idle if store.shared() and not others and not users.own(one.folder, root)]
     if spared:

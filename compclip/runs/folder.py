@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import os
 import re
+import stat
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -26,6 +27,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from compclip.base.errors import UserError
 from compclip.base.files import fingerprint, read_mapping
 from compclip.base.names import Name
+from compclip.base.shared import check_plain, make_folder, share_with_group
 
 if TYPE_CHECKING:
     from compclip.config.cell import Cell
@@ -98,6 +100,16 @@ class Folder(NamedTuple):
     def key(self) -> str:
         """The run key."""
         return self.path.name
+
+    def check(self) -> None:
+        """Look whether all of it is the run's own. Raises UserError for a link or a pipe, which others may leave."""
+        check_plain(self.path)
+
+    def make(self) -> None:
+        """Make the folder, writable for whoever may write the store. Raises UserError as `check`."""
+        self.check()
+        make_folder(self.path)
+        share_with_group(self.path, stat.S_IWGRP)
 
     @property
     def run(self) -> Path:

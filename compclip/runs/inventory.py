@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
+import sys
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -14,12 +16,14 @@ from typing import Any
 from compclip.base import links, yaml_text
 from compclip.base.errors import UserError
 from compclip.base.files import read_text
+from compclip.base.shared import check_plain, explain
 from compclip.runs import jobs, lives, lock, store
 from compclip.runs.folder import Folder
 
 KEY = re.compile(r"[0-9a-f]{16}")
 REMOVED = ".removed-"  # a run on its way out
 FINISHED, STOPPED, EMPTY, DAMAGED = "finished", "stopped", "empty", "damaged"
+REFUSED = "refused"  # holds a link, a pipe, or too deep a tree: nothing of it is read
 CELL = re.compile(r"cell:\n(?:[ \t]+.*\n)+")  # where a config.yaml names its cell
 
 
@@ -42,7 +46,7 @@ class Held:
     age_s: float
     blocks: dict[tuple[int, int], Block]
     kept: bool = False
-    fault: str = ""  # the file that cannot be read, of a damaged one
+    fault: str = ""  # the file that cannot be read, of a damaged one; what is refused
 
     @property
     def size(self) -> int:
@@ -54,6 +58,11 @@ class Held:
         """Whether somebody works on it, or is about to."""
         return self.state in jobs.LIVE
 
+    @property
+    def refused(self) -> bool:
+        """Whether it is no run that anybody should read, write or remove here."""
+        return self.state == REFUSED
+
 
 def runs(root: Path) -> list[Held]:
     """Every run of the store, sorted by key."""
@@ -64,6 +73,10 @@ def runs(root: Path) -> list[Held]:
 
 def look(folder: Folder) -> Held:
     """One run now."""
+    try:
+        folder.check()
+    except UserError as error:
+        return Held(folder, REFUSED, 0.0, 0.0, {}, fault=str(error))
     marks = (folder.final.environment, folder.metrics, folder.lock, folder.run, folder.path)
     newest = next((p.stat().st_mtime for p in marks if p.exists()), time.time())
     age, blocks, fault = max(0.0, time.time() - newest), _blocks(folder.path), ""
@@ -141,13 +154,25 @@ def cell_of(config: Path) -> dict[str, Any]:
 
 
 def remove(folder: Folder) -> None:
-    """Take a run out of the store, whole. Raises UserError where somebody works on it or it cannot be written."""
+    """Take a run out of the store, whole.
+
+    Raises UserError where somebody works on it, or where it cannot be removed whole: nothing is removed then.
+    """
     with lock.at_once(folder) as ours:
         if not ours or jobs.attach(folder):
             raise UserError(f"{folder.key}: {live_for(folder)}; stop it first, no run is removed under its process")
+        _check_writable(folder.path)
         aside = folder.path.with_name(f"{REMOVED}{folder.key}.{os.getpid()}")
         os.rename(folder.path, aside)
         links.remove(aside)
+
+
+def _check_writable(tree: Path) -> None:
+    """Raise UserError for a folder whose entries, or whose own name, we may not remove."""
+    for path in (tree.parent, *(Path(path) for path, _, _ in os.walk(tree))):
+        if not os.access(path, os.W_OK | os.X_OK):
+            error = PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+            raise UserError(f"{path}: cannot remove: {explain(error, path, 'make the folder writable')}")
 
 
 def live_for(folder: Folder) -> str:
@@ -157,6 +182,12 @@ def live_for(folder: Folder) -> str:
 
 
 def sweep_up(root: Path) -> None:
-    """Finish removals that were killed."""
+    """Finish removals that were killed. What is not to be touched, or is others', is said and stays."""
     for path in store.place(root).glob(f"{REMOVED}*"):
-        links.remove(path)
+        try:
+            check_plain(path)
+            _check_writable(path)
+        except UserError as error:
+            print(f"note: {error}", file=sys.stderr)
+        else:
+            links.remove(path)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -9,6 +11,7 @@ if TYPE_CHECKING:
     import numpy as np
 
 
+CAPTION = re.compile(r"(.+)#\d+")  # an item that is one of a picture's captions
 COMPOSITION, CLASSIFICATION, RETRIEVAL = KINDS = ("composition", "classification", "retrieval")
 
 
@@ -24,11 +27,18 @@ def is_partial(scored: int, records: int) -> bool:
 class Items:
     """The outcomes of one metric, whose value is their mean, in the order of `ids`.
 
-    `subset` tells a benchmark which of its groups apply, and `tied` are the ids whose outcome hangs on equal scores;
-    neither is kept with the results.
+    `units` are the numbers of what an interval draws at once, a picture with all that is asked about it; empty where
+    the ids say it. `subset` tells a benchmark which of its groups apply, and `tied` are the ids whose outcome hangs on
+    equal scores; neither is kept with the results.
     """
 
     ids: tuple[str, ...]
     values: np.ndarray
     subset: str = ""
     tied: tuple[str, ...] = ()
+    units: tuple[int, ...] = ()
+
+    def at(self, places: Sequence[int]) -> Items:
+        """The items at these places."""
+        units = tuple(self.units[place] for place in places) if self.units else ()
+        return Items(tuple(self.ids[place] for place in places), self.values[list(places)], self.subset, units=units)

@@ -7,7 +7,6 @@ a folder of their own (runs/tasks.py).
 
 from __future__ import annotations
 
-import contextlib
 import os
 import re
 import shutil
@@ -24,6 +23,7 @@ from typing import Any, Protocol
 from compclip.base import calm
 from compclip.base.errors import UserError, one_line
 from compclip.base.files import read_mapping, write_atomic, write_json
+from compclip.base.shared import open_plain
 from compclip.config import read, structured
 from compclip.config.written import plain_yaml
 from compclip.runs import cluster, notify, tasks
@@ -100,10 +100,14 @@ class LocalJob:
         return f"process {self.record['pid']}"
 
     def cancel(self) -> None:
-        """SIGTERM: the trainer saves between two steps and leaves."""
+        """SIGTERM: the trainer saves between two steps and leaves. Raises UserError for another user's process."""
         if self.state() == RUNNING:
-            with contextlib.suppress(ProcessLookupError):
+            try:
                 os.kill(self.record["pid"], signal.SIGTERM)
+            except ProcessLookupError:
+                return
+            except PermissionError as error:
+                raise UserError(f"{self.label()}: belongs to another user of the store; ask them to stop it") from error
 
 
 def _ended(code: int | None) -> str:
@@ -166,7 +170,7 @@ class Local:
         Raises UserError where the run's folder cannot be written.
         """
         folder = write_inputs(stored, params)
-        with open(folder.log, "ab") as log:
+        with open_plain(folder.log, "ab") as log:
             child = subprocess.Popen(
                 [sys.executable, "-m", self.module, folder.key],
                 cwd=stored.root,
@@ -189,6 +193,7 @@ class Local:
 def write_inputs(stored: StoredRun, params: str | Path) -> Folder:
     """What a job reads, into the run's folder, which is given back; later edits of `params` do not reach it."""
     folder = stored.folder
+    folder.make()
     write_atomic(folder.run, plain_yaml(stored.resolved))
     write_atomic(folder.params, Path(params).read_bytes())
     folder.scored.unlink(missing_ok=True)  # results of an earlier evaluation are not those of this job
@@ -220,8 +225,9 @@ def tell_found(job: Job) -> None:
 def find(folder: Folder) -> Job | None:
     """The job that was last sent for a run, alive or not; None for another machine's process and where none was.
 
-    Raises UserError where its record is damaged.
+    Raises UserError where its record is damaged, or not all of the folder its own.
     """
+    folder.check()
     if not folder.job.is_file():
         return None
     record = _record(folder)

@@ -25,6 +25,7 @@ from typing import Any
 
 from compclip.base.errors import UserError
 from compclip.base.files import read_mapping
+from compclip.base.shared import share_with_group
 from compclip.runs.folder import Folder
 
 BEAT_S, STILL_S, DEAD_S, LONG_S = 15.0, 30.0, 60.0, 3600.0
@@ -67,7 +68,7 @@ class Lease:
         try:
             if self._last() != self.number:
                 return False
-            os.utime(self.folder.lease(self.number))
+            os.utime(self.folder.lease(self.number), follow_symlinks=False)
         except FileNotFoundError:
             return False
         except OSError:
@@ -77,7 +78,7 @@ class Lease:
     def drop(self) -> None:
         """Give it back; nothing where it is no longer ours."""
         with contextlib.suppress(OSError):
-            os.utime(self.folder.lease(self.number), (GIVEN_BACK, GIVEN_BACK))
+            os.utime(self.folder.lease(self.number), (GIVEN_BACK, GIVEN_BACK), follow_symlinks=False)
         self.number = 0
 
     def _last(self) -> int:
@@ -105,7 +106,7 @@ class Lease:
     def _now(self) -> float:
         """By the clock of the file system."""
         probe = self.folder.path / f".lease.{self.token}"
-        os.close(os.open(probe, os.O_CREAT | os.O_WRONLY, 0o666))
+        os.close(os.open(probe, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
         try:
             os.utime(probe)
             return os.stat(probe).st_mtime
@@ -123,6 +124,7 @@ class Lease:
         try:
             with open(made, "w", encoding="utf-8") as file:
                 file.write(json.dumps(self._about()))
+            share_with_group(path)
             above = self._last() > number
         except OSError:
             self.drop()

@@ -7,7 +7,6 @@ end writes its seconds down, so that a copy of the folder knows them too.
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import socket
 import uuid
@@ -16,6 +15,7 @@ from typing import Any
 
 from compclip.base.errors import UserError
 from compclip.base.files import read_mapping, write_json
+from compclip.base.shared import make_folder
 from compclip.runs.folder import Folder
 
 DAMAGED = (UserError, ValueError, KeyError, TypeError, OverflowError)  # of a file that is not what we wrote
@@ -24,8 +24,8 @@ DAMAGED = (UserError, ValueError, KeyError, TypeError, OverflowError)  # of a fi
 def begin(folder: Folder, devices: int) -> Path:
     """Note that a process begins to work, on so many devices."""
     path = folder.lives / f"{uuid.uuid4().hex}.json"
-    folder.lives.mkdir(parents=True, exist_ok=True)
-    path.touch()
+    make_folder(folder.lives)
+    path.touch(exist_ok=False)
     started = path.stat().st_mtime  # the file system's clock, as the end will be
     project = str(Path.cwd())  # jobs, too, work in their project's root
     write_json(path, {"started": started, "devices": devices, "project": project, **_process()})
@@ -39,7 +39,7 @@ def _process() -> dict[str, Any]:
 def touch(path: Path) -> None:
     """It still lives."""
     with contextlib.suppress(OSError):
-        os.utime(path)
+        os.utime(path, follow_symlinks=False)
 
 
 def end(path: Path) -> None:
@@ -47,9 +47,7 @@ def end(path: Path) -> None:
     touch(path)
     with contextlib.suppress(OSError, *DAMAGED):  # the work is done: this must not undo it
         life = read_mapping(path)
-        fresh = path.with_suffix(".new")
-        fresh.write_text(json.dumps({**life, "seconds": _seconds(path, life)}), encoding="utf-8")
-        os.replace(fresh, path)
+        write_json(path, {**life, "seconds": _seconds(path, life)})
 
 
 def device_seconds(folder: Folder) -> float:

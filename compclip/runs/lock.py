@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import IO
 
 from compclip.base.errors import UserError
+from compclip.base.shared import explain, open_plain
 from compclip.runs import lease, lives
 from compclip.runs.folder import Folder
 from compclip.runs.lease import BEAT_S, Lease
@@ -57,9 +58,12 @@ def at_once(folder: Folder) -> Iterator[bool]:
 
 
 def holder(folder: Folder) -> int | None:
-    """The process of this machine that holds a run, 0 where it did not say which; None where none does."""
+    """The process of this machine that holds a run, 0 where it did not say which; None where none does.
+
+    Raises UserError for a lock that is no plain file.
+    """
     try:
-        with open(folder.lock, encoding="utf-8") as file:
+        with open_plain(folder.lock, "r") as file:
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
         pid = folder.lock.read_text(encoding="utf-8", errors="replace").strip()
@@ -107,13 +111,13 @@ def _soon(claim: Lease) -> IO[str] | None:
 def _try(claim: Lease) -> IO[str] | None:
     """The lock's file, ours together with the lease; None where another process has either.
 
-    Raises UserError where the folder cannot be written.
+    Raises UserError where the folder cannot be written, or where not all of it is the run's own.
     """
     path = claim.folder.lock
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        claim.folder.make()
         with contextlib.ExitStack() as stack:
-            file = stack.enter_context(open(path, "a+", encoding="utf-8"))
+            file = stack.enter_context(open_plain(path, "a+"))
             if not _both(file, claim):
                 return None
             stack.callback(claim.drop)
@@ -123,8 +127,8 @@ def _try(claim: Lease) -> IO[str] | None:
     except FileNotFoundError:  # the whole run was removed in between
         return None
     except OSError as error:
-        why = error.strerror or error
-        raise UserError(f"{path}: cannot write: {why}; free space or make the folder writable") from error
+        why = explain(error, Path(error.filename or path), "free space or make the folder writable")
+        raise UserError(f"{path}: cannot write: {why}") from error
 
 
 def _both(file: IO[str], claim: Lease) -> bool:

@@ -6,6 +6,9 @@ import os
 from pathlib import Path
 
 GPU_VARIABLE = "CUDA_VISIBLE_DEVICES"
+NO_GPU = ("", "-1", "NoDevFiles")  # the last is SLURM's
+SLURM_COUNTS = ("SLURM_GPUS_PER_NODE", "SLURM_GPUS_ON_NODE")
+DEVICES = Path("/dev")
 
 
 def slots(threads: int) -> list[dict[str, str]]:
@@ -25,8 +28,19 @@ def gpus() -> list[str]:
     """The GPUs that this process may use; found without the time that a driver takes."""
     named = os.environ.get(GPU_VARIABLE)
     if named is not None:
-        return [name.strip() for name in named.split(",") if name.strip() and name.strip() != "-1"]
-    return sorted((p.name.removeprefix("nvidia") for p in Path("/dev").glob("nvidia[0-9]*")), key=int)
+        return [name for name in map(str.strip, named.split(",")) if name not in NO_GPU]
+    return sorted((p.name.removeprefix("nvidia") for p in DEVICES.glob("nvidia[0-9]*")), key=int)
+
+
+def why_gpu() -> str:
+    """What says that this process is to compute on a GPU, as `NAME=VALUE asks for a GPU`; "" where nothing does."""
+    ids = gpus()
+    if os.environ.get(GPU_VARIABLE) is not None:
+        return f"{GPU_VARIABLE}={','.join(ids)} asks for a GPU" if ids else ""
+    for name in SLURM_COUNTS:
+        if os.environ.get(name, "0") not in ("", "0"):
+            return f"{name}={os.environ[name]} asks for a GPU"
+    return f"{DEVICES}/nvidia{ids[0]} is there" if ids else ""
 
 
 def cores() -> int:

@@ -21,12 +21,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from compclip.base import secret
+from compclip.base import bounded, secret
 from compclip.base.errors import UserError, one_line
 from compclip.base.files import read_json, write_json
 from compclip.runs.folder import Folder
 
-TIMEOUT_S = 5.0
+TIMEOUT_S = 5.0  # to the end of the answer's head, however slowly it comes
 MOST = 20  # failures in one post
 
 
@@ -79,8 +79,8 @@ def _sent(url: str, body: Mapping[str, Any]) -> str:
     try:
         headers = {"Content-Type": "application/json", "User-Agent": "compclip"}
         request = urllib.request.Request(url, json.dumps(body).encode(), headers)  # through a proxy where one is set
-        with urllib.request.urlopen(request, timeout=TIMEOUT_S):
-            return ""
+        bounded.run_within(TIMEOUT_S, lambda: urllib.request.urlopen(request, timeout=TIMEOUT_S).close())
+        return ""
     except urllib.error.HTTPError as error:
         error.close()
         return f"HTTP {error.code}"

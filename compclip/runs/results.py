@@ -29,6 +29,7 @@ SECTIONS = 1024  # sections kept in memory
 # What others compute with of environment.json; the rest is shown as it stands.
 NUMBERS = ("seconds", "device_seconds", "processes", "peak_memory_mib", "trained_parameters", "parameters")
 MAPPINGS = ("packages", "dropped")
+MOST_UNITS = 2**31
 LISTS = 1024  # lists of ids kept in memory: every run has those of the same benchmarks
 
 
@@ -53,6 +54,7 @@ class Result:
     seconds: float = 0.0
     coverage: dict[str, tuple[int, int]] = field(default_factory=dict)
     tokenizer: str = ""  # the stand-in that read the texts; none: the model's own
+    has_units: bool = True  # whether the file says which items show one picture; those of earlier versions do not
 
 
 @dataclass(frozen=True, eq=False)
@@ -186,13 +188,14 @@ def read_result(path: Path) -> Result:
     if isinstance(raw, dict) and (lacking := [key for key in DECLARED if key not in raw]):
         raise UserError(f"{path}: does not say its benchmark's {lacking[0]!r}; evaluate the run again")
     try:
-        items = {name: _items(value) for name, value in raw.get("items", {}).items()}
+        units = raw.get("units", {})
+        items = {name: _items(value, units.get(name, ())) for name, value in raw.get("items", {}).items()}
         result = Result(
             str(raw["benchmark"]), str(raw.get("module", raw["benchmark"])), _kind(raw["kind"]),
             _numbers(raw["metrics"]), frozenset(map(str, raw["lower"])), frozenset(map(str, raw["scores"])),
             _numbers(raw.get("counts", {})), items, _names(raw.get("means", {})), str(raw.get("fingerprint", "")),
             float(raw.get("seconds", 0.0)), _coverage(raw.get("coverage", {})),
-            str(raw.get("checkpoint", {}).get("tokenizer", "")),
+            str(raw.get("checkpoint", {}).get("tokenizer", "")), "units" in raw,
         )  # fmt: skip
         _check(path, result)
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
@@ -222,11 +225,19 @@ def _kind(name: str) -> str:
     return name
 
 
-def _items(raw: dict[str, Any]) -> Items:
+def _items(raw: dict[str, Any], units: list[int]) -> Items:
     ids, values = _shared(tuple(map(str, raw["ids"]))), np.asarray(raw["outcomes"], dtype=np.float64)
     if values.shape != (len(ids),):
         raise ValueError(f"{len(ids)} ids for {values.shape[0] if values.ndim == 1 else values.shape} outcomes")
-    return Items(ids, values)
+    if units and (len(units) != len(ids) or not all(type(unit) is int and 0 <= unit < MOST_UNITS for unit in units)):
+        raise ValueError(f"{len(ids)} ids for {len(units)} units, which must be whole numbers from 0 on")
+    return Items(ids, values, units=_same(tuple(units)))
+
+
+@lru_cache(maxsize=LISTS)
+def _same(units: tuple[int, ...]) -> tuple[int, ...]:
+    """The one copy of a list of units that runs and metrics have in common."""
+    return units
 
 
 @lru_cache(maxsize=LISTS)

@@ -83,7 +83,7 @@ def listed(params_path: str, root: Path = Path(".")) -> tuple[list[Listed], int]
 def _idle(folder: Folder) -> bool:
     """Whether nobody works on a run; not of one that does not tell."""
     try:
-        return not lock.said(folder) and not jobs.attach(folder)
+        return not jobs.attach(folder) and not lock.said(folder)
     except UserError:
         return False
 
@@ -121,7 +121,7 @@ def row(found: Listed) -> Row:
 
 
 def _row(found: Listed, folder: Folder) -> Row:
-    seen, job, spent = _progress(found, folder), jobs.find(folder), lives.spent(folder)
+    job, seen, spent = jobs.find(folder), _progress(found, folder), lives.spent(folder)
     state = job.state() if job else ""
     if job and state in jobs.LIVE:
         return Row(_name(found, folder), _stage(state, folder), seen, job.label(), device_seconds=spent)

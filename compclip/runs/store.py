@@ -89,8 +89,9 @@ class StoredRun(_Stored):
     def publish(self) -> None:
         """Link the finished files to the cell's place; its config.yaml is the cell's own.
 
-        Raises UserError where they cannot be written.
+        Raises UserError where they cannot be written, or where not all of the run is its own.
         """
+        self.folder.check()
         trained, final = self.published.trained, self.folder.final
         if shared():
             links.protect(final.path)
@@ -123,13 +124,14 @@ def folder(run_key: str, root: Path = Path(".")) -> Folder:
 
 def adopt(trained: Trained, into: Folder) -> None:
     """Take published files into the store, which does not have their run: a checkout may have pulled them."""
+    into.make()
     for part, own in zip(trained.parts, into.final.parts, strict=True):
         links.place(part, own)
 
 
 def folders(root: Path = Path(".")) -> list[Folder]:
     """Every run of the store, sorted by key."""
-    return [Folder(p.parent) for p in sorted(place(root).glob("*/lock"))]
+    return [run for run in map(Folder, sorted(place(root).glob("*"))) if os.path.lexists(run.lock)]
 
 
 def of(run: Run, root: Path = Path(".")) -> StoredRun:

@@ -16,15 +16,16 @@ trials again, submits the lost ones with the same values, and repeats none that 
 other studies are shared. After each trial studies/<name>/ holds trials.json, best.yaml (for `python -m compclip.config
 use`) and index.html; at the end the study goes into MLflow, a parent run with its trials.
 
-What a trial draws depends on (seed, trial number, parameter) and on the trials that had finished when it was asked. So
-one at a time the same seed gives the same trials, however often the driver died. With -j N the first N and all random
-ones are the same too; later ones depend on which of their N - 1 neighbours finished first.
+What a trial draws depends on (seed, trial number, parameter) and on the trials that had finished, or were running, when
+it was asked. So one at a time the same seed gives the same trials, however often the driver died. With -j N the first N
+and all random ones are the same too; later ones depend on which of their N - 1 neighbours finished first.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
+import re
 import sys
 import warnings
 from collections import Counter
@@ -104,7 +105,7 @@ def sweep(study: Study, args: argparse.Namespace) -> None:
     with results.sole_driver(study.name, root):
         read.load(args.params, (*study.overrides, *args.overrides))
         params = fixed_params(study, Path(args.params), args.overrides, root)
-        studies.check(study, read.load(params))
+        studies.check(study, read.load(params), args.params)
         opened = open_study(study, storage_url(args.storage, study.name, root), base_key(study, params))
         driver = Driver(study, opened, sender(profile), params, root, args.jobs or profile.jobs)
         if args.retry_failed:
@@ -187,8 +188,10 @@ def main(argv: list[str]) -> int:
         print("stopped; jobs that run go on, and the same command goes on with them", file=sys.stderr)
         return 130
     except (optuna.exceptions.StorageInternalError, sqlalchemy.exc.SQLAlchemyError) as error:
-        told = hidden(one_line(str(error.__cause__ or error)), args.storage or os.environ.get(STORAGE, ""))
-        raise UserError(f"study {study.name}: storage: {told}") from error
+        text = hidden(one_line(str(error.__cause__ or error)), args.storage or os.environ.get(STORAGE, ""))
+        if re.search("is locked|lock timeout", text):
+            text = "another program has locked it; end that one, or wait for it, then start this again"
+        raise UserError(f"study {study.name}: storage: {text}") from error
     return 0
 
 

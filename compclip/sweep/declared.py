@@ -12,7 +12,8 @@
       attention: {categorical: [minmax, softmax]}
       lambda_local: {float: [0, 1], when: {attention: [minmax]}}   # drawn only then; else as in params.yaml
     paper: [{gamma: 2.0}]       # the first trials
-    sampler: tpe                # a file of compclip/sweep/samplers: tpe, tpe_joint (multivariate), random, nsga2 …
+    sampler: tpe                # a file of compclip/sweep/samplers: tpe, tpe_joint (conditional ones and any number of
+                                # objectives together as well), random, nsga2 …
     startup_trials: 5           # drawn at random before the sampler learns (nsga2: its population)
     pruner: none                # or median, of one objective; or dominated, of any number (compclip/sweep/pruning.py)
     dominated_share: 0.5        # of the other trials at a rung, that must beat a trial for `dominated` to stop it
@@ -288,16 +289,23 @@ def overrides(study: Study, values: Mapping[str, Value], methods: Mapping[str, A
     return [*study.overrides, *(f"{section}.{name}={json.dumps(value)}" for name, value in values.items())]
 
 
-def run(study: Study, params: Params, method: str = "") -> Run:
-    """The run that `params` (a trial's overrides applied) describes; `method`: another one than the study's."""
+def run(study: Study, params: Params, method: str = "", source: str = "the grid") -> Run:
+    """The run that `params` (a trial's overrides applied) describes; `method`: another one than the study's.
+
+    Raises UserError where the file `source` that `params` are from has no section for a name of the study.
+    """
     cell = Cell(Name(method or study.method, "method"), study.backbone, study.data, study.seed)
+    base = cell.method.partition(".")[0]
+    fix = f"{source} has no such section: give a grid that has it (--params FILE), or write it there"
+    if base not in (*params.methods, PRETRAINED) and base in plugins.names(plugins.METHODS):
+        raise UserError(f"study {study.name}: methods.{base}: {fix}")
     for kind, name, table in (
-        ("method", cell.method.partition(".")[0], (*params.methods, PRETRAINED)),
+        ("method", base, (*params.methods, PRETRAINED)),
         ("backbone", cell.backbone, params.backbones),
         ("data", cell.data, params.data),
     ):
         if name not in table:
-            raise unknown(kind, name, table, f"study {study.name}")
+            raise UserError(f"{unknown(kind, name, table, f'study {study.name}')}; {fix}")
     made, train = grid.method_config(params, cell.method, cell.data)
     return Run(cell, made, train, params.backbones[cell.backbone], params.data[cell.data])
 
@@ -311,7 +319,7 @@ def corner(study: Study) -> dict[str, Value]:
     return values
 
 
-def check(study: Study, params: Params) -> None:
+def check(study: Study, params: Params, source: str = "the grid") -> None:
     """Objectives are evaluated or means of the report, dimensions are parameters of the method. Raises UserError."""
     for objective in study.objectives:
         kind, metric = objective.benchmark, objective.column.partition("/")[2]
@@ -320,7 +328,7 @@ def check(study: Study, params: Params) -> None:
             raise unknown("summary", metric, SUMMARIES, where)
         if kind not in (SUMMARY, *params.evaluate.benchmarks):
             raise unknown("benchmark", kind, params.evaluate.benchmarks, f"{where}: not among evaluate.benchmarks")
-    base = run(study, params)
+    base = run(study, params, source=source)
     known = [f.name for f in fields(base.method)] + [f"train.{f.name}" for f in fields(base.train)]
     for dimension in study.space:
         if dimension.name not in known:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import sys
 import time
@@ -38,7 +39,7 @@ STATES = {
 }
 AT_START = 3  # failures before any trial came through, and the driver stops: the cause is not the trials' values
 IN_A_ROW = 10  # the same later on, when a disk filled up
-SQLITE_TIMEOUT_S = 60
+LOCKED_S = 15  # how long a statement waits for another program that has the storage locked
 LATER = "remove the cause, then start again with --retry-failed"
 
 
@@ -54,10 +55,8 @@ class Sender(Protocol):
 
 def open_study(study: Study, url: str, base_key: str) -> optuna.Study:
     """The study in its storage, made where it is not there. Raises UserError where it was begun as another one."""
-    sqlite = url.startswith("sqlite:")
-    options = {"connect_args": {"timeout": SQLITE_TIMEOUT_S}} if sqlite else {"pool_pre_ping": True}
     try:
-        storage = optuna.storages.RDBStorage(url, engine_kwargs=options)
+        storage = optuna.storages.RDBStorage(url, engine_kwargs=_engine_options(url))
     except ImportError as error:
         raise UserError(f"storage {urls.shown(url)}: its driver is not installed; PostgreSQL's is psycopg") from error
     opened = optuna.create_study(
@@ -75,6 +74,20 @@ def open_study(study: Study, url: str, base_key: str) -> optuna.Study:
                 "its trials would not compare: undo that, or give the study another name"
             )
     return opened
+
+
+def _engine_options(url: str) -> dict[str, Any]:
+    """How SQLAlchemy connects: no statement waits for a lock without end, as PostgreSQL's would."""
+    if url.startswith("sqlite:"):
+        return {"connect_args": {"timeout": LOCKED_S}}
+    events = [(_bound_lock_wait, "connect")] if url.startswith("postgresql") else []
+    return {"pool_pre_ping": True, "pool_events": events}
+
+
+def _bound_lock_wait(connection: Any, record: object) -> None:
+    with contextlib.closing(connection.cursor()) as cursor:
+        cursor.execute(f"SET lock_timeout = '{1000 * LOCKED_S:.0f}ms'")
+    connection.commit()
 
 
 def _changed(known: Any, value: Any) -> str:

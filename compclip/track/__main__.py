@@ -1,8 +1,8 @@
 """MLflow as a view over the run directories: `python -m compclip.track [--rebuild]`.
 
 One experiment for the grid, one MLflow run for each cell, sweeps as a run with a nested run for each trial. Without an
-option, adds what is missing and replaces what changed; --rebuild makes the store anew. Files are the truth: nothing is
-read back from MLflow.
+option, adds what is missing and replaces what changed; --rebuild logs all of the project's runs again. Files are the
+truth: nothing is read back from MLflow.
 """
 
 from __future__ import annotations
@@ -35,7 +35,9 @@ def main(argv: list[str]) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m compclip.track", description=__doc__.splitlines()[0])
-    parser.add_argument("--rebuild", action="store_true", help="make the store anew from the run directories")
+    parser.add_argument(
+        "--rebuild", action="store_true", help="log all runs of the project again, and remove those it has there"
+    )
     parser.add_argument("--params", type=Path, default=Path(read.DEFAULT), help="the file that holds the grid")
     parser.add_argument("--root", type=Path, default=Path(), help="folder that holds runs/ and results/")
     parser.add_argument("--studies", type=Path, default=Path("studies"), help="folder of the sweeps' studies")
@@ -43,8 +45,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--project",
         default="",
-        help=f"first word of the experiments' names, your own on a server shared with others; default: {sync.PROJECT} "
-        "or compclip",
+        help=f"first word of the experiments' names; default: {sync.PROJECT}, or what {sync.PROJECT_FILE} holds",
     )
     parser.add_argument(
         "--checkpoint-mib",

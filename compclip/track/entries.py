@@ -26,7 +26,9 @@ from compclip.track.reading import Brief
 from compclip.track.studies import StudyFile, StudyTrial, best
 
 # Book-keeping; the UI shows no tag that begins with `mlflow.`.
-KEY, CONTENT, COMPLETE, PROJECT = (f"mlflow.compclip.{name}" for name in ("key", "content", "complete", "project"))
+KEY, CONTENT, FILES, COMPLETE, PROJECT = (
+    f"mlflow.compclip.{name}" for name in ("key", "content", "files", "complete", "project")
+)
 LIMIT = 500  # characters of a parameter
 LAYOUT = 3  # raised when the same files are to be shown in another way
 CURVE_OF_SYSTEM = ("samples_per_second", "matrix_share", "data_wait")
@@ -88,6 +90,11 @@ class Entry:
         shown = [LAYOUT, self.tags, self.params, numbers, self.datasets, self.status, self.checkpoint is not None]
         text = json.dumps(shown, sort_keys=True) + self.content_of_files
         return hashlib.sha256(text.encode()).hexdigest()
+
+    @property
+    def files_stamp(self) -> str:
+        """The hash of its files and the way that they are shown in, whatever the grid's columns are."""
+        return f"{LAYOUT}:{self.content_of_files}"
 
     @cached_property
     def values(self) -> list[Value]:

@@ -11,7 +11,7 @@ from mlflow.entities import Dataset, DatasetInput, InputTag, Metric, Param
 
 from compclip.base import links
 from compclip.track import models, notes, store
-from compclip.track.entries import COMPLETE, CONTENT, KEY, PROJECT, Entry
+from compclip.track.entries import COMPLETE, CONTENT, FILES, KEY, PROJECT, Entry
 from compclip.track.models import Logged
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ def logged(run: Any) -> Logged:
 def write(client: MlflowClient, entry: Entry, experiment: str, parent: str, template: Template, link: bool) -> Logged:
     """Log an entry; the tag `complete` comes last and marks it whole. `link`: files are linked, and not uploaded."""
     tags = {**entry.tags, KEY: entry.key, PROJECT: entry.project, CONTENT: entry.content, notes.TAG: entry.note}
-    tags |= {PARENT: parent} if parent else {}
+    tags |= {FILES: entry.files_stamp} | ({PARENT: parent} if parent else {})
     info = client.create_run(experiment, round(1000 * entry.start), tags, entry.name).info
     model = models.create(client, entry, info.run_id, experiment) if entry.checkpoint else None
     found = Logged(info.run_id, model.model_id if model else "")

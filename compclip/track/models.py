@@ -187,20 +187,36 @@ def _version(client: MlflowClient, name: str, entry: Entry, found: Logged) -> st
     note = f"{entry.name}: " + ", ".join(f"{name} {value:.4f}" for name, value in sorted(entry.scores.items()))
     source = client.get_logged_model(found.model).artifact_location
     version = client.create_model_version(name, source, found.run, tags, None, note, 0, found.model).version
-    listed = json.dumps([{"name": name, "version": str(version)}])  # what the UI's list of models reads
+    versions = [{"name": v.name, "version": str(v.version)} for v in _versions(client, found.run)]
+    listed = json.dumps(versions)  # what the UI's list of models reads
     client.set_logged_model_tags(found.model, {"mlflow.modelVersions": listed})
     return str(version)
 
 
-def set_aliases(client: MlflowClient, name: str, versions: Mapping[str, str]) -> None:
-    """Make the aliases of a registered model exactly these; one that already points right stays untouched."""
+def _versions(client: MlflowClient, run: str) -> Sequence[Any]:
+    return client.search_model_versions(f"run_id = '{run}'")
+
+
+def hand_over(client: MlflowClient, old: Any, entry: Entry, new: Logged) -> None:
+    """Give the run `new` the versions and aliases of `old`, which it replaces: other grids' models may hold them."""
+    if not new.model:
+        return
+    names = {v.name: str(v.version) for v in _versions(client, new.run)}
+    for version in _own_versions(client, old):
+        number = names.get(version.name) or _version(client, version.name, entry, new)
+        for alias, target in client.get_registered_model(version.name).aliases.items():
+            if str(target) == str(version.version):
+                client.set_registered_model_alias(version.name, alias, number)
+
+
+def set_aliases(client: MlflowClient, name: str, versions: Mapping[str, str | None]) -> None:
+    """Point aliases of a registered model at versions; None removes one. Aliases of other grids' benchmarks stay."""
     old = dict(client.get_registered_model(name).aliases)
     for alias, version in versions.items():
-        if str(old.get(alias)) != str(version):
-            client.set_registered_model_alias(name, alias, str(version))
-    for alias in old.keys() - versions.keys():
-        if alias.startswith("best-"):
+        if version is None and alias in old:
             client.delete_registered_model_alias(name, alias)
+        elif version is not None and str(old.get(alias)) != version:
+            client.set_registered_model_alias(name, alias, version)
 
 
 def remove(client: MlflowClient, run: Any, artifacts: Path | None) -> None:
@@ -208,13 +224,16 @@ def remove(client: MlflowClient, run: Any, artifacts: Path | None) -> None:
 
     A version that somebody registered by hand stays, and with it the model that it names.
     """
-    versions = client.search_model_versions(f"run_id = '{run.info.run_id}'")
-    ours = [v for v in versions if owned.version(v.tags, run.data.tags.get(PROJECT, ""))]
-    for version in ours:
+    for version in _own_versions(client, run):
         client.delete_model_version(version.name, version.version)
-    for model in _models(client, run) if len(ours) == len(versions) else ():
+    for model in () if _versions(client, run.info.run_id) else _models(client, run):
         client.delete_logged_model(model.model_id)
         remove_files(model.artifact_location, artifacts, model.model_id)
+
+
+def _own_versions(client: MlflowClient, run: Any) -> list[Any]:
+    versions = _versions(client, run.info.run_id)
+    return [v for v in versions if owned.version(v.tags, run.data.tags.get(PROJECT, ""))]
 
 
 def _models(client: MlflowClient, run: Any) -> Sequence[Any]:

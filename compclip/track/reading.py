@@ -94,7 +94,8 @@ def name(published: Trained) -> str:
 
 
 def in_store(at: Folder) -> tuple[Trained, Path] | None:
-    """A run in the store and the folder of its last job's results; None before it is finished."""
+    """A run in the store and the folder of its last job's results; None before it is finished. Raises as `check`."""
+    at.check()
     return (at.final, at.results or at.scores("none")) if at.finished else None
 
 

@@ -7,34 +7,19 @@ here imports mlflow.
 from __future__ import annotations
 
 import contextlib
-import glob
 import os
+import re
 import sqlite3
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import NamedTuple
 
 from compclip.base.files import beside
-from compclip.track import owned
 
 WHOLE = 0x636C6970  # the mark of a database that was complete before it got its name: SQLite's user_version
 NOBODYS = ("alembic_version", "workspaces")
-# What we log; whatever else holds a row is somebody's.
-OURS = (
-    "experiments", "experiment_tags", "runs", "tags", "params", "metrics", "latest_metrics", "inputs", "input_tags",
-    "datasets", "logged_models", "logged_model_metrics", "logged_model_params", "logged_model_tags",
-    "registered_models", "registered_model_tags", "registered_model_aliases", "model_versions", "model_version_tags",
-)  # fmt: skip
 JOURNALS = ("-journal", "-wal", "-shm")
 PATIENCE_S = 60  # for another process that is writing
 FIRST = "Default"  # the experiment that MLflow makes with its tables
-
-
-class Artifacts(NamedTuple):
-    """Where a run or a logged model has its files."""
-
-    id: str
-    uri: str
 
 
 def complete(file: Path, connect: Callable[[str], object]) -> None:
@@ -54,8 +39,9 @@ def complete(file: Path, connect: Callable[[str], object]) -> None:
 
 
 def left(file: Path) -> list[Path]:
-    """What stands under a hidden name beside a database whose only writer the caller is: others were killed there."""
-    return sorted(file.parent.glob(f".{glob.escape(file.name)}.*"))
+    """What `beside` named in the making of a database whose only writer the caller is: others were killed there."""
+    ours = re.compile(rf"\.{re.escape(file.name[:100])}\.[0-9a-f]{{12}}\.(new|lock)(-journal|-wal|-shm)?")
+    return sorted(path for path in file.parent.glob(".*") if ours.fullmatch(path.name))
 
 
 def install(fresh: Path, file: Path) -> None:
@@ -73,30 +59,17 @@ def set_aside(file: Path) -> None:
         print(f"note: {file}: is no whole MLflow database; made anew, the old file is {aside}", flush=True)
 
 
-def alone(file: Path, project: str) -> bool:
-    """Whether nothing would be lost but what is made again from this project's files.
-
-    A file that is no database is set aside; one that cannot be looked through may hold anything.
-    """
+def check(file: Path) -> None:
+    """Set aside a file that is no database, so that one can be made in its place."""
     if not file.exists():
-        return True
+        return
     try:
         with _opened(file) as database:
-            return not any(_strangers(database, project))
+            _tables(database)
     except sqlite3.OperationalError:
-        return False
+        return
     except sqlite3.DatabaseError:
         set_aside(file)
-        return True
-
-
-def artifacts(file: Path) -> list[Artifacts]:
-    """Where the runs and models of a database have their files, deleted ones too; none of one that cannot be read."""
-    found: list[Artifacts] = []
-    with contextlib.suppress(sqlite3.DatabaseError), _opened(file) as database:
-        found += map(Artifacts._make, database.execute("SELECT run_uuid, artifact_uri FROM runs"))
-        found += map(Artifacts._make, database.execute("SELECT model_id, artifact_location FROM logged_models"))
-    return found
 
 
 @contextlib.contextmanager
@@ -146,30 +119,3 @@ def _held(database: sqlite3.Connection) -> Iterator[str]:
         but = f"WHERE name <> '{FIRST}'" if table == "experiments" else ""
         if table not in NOBODYS and database.execute(f'SELECT 1 FROM "{table}" {but} LIMIT 1').fetchone():
             yield table
-
-
-def _strangers(database: sqlite3.Connection, project: str) -> Iterator[str]:
-    """What is in it that this project did not log."""
-    if not _is_mlflow(database):
-        yield from _tables(database)
-        return
-    yield from (table for table in _held(database) if table not in OURS)
-    ids = dict(database.execute("SELECT experiment_id, name FROM experiments"))
-    mine = {number for number, name in ids.items() if owned.named(name, project)}
-    yield from (name for number, name in ids.items() if number not in mine and name != FIRST)
-    runs = dict(database.execute("SELECT run_uuid, experiment_id FROM runs"))
-    tags = _tags(database, "tags", "run_uuid")
-    own = {run for run, experiment in runs.items() if experiment in mine and owned.run(tags.get(run, {}), project)}
-    yield from runs.keys() - own
-    sources = database.execute("SELECT model_id, source_run_id FROM logged_models")
-    yield from (model for model, source in sources if source not in own)
-    models = _tags(database, "registered_model_tags", "name")
-    names = [name for (name,) in database.execute("SELECT name FROM registered_models")]
-    yield from (name for name in names if not owned.named(models.get(name, {}).get(owned.EXPERIMENT, ""), project))
-
-
-def _tags(database: sqlite3.Connection, table: str, of: str) -> dict[str, dict[str, str]]:
-    found: dict[str, dict[str, str]] = {}
-    for name, key, value in database.execute(f'SELECT {of}, key, value FROM "{table}"'):
-        found.setdefault(name, {})[key] = value
-    return found

@@ -145,4 +145,4 @@ def _explained(uri: str, error: Exception) -> str:
     text = hidden(one_line(str(getattr(error, "message", error))), uri)[:300]
     if isinstance(error, OSError) and error.errno:
         return f"{shown(uri)}: {error.strerror} ({error.filename}); free space or mend the folder, then run it again"
-    return f"{shown(uri)}: {text}; check it, or make the store anew with `python -m compclip.track --rebuild`"
+    return f"{shown(uri)}: {text}; check it, or move it away and run `python -m compclip.track` again"

@@ -1,15 +1,18 @@
-"""Bring the MLflow store up to date with the entries: add, replace what changed, leave the rest; or make it anew."""
+"""Bring the MLflow store up to date with the entries: add, replace what changed, leave the rest; or log all again."""
 
 from __future__ import annotations
 
 import os
+import re
+import secrets
+import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from compclip.base.errors import UserError
-from compclip.base.files import beside, write_json
+from compclip.base.files import read_mapping, write_json
 from compclip.base.names import Name
 from compclip.config import grid as config_grid
 from compclip.config import read
@@ -21,14 +24,39 @@ from compclip.track.writer import Source, Writer
 
 CHECKPOINT_MIB = 64.0
 PROJECT = "COMPCLIP_PROJECT"
+PROJECT_FILE = Path("mlflow/project.json")
 
 
-def own_project(given: str = "") -> Name:
-    """The first word of our experiments' names; COMPCLIP_PROJECT tells users of one server apart.
+def own_project(given: str = "", root: Path = Path()) -> Name:
+    """Return the first word of our experiments' names: `given`, COMPCLIP_PROJECT, or the name of the folder `root`.
 
+    A folder gets its name once: its own and six random digits, so that two checkouts that log to one server differ.
     Raises UserError for what is no name: it stands in filters, addresses and folders.
     """
-    return Name(given or os.environ.get(PROJECT) or "compclip", "--project" if given else PROJECT)
+    if given or os.environ.get(PROJECT):
+        return Name(given or os.environ[PROJECT], "--project" if given else PROJECT)
+    file = root / PROJECT_FILE
+    if name := _folder_project(root):
+        return name
+    with store.lock(file.with_suffix(".lock")):
+        if name := _folder_project(root):  # of a process that was faster
+            return name
+        word = re.sub(r"[^\w.+-]", "_", root.resolve().name, flags=re.ASCII)[:40].lstrip(".+-") or "compclip"
+        name = Name(f"{word}-{secrets.token_hex(3)}", str(file))
+        write_json(file, {"project": name, "folder": str(root.resolve())})
+    print(f"{file}: the project of this folder is {name}; {PROJECT} gives another name", file=sys.stderr)
+    return name
+
+
+def _folder_project(root: Path) -> Name | None:
+    """Return the stored name; None where there is none yet, or where the folder is a copy of the one that was named."""
+    file = root / PROJECT_FILE
+    if not file.is_file():
+        return None
+    state = read_mapping(file)
+    origin = Path(str(state.get("folder", ""))) / PROJECT_FILE
+    is_copy = origin.is_file() and not origin.samefile(file) and read_mapping(origin) == state
+    return None if is_copy else Name(state.get("project", ""), f"{file}: project")
 
 
 def source(
@@ -36,7 +64,7 @@ def source(
     project: str = "", checkpoint_mib: float = CHECKPOINT_MIB, memory: Path | None = None,
 ) -> Source:  # fmt: skip
     """Read runs and studies; `memory`: what earlier calls read. Raises UserError where there is neither."""
-    project = own_project(project)
+    project = own_project(project, root)
     params, known = read.load(params_path), Memory(memory)
     cells = [known.brief(*place) for place in reading.published(root)]
     sweeps = studies.read_all(where, known)
@@ -62,7 +90,7 @@ def study(folder: Path, uri: str | None = None, params_path: str | Path = read.D
     found = studies.read(folder, known)
     known.keep()
     columns = overall.columns([t.run.run for t in found.trials if t.run], params.report.columns)
-    how = Presentation("", frozenset(), own_project(), columns)
+    how = Presentation("", frozenset(), own_project("", folder.parent.parent), columns)
     return update(Source(tuple(track_entries.of_study(found, how)), (), how, whole=False), address)
 
 
@@ -71,50 +99,29 @@ def memory(uri: str) -> Path:
     return store.beside(uri, "read.jsonl")
 
 
-def update(made: Source, uri: str) -> Counter[str]:
-    """Add the runs that the store lacks and replace those whose files changed; counts what was done."""
+def update(made: Source, uri: str, anew: bool = False) -> Counter[str]:
+    """Add the runs that the store lacks and replace those whose files changed; counts what was done.
+
+    `anew` logs every run again and removes what the project has there besides. What others have in the store stays,
+    also what they log meanwhile: the database is never replaced, only rows that carry the project's tag are deleted.
+    """
     with _writer(uri, made, _artifacts(uri)) as writer:
-        done = _update(writer, made)
+        if anew and (count := sum(map(len, writer.known.values()))):
+            print(
+                f"{made.how.project} has {count} runs there; they are removed as their files are logged again",
+                flush=True,
+            )
+        done = _update(writer, made, anew)
         _stamp(writer, made, uri)
     return done
 
 
 def rebuild(made: Source, uri: str) -> Counter[str]:
-    """Make the store from the files alone: a new database takes the old one's place only when it is complete.
-
-    On a server, and where others logged into the same file, our runs are deleted and logged again; theirs stay.
-    """
-    file = store.database(uri)
-    if file is not None:
+    """Make the project's part of the store anew from the files alone. A file that is no database is set aside."""
+    if file := store.database(uri):
         with store.lock(file.with_suffix(".lock")):
-            if sqlite.alone(file, made.how.project):
-                return _rebuild_file(made, file)
-        print(f"{file}: holds what {made.how.project} did not log; its own runs are made anew beside that", flush=True)
-    with _writer(uri, made, _artifacts(uri)) as writer:
-        writer.clear()
-        done = _update(writer, made)
-        _stamp(writer, made, uri)
-    return done
-
-
-def _rebuild_file(made: Source, file: Path) -> Counter[str]:
-    artifacts, fresh = _artifacts(f"sqlite:///{file}", fresh=True), beside(file, "new")
-    gone = [one for path in (file, *sqlite.left(file)) for one in sqlite.artifacts(path)]  # also of killed rebuilds
-    with _writer(f"sqlite:///{fresh}", made, artifacts) as writer:
-        done = _update(writer, made)
-        _stamp(writer, made, f"sqlite:///{file}")
-    sqlite.install(fresh, file)
-    for path in sqlite.left(file):
-        path.unlink()
-    _remove_files(gone, artifacts.parent)
-    return done
-
-
-def _remove_files(gone: Iterable[sqlite.Artifacts], artifacts: Path) -> None:
-    from compclip.track import models
-
-    for one in gone:
-        models.remove_files(one.uri, artifacts, one.id)
+            sqlite.check(file)
+    return update(made, uri, anew=True)
 
 
 @contextmanager
@@ -129,14 +136,12 @@ def _writer(uri: str, made: Source, artifacts: Path | None) -> Iterator[Writer]:
             template.close()
 
 
-def _artifacts(uri: str, fresh: bool = False) -> Path | None:
-    """The folder of artifacts; None for a server, which keeps them itself. Rebuilding a SQLite store takes a new
-    number: the old store stays whole until the end."""
+def _artifacts(uri: str) -> Path | None:
+    """The folder of artifacts; None for a server, which keeps them itself. Rebuilds took a new number once."""
     if store.is_server(uri):
         return None
     root = store.beside(uri, "artifacts").absolute()
-    last = max((int(p.name) for p in root.glob("[0-9]*") if p.name.isdecimal()), default=0)
-    return root / f"{max(last + fresh, 1):04d}"
+    return root / f"{max((int(p.name) for p in root.glob('[0-9]*') if p.name.isdecimal()), default=1):04d}"
 
 
 def stamp(uri: str) -> Path:
@@ -150,9 +155,11 @@ def _stamp(writer: Writer, made: Source, uri: str) -> None:
         write_json(stamp(uri), {brief.name: brief.content for brief in made.cells})
 
 
-def _update(writer: Writer, made: Source) -> Counter[str]:
+def _update(writer: Writer, made: Source, anew: bool) -> Counter[str]:
     for entry in made.entries:
-        writer.bring(entry)
+        writer.bring(entry, anew)
+    if anew:
+        writer.clear()
     if made.grid:
         writer.finish(made)
     if made.whole:

@@ -48,24 +48,25 @@ class Writer:
         self.done: Counter[str] = Counter()
 
     def clear(self) -> None:
-        """Remove every run of ours."""
-        for runs in self.known.values():
-            for run in runs:
+        """Remove the runs with the project's tag that no entry was brought for."""
+        for run in (run for runs in self.known.values() for run in runs):
+            if run.data.tags.get(track_entries.PROJECT) == self._project:
                 self._remove(run)
         self.known = {}
 
-    def bring(self, entry: Entry) -> None:
-        """Bring one entry up to date. What replaces is complete before the old run goes."""
-        from compclip.track import log
+    def bring(self, entry: Entry, anew: bool = False) -> None:
+        """Bring one entry up to date; `anew` logs it in any case. What replaces is complete before the old run goes."""
+        from compclip.track import log, models
 
         old = self.known.pop(entry.key, [])
-        same = [run for run in old if self._current(run, entry)]
-        self.done["unchanged" if same else "replaced" if old else "added"] += 1
+        same = [] if anew else [run for run in old if self._current(run, entry)]
+        self.done["unchanged" if same else "replaced" if old and not anew else "added"] += 1
         found = log.logged(same[0]) if same else self._write(entry)
         if same:
             self._refresh(same[0], entry)
         for run in old:
             if run.info.run_id != found.run:
+                models.hand_over(self._client, run, entry, found)
                 self._remove(run)
         self._logged[entry.key] = found
 
@@ -79,8 +80,9 @@ class Writer:
             name = models.registered(self._client, made.how.experiment, self._project)
             versions = models.register(self._client, name, kept)
             keys = {b: f"cell/{run.cell.name}" for b, (run, _) in best.items()}
+            aliases = {notes.alias(b): versions.get(key) for b, key in keys.items()}
+            models.set_aliases(self._client, name, aliases)
             best = {b: found for b, found in best.items() if keys[b] in versions}
-            models.set_aliases(self._client, name, {notes.alias(b): versions[keys[b]] for b in best})
         note = notes.of_grid(made.methods, [run for run, _ in made.grid], best if kept else {}, name)
         self._describe(made.how.experiment, {notes.TAG: note, **view.tags(_scores(made))})
 
@@ -102,10 +104,17 @@ class Writer:
         return log.write(self._client, entry, self._home(entry), parent, self._template, self._artifacts is not None)
 
     def _current(self, run: Any, entry: Entry) -> bool:
-        """Whether a run was logged whole, from these files, and where it belongs."""
+        """Whether a run was logged whole, from these files, and where it belongs.
+
+        A run outside of the grid stays as its own grid had it logged, with that one's columns and versions.
+        """
         tags = run.data.tags
-        whole = tags.get(track_entries.COMPLETE) == "true" and tags.get(track_entries.CONTENT) == entry.content
-        return whole and (not entry.at_home or run.info.experiment_id == self._ids.get(entry.experiment))
+        if tags.get(track_entries.COMPLETE) != "true":
+            return False
+        if not entry.at_home and tags.get(track_entries.FILES) == entry.files_stamp:
+            return True
+        same = tags.get(track_entries.CONTENT) == entry.content
+        return same and (not entry.at_home or run.info.experiment_id == self._ids.get(entry.experiment))
 
     def _refresh(self, run: Any, entry: Entry) -> None:
         """What can be changed in a run that is logged: its description, and the run above it."""

@@ -139,6 +139,7 @@ def _restore(
         for name, value in _part(tensors, "beside").items():
             kept[name].copy_(value)
     for name, parameter in _named(clip, beside):
-        state = {m: tensors[f"{m}.{name}"] for m in _MOMENTS if f"{m}.{name}" in tensors}
+        # the step count too: a fused AdamW wants it beside the parameter
+        state = {m: tensors[f"{m}.{name}"].to(parameter.device) for m in _MOMENTS if f"{m}.{name}" in tensors}
         if state:
-            optimiser.state[parameter] = {m: v if m == "step" else v.to(parameter.device) for m, v in state.items()}
+            optimiser.state[parameter] = state

@@ -23,10 +23,12 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from compclip.base.errors import UserError
+from compclip.runs import machine
+from compclip.train import liveness
 from compclip.train.features import Features, kinds, padded
 
 T = TypeVar("T")
-# Rank 0 alone scores and writes; the others wait for it that long at most.
+# Rank 0 alone scores and writes; the others wait for it that long at most, while it gives signs of life.
 PATIENCE = timedelta(hours=2)
 FIRST_PORT, PORTS = 20_000, 12_000  # below what systems hand out by themselves
 
@@ -52,19 +54,35 @@ def process() -> Process:
 
 @contextlib.contextmanager
 def session() -> Iterator[Process]:
-    """Connect the processes of a run, if it has several; they part at the end."""
+    """Connect the processes of a run, if it has several; they part at the end.
+
+    Raises UserError where a GPU is asked for and none is seen: training on a CPU would take days, in silence.
+    """
+    if not torch.cuda.is_available() and (why := machine.why_gpu()):
+        raise UserError(
+            f"{why}, and torch sees none: {_why_blind()}; mend that, or set {machine.GPU_VARIABLE}= to train on the CPU"
+        )
     here = process()
     if here.world == 1 or dist.is_initialized():
         yield here
         return
     if torch.cuda.is_available():
         torch.cuda.set_device(here.local_rank % torch.cuda.device_count())
-    dist.init_process_group("nccl" if torch.cuda.is_available() else "gloo", init_method=_meeting_point(),
+    store, _, _ = next(dist.rendezvous(_meeting_point(), here.rank, here.world, timeout=PATIENCE))
+    dist.init_process_group("nccl" if torch.cuda.is_available() else "gloo", store=store,
                             rank=here.rank, world_size=here.world, timeout=PATIENCE)  # fmt: skip
     try:
-        yield here
+        with liveness.watching(store, here.rank, here.world):
+            yield here
     finally:
         dist.destroy_process_group()
+
+
+def _why_blind() -> str:
+    """Why torch sees no GPU, as far as it says so."""
+    if not torch.version.cuda:
+        return f"torch {torch.__version__} is built without CUDA"
+    return f"torch is built for CUDA {torch.version.cuda}, and `nvidia-smi` says whether its driver is there"
 
 
 def _meeting_point() -> str:
@@ -211,4 +229,4 @@ def _sum_gradients(trained: list[nn.Parameter]) -> None:
     flat = torch.cat([(torch.zeros_like(p) if p.grad is None else p.grad).flatten() for p in used])
     dist.all_reduce(flat)
     for p, part in zip(used, flat.split([p.numel() for p in used]), strict=True):
-        p.grad = part.view_as(p).clone()
+        p.grad = part.view_as(p).to(p.dtype, copy=True)

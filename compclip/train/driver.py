@@ -53,11 +53,14 @@ def _ancestors() -> tuple[int, int]:
 
 
 def _failed_on_cluster(stored: StoredRun) -> str:
-    """Why a cluster's job did not finish the run: what needs a cluster should not start here by itself.
+    """Why a run is not trained here: its folder is not to be used, or its job on a cluster failed.
 
-    A process of this machine that is gone is no obstacle.
+    What needs a cluster should not start here by itself. A process of this machine that is gone is no obstacle.
     """
-    job = jobs.find(stored.folder)
+    try:
+        job = jobs.find(stored.folder)
+    except UserError as error:
+        return str(error)
     if not isinstance(job, jobs.SlurmJob) or job.state() != jobs.FAILED:
         return ""
     return _advised(stored, job)

@@ -99,6 +99,7 @@ def _crop(cfg: Train) -> RandomResizedCrop | None:
 def _finish(stored: StoredRun, model: Model, facts: dict) -> None:
     """Write the run's files; environment.json comes last and marks them complete."""
     folder, final = stored.folder, stored.folder.final
+    folder.check()  # once more: training takes hours
     lora.finish(model.clip, final.checkpoint / lora.FOLDER)
     if facts["trained_parameters"]:
         _average(model, Inputs(stored.root, stored.cell).backbone, stored.run.train)

@@ -12,6 +12,7 @@ from torch import Tensor
 from compclip.base import json_text
 from compclip.base.errors import UserError
 from compclip.base.files import read_text, write_atomic
+from compclip.base.shared import open_plain
 
 AGAIN = "remove the run and train it again"
 
@@ -54,7 +55,7 @@ class Log:
             **(shares or {}),
             "time": round(time.time(), 3),
         }
-        with open(self.path, "a", encoding="utf-8") as file:
+        with open_plain(self.path, "a") as file:
             file.write(json.dumps(row) + "\n")
         self._show(step, row["loss"], speed)
 

@@ -9,11 +9,13 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from compclip.base import plugins
 from compclip.base.errors import UserError
+from compclip.model import towers
 from compclip.model.backbone import Model
 from compclip.train import (
     accumulate,
@@ -21,6 +23,7 @@ from compclip.train import (
     distributed,
     extras,
     loader,
+    method_loss,
     optimiser,
     throughput,
 )
@@ -55,7 +58,7 @@ def train(run: Run, model: Model, rows: Rows, work: Path, on_step: OnStep = noth
     steps, first = total_steps(cfg, rows.per_epoch), distributed.current().rank == 0
     device = next(model.clip.parameters()).device
     if cfg.precision == "bf16_weights":
-        model.clip.to(torch.bfloat16)
+        towers.cast_to_bfloat16(model.clip)
     frozen = optimiser.freeze(model.clip, cfg, run.cell.seed)
     beside = extras.of(method, run.method, model, run.cell.seed)
     adamw = optimiser.adamw(model.clip, cfg, beside.parameters())
@@ -81,7 +84,9 @@ def train(run: Run, model: Model, rows: Rows, work: Path, on_step: OnStep = noth
             count(batch.dropped, dropped)
             lr = optimiser.learning_rate(step, steps, cfg)
             adamw.zero_grad(set_to_none=True)
-            placed = functools.partial(method.loss, cfg=run.method, step=Step(step, rows.per_epoch))
+            seed_dropout(run.cell.seed, step, distributed.current().rank)
+            at_step = Step(step, rows.per_epoch)
+            placed = functools.partial(method_loss.compute, method, run.method_name, run.method, at_step)
             terms = step_of.gradients(batch, views_at(step), placed)
             norm = _update(model, adamw, terms, lr, cfg, step, beside)
             beside.after_step(model.clip)
@@ -114,6 +119,11 @@ def _save(
         checkpoint.write(work, step, model.clip, adamw, {"dropped": total}, beside)
 
 
+def seed_dropout(seed: int, step: int, rank: int) -> None:
+    """Let torch draw, as patch dropout does, by seed, step and process alone: a resumed run draws the same."""
+    torch.manual_seed(int(np.random.default_rng((seed, step, rank)).integers(2**63)))
+
+
 def count(new: dict[str, int], into: dict[str, int]) -> None:
     """Add counts by reason."""
     for reason, number in new.items():
@@ -144,7 +154,10 @@ def _update(
     """One optimiser step by the gradients that are there; gives their norm before clipping."""
     loss = sum(terms.values())
     if not torch.isfinite(loss):
-        raise UserError(f"train: the loss is {loss.item()} at step {step + 1}; lower train.lr={cfg.lr}")
+        shown = method_loss.describe_infinite(terms)
+        raise UserError(
+            f"train: the loss is {loss.item()} at step {step + 1}: {shown}; lower train.lr={cfg.lr}, or mend that term"
+        )
     for group in adamw.param_groups:
         group["lr"] = lr
     beside_clip = (p for _, p in beside.parameters())

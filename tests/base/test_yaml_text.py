@@ -13,8 +13,9 @@ WANTED = "must be a mapping"
 BOMB = "\n".join(["a0: &a0 [x, x]", *(f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 9)}]" for i in range(1, 9))])
 
 
-def test_a_mapping_and_what_its_interpolations_stand_for():
+def test_a_mapping_and_what_its_interpolations_stand_for(monkeypatch):
     """Values as YAML has them; aliases and interpolations are written out."""
+    monkeypatch.setenv("COMPCLIP_ALLOW_ENV", "NO_SUCH")
     found = yaml_text.parsed(
         "a: &a {lr: 1e-5, seeds: [0, 1]}\nb: *a\nc: ${a.lr}\nd: ${oc.env:NO_SUCH,none}", "f", WANTED
     )
@@ -96,6 +97,7 @@ def test_any_text(text):
 )
 def test_no_variable_is_part_of_a_url(monkeypatch, text):
     """Directly or through another key: it would be written to config.yaml."""
+    monkeypatch.setenv("COMPCLIP_ALLOW_ENV", "SOME_KEY,SOME_URL")
     monkeypatch.setenv("SOME_KEY", "very-secret")
     monkeypatch.setenv("SOME_URL", "https://u:very-secret@host")
     found = yaml_text.parsed(text, "f", WANTED)
@@ -108,6 +110,7 @@ def test_no_variable_is_part_of_a_url(monkeypatch, text):
 
 def test_a_variable_may_be_a_path_or_a_number(monkeypatch):
     """Which are no secrets."""
+    monkeypatch.setenv("COMPCLIP_ALLOW_ENV", "SCRATCH SOME_PORT")
     monkeypatch.setenv("SCRATCH", "/scratch/somebody")
     monkeypatch.setenv("SOME_PORT", "8000")
     text = "a: ${oc.env:SCRATCH}/x\nb: sqlite:///${oc.env:SCRATCH}/s.db\nc: ${oc.decode:${oc.env:SOME_PORT}}\nd: http://h:8000"

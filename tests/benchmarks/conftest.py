@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,11 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from compclip.base import plugins
+from compclip.evaluate.benchmark import Benchmark
 from compclip.evaluate.embeddings import Embeddings
+
+NAMES = plugins.names(plugins.BENCHMARKS)
 
 
 @pytest.fixture
@@ -52,3 +57,20 @@ def picture(tmp_path: Path) -> Callable[[str], Path]:
         return path
 
     return write
+
+
+@pytest.fixture(autouse=True)
+def declared_metrics(request, monkeypatch):
+    """Whatever a test file of one benchmark scores, its module declares: `config check` refuses columns by that."""
+    name = request.path.stem.removeprefix("test_")
+    declared = getattr(plugins.find(plugins.BENCHMARKS, name), "METRICS") if name in NAMES else None  # noqa: B009
+    score = Benchmark.score
+
+    def checked(self, *args, **kwargs):
+        outcomes = score(self, *args, **kwargs)
+        undeclared = {m for m in outcomes.metrics if "/" not in m and not any(fnmatchcase(m, d) for d in declared)}
+        assert not undeclared
+        return outcomes
+
+    if declared is not None:
+        monkeypatch.setattr(Benchmark, "score", checked)

@@ -11,12 +11,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from compclip.base.errors import UserError
+from compclip.benchmarks import retrieval
+from compclip.config import columns
 from compclip.config.how import Benchmark as Section
 from compclip.evaluate import census
 from compclip.evaluate.benchmark import Benchmark, Record
 from compclip.evaluate.boxes import boxed
 from compclip.evaluate.embeddings import Embeddings
-from compclip.runs.items import COMPOSITION
+from compclip.runs.items import COMPOSITION, RETRIEVAL
 
 OUTSIDE = "../outside/o.png"
 
@@ -181,3 +183,26 @@ def test_an_unusable_box_is_counted_by_its_own_name():
         "unusable_box": 1,
     }
     assert "unusable_box" not in counts[1] and counts[1]["missing_image"] == 1
+
+
+def test_a_census_refuses_a_column_that_the_files_do_not_have(tmp_path, picture):
+    """A part of a metric, and a subset that the section leaves out, are known when the files are read."""
+    picture("a.png")
+    (tmp_path / "swap_att.json").write_text(json.dumps({"0": choice("a.png"), "1": choice("gone.png")}))
+    (tmp_path / "groups.json").write_text(json.dumps({"swap_att": {"rare": ["1"]}}))
+    section = Section("sugarcrepe", str(tmp_path), str(tmp_path), "swap_att")
+    have = ["swap_att", "swap_att/rare", "swap_att.local/rare"]
+    assert census.take("sc", section, tmp_path, have, ["cosine", "local"])["records"] == 2
+    for wanted, near in (("swap_att/rar", "sc/swap_att/rare"), ("swap_obj", "sc/swap_att"), ("swap", "sc/swap_att")):
+        with pytest.raises(
+            UserError, match=f"not in the files of sc: unknown column 'sc/{wanted}'; did you mean '{near}"
+        ):
+            census.take("sc", section, tmp_path, [wanted])
+
+
+def test_metrics_are_named_without_scoring():
+    """Both ways of retrieval, and what a column that is their mean needs."""
+    items = Record("all", "1", ("a.png",), ("x",)), Record("all", "2", ("b.png",), ("y",))
+    names = census.metrics(Benchmark(items, (), retrieval.evaluate, kind=RETRIEVAL))
+    assert sorted(names) == sorted(retrieval.METRICS)
+    assert columns.absent(["mean_recall_at_5", "i2t_recall_at_1", "mean_recall_at_7"], names) == ["mean_recall_at_7"]

@@ -52,6 +52,15 @@ def test_it_says_where_it_is_from_and_what_was_compared_with_the_authors_code(na
     assert re.search("MIT|CC BY|Apache|BSD|[Ll]icence", told)
 
 
+@pytest.mark.parametrize("name", NAMES)
+def test_it_declares_its_metrics(name):
+    """Each once, its means and what they are made of among them."""
+    module = plugins.find(plugins.BENCHMARKS, name)
+    assert module.METRICS and len(set(module.METRICS)) == len(module.METRICS)
+    for mean, members in getattr(module, "MEANS", {}).items():
+        assert {mean, *members} <= set(module.METRICS)
+
+
 def benchmark(**told):
     """A benchmark of two metrics, one of them in a group."""
     items = {"a": Items(("1", "2"), np.array([1.0, 0.0]), "all"), "b": Items(("1",), np.array([0.5]))}

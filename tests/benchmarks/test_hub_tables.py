@@ -20,7 +20,6 @@ from compclip.evaluate import census
 from compclip.evaluate.boxes import unboxed
 
 PICTURE = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
-STRAIGHT = "T0_I0 > T1_I0 & T1_I1 > T0_I1,T0_I0 > T0_I1 & T1_I1 > T1_I0"
 ROWS = {  # of each module: its table, the columns of pictures, the others
     "bivlc": ("test", ("image", "negative_image"), {"caption": "x", "negative_caption": "y", "type": "swap", "subtype": "att"}),
     "colorswap": ("test", ("image_1", "image_2"), {"id": 3, "caption_1": "x", "caption_2": "y", "caption_source": "human"}),
@@ -43,7 +42,7 @@ def module(request):
 
 @pytest.fixture
 def place(tmp_path, module):
-    """A folder with the table in `data`, and what belongs beside it."""
+    """A folder with the table in `data`."""
     stem, places, told = ROWS[module]
     row = {name: picture(colour) for name, colour in zip(places, COLOURS, strict=False)} | told
     schema = pa.schema([(name, PICTURE if name in places else pa.infer_type([row[name]])) for name in row])
@@ -56,7 +55,6 @@ def place(tmp_path, module):
     else:
         name = f"{stem}.parquet" if module == "half_truths" else f"{stem}-00000-of-00001.parquet"
         pq.write_table(table, tmp_path / "h/data" / name)
-    (tmp_path / "h/sim_solution.csv").write_text(f"id,Text,Image,category\n0,{STRAIGHT},object\n")
     return tmp_path / "h"
 
 
@@ -74,7 +72,6 @@ def test_the_same_as_from_files(place, module, picture, tmp_path):
     for name in names.values():
         picture(f"f/images/{name}")
     (tmp_path / f"f/{stem}.json").write_text(json.dumps([names | told]))
-    (tmp_path / "f/sim_solution.csv").write_text((place / "sim_solution.csv").read_text())
     load = plugins.find(plugins.BENCHMARKS, module).load
     ours, theirs = load(place, tmp_path / "unpacked").records, load(tmp_path / "f").records
     assert [(r.subset, r.id, r.texts) for r in ours] == [(r.subset, r.id, r.texts) for r in theirs]

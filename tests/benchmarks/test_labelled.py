@@ -225,7 +225,7 @@ def test_every_known_set_is_whole():
     for name, one in counts.items():
         assert one.templates and all("{c}" in template for template in one.templates), name
         assert len(set(one.names)) == len(one.names) or name.startswith("imagenet"), name
-        assert one.names.count("") <= 1 and one.metric in ("", *zeroshot.METRICS), name
+        assert one.names.count("") <= 1 and one.metric in ("", *zeroshot.ELEVATER), name
     sizes = {"caltech101": 102, "cars": 196, "cifar100": 100, "country211": 211, "dtd": 47, "eurosat": 10,
              "fer2013": 7, "fgvc_aircraft": 100, "flowers": 102, "food101": 101, "gtsrb": 43, "imagenet": 1000,
              "imagenet_a": 200, "imagenet_r": 200, "pets": 37, "resisc45": 45, "sun397": 397, "ucf101": 101,

@@ -1,4 +1,4 @@
-"""Where all scores are equal, each benchmark's rule for ties shows: wrong, or the first candidate's as its authors have it."""
+"""Where all scores are equal, each benchmark's rule for ties shows: wrong, or the first candidate's."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import torch
 
 from compclip.base import plugins
 from compclip.base.errors import UserError
@@ -213,3 +214,12 @@ def test_tied_items_are_scored_and_no_warning():
     assert score.warnings({"a": {"counts": counts}}) == []
     (line,) = score.warnings({"a": {"counts": counts | {"missing_image": 1, "scored": 2}}})
     assert "1 missing_image" in line and "tied" not in line
+
+
+def test_argmax_takes_the_first_of_equals_and_a_sort_any():
+    """Which authors can be repeated: those who call argmax. NumPy's argsort scatters equals, and so may torch's, and topk."""
+    scores_QC = np.random.default_rng(0).integers(0, 250, (200, 1000)).astype(np.float32)
+    first_Q = np.array([np.flatnonzero(row == row.max())[0] for row in scores_QC])
+    assert (np.argmax(scores_QC, axis=1) == first_Q).all()
+    assert (torch.argmax(torch.tensor(scores_QC), dim=1).numpy() == first_Q).all()
+    assert ((-scores_QC).argsort(axis=1)[:, 0] != first_Q).mean() > 0.05

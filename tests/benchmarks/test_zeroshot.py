@@ -120,8 +120,10 @@ def test_numbers_of_folders_are_read_as_numbers(dump, picture, tmp_path, names, 
 @pytest.mark.parametrize(
     ("names", "folders", "message"),
     [
-        (["zebra", "apple", "t-shirt"], ["zebra", "apple", "t_shirt"],
-         "unknown class folder 't_shirt'; did you mean 't-shirt'"),
+        (["zebra", "apple", "t-shirt"], ["zebra", "apple", "t_shirts"],
+         "unknown class folder 't_shirts'; did you mean 't-shirt'"),
+        (["zebra", "apple", "t-shirt"], ["T-shirt", "apple", "t_shirt"],
+         "folders 'T-shirt' and 't_shirt' are one class; put them together"),
         (["1", "2", "3"], ["1", "2", "4"], "unknown class folder '4'"),
         (["a", "b", "c"], ["1", "2"], r"2 folders numbered 1 to 2, but 3 classes; number them 0 to 2"),
         (["a", "b", "c"], ["0", "3"], r"2 folders numbered 0 to 3, but 3 classes"),
@@ -132,6 +134,16 @@ def test_numbers_of_folders_are_read_as_numbers(dump, picture, tmp_path, names, 
 def test_folders_that_leave_a_choice_are_refused(dump, picture, tmp_path, names, folders, message):
     with pytest.raises(UserError, match=message):
         classes(dump, picture, tmp_path, names, folders)
+
+
+def test_folders_by_the_letters_of_a_name(dump, picture, tmp_path):
+    found = classes(dump, picture, tmp_path, ["zebra", "apple", "t-shirt", "Curaçao"], ["Zebra", "t_shirt", "curacao"])
+    assert found == {"Zebra": "zebra", "t_shirt": "t-shirt", "curacao": "Curaçao"}
+
+
+def test_pictures_beside_the_folders_are_counted(folder, picture):
+    picture("z/images/loose.png")
+    assert zeroshot.load(folder).dropped == {"not_an_image": 0, "no_class": 1}
 
 
 def test_other_files_are_counted(folder, dump):

@@ -160,6 +160,7 @@ def test_a_method_of_the_schedule_alone(project):
 def test_values_that_refer_to_others_stand_as_they_are(project, monkeypatch):
     """Of the environment nothing is written down; a method that something refers to stays."""
     monkeypatch.setenv("RATE", "0.003")
+    monkeypatch.setenv("COMPCLIP_ALLOW_ENV", "RATE")
     text = Path("params.yaml").read_text().replace("  lr: 1.5e-4", "  lr: ${oc.env:RATE}")
     Path("params.yaml").write_text(text.replace("epsilon: 0.02", "epsilon: ${methods.clic.lambda_s_neg}"))
     params, _ = made("fsc_clip")

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import gzip
+import itertools
 import socket
+import threading
 
 import pytest
 from hypothesis import given, settings
@@ -11,7 +14,7 @@ from hypothesis import strategies as st
 from compclip.base.errors import UserError
 from compclip.data.fetch import transfer
 from compclip.data.fetch.transfer import Wanted
-from tests.fetch.file_server import endless, redirect, status
+from tests.fetch.file_server import endless, etag, redirect, sent, status
 
 BODY = bytes(range(256)) * 400  # 102,400 bytes
 MOST = 1 << 20
@@ -169,3 +172,200 @@ def test_no_network(part):
         url = f"http://127.0.0.1:{free.getsockname()[1]}/a.bin"
     with pytest.raises(UserError, match=r"a\.bin: cannot reach 127\.0\.0\.1$"):
         transfer.fetch(Wanted(url, 0, MOST), part, lambda have, total: None)
+
+
+class Script:
+    """Answers in their order; the last one again and again."""
+
+    def __init__(self, *answers):
+        self.answers = list(answers)
+
+    def __call__(self, handler):
+        (self.answers.pop(0) if len(self.answers) > 1 else self.answers[0])(handler)
+
+
+def begun(count, body=BODY, **headers):
+    """The first bytes of a body, then the connection ends."""
+
+    def answer(handler):
+        handler.close_connection = True
+        sent(handler, 200, {"ETag": etag(body), "Content-Length": str(len(body))} | headers, body[:count])
+
+    return answer
+
+
+def rest(start, body, **headers):
+    """What a server says to be the rest of a body."""
+    span = f"bytes {start}-{len(body) - 1}/{len(body)}"
+    return lambda handler: sent(handler, 206, {"Content-Range": span} | headers, body[start:])
+
+
+def whole(body):
+    """All of a body."""
+    return lambda handler: sent(handler, 200, {"ETag": etag(body)}, body)
+
+
+def out_of_range(total, **headers):
+    """That there is nothing behind so many bytes."""
+    return lambda handler: sent(handler, 416, {"Content-Range": f"bytes */{total}"} | headers)
+
+
+OTHER = bytes(reversed(BODY))
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [rest(1000, OTHER, ETag=etag(OTHER)), rest(1000, OTHER, ETag="W/" + etag(BODY)), rest(1000, OTHER + b"x")],
+    ids=["another mark", "a weak mark", "another size"],
+)
+def test_two_files_are_not_joined(files, part, answer):
+    """A server that gives the rest of another file than was begun: that one is fetched from its beginning."""
+    files.specials["/a.bin"] = Script(begun(1000), answer, whole(OTHER))
+    fetch(files, part)
+    assert part.read_bytes() == OTHER
+    assert files.ranges("/a.bin") == ["", "bytes=1000-", ""]
+
+
+def test_two_files_of_a_day_are_not_joined(files, part):
+    """The same where the mark is a date."""
+    dates = [f"Wed, 0{day} Jan 2025 00:00:00 GMT" for day in (1, 2)]
+    first = begun(1000, **{"ETag": "W/x", "Last-Modified": dates[0]})
+    files.specials["/a.bin"] = Script(first, rest(1000, OTHER, **{"Last-Modified": dates[1]}), whole(OTHER))
+    fetch(files, part)
+    assert part.read_bytes() == OTHER
+
+
+def test_a_rest_without_a_mark_is_taken(files, part):
+    """It was asked for on the condition that the file is the same."""
+    files.specials["/a.bin"] = Script(begun(1000), rest(1000, BODY))
+    fetch(files, part)
+    assert part.read_bytes() == BODY
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [out_of_range(1000), out_of_range(1000, ETag=etag(OTHER)), out_of_range(1000, ETag=etag(BODY))],
+    ids=["no mark", "another mark", "the same mark"],
+)
+def test_a_part_is_not_taken_for_the_whole(files, part, answer):
+    """A server that says there is nothing behind 1,000 bytes, of which it said to have 102,400."""
+    files.specials["/a.bin"] = Script(begun(1000), answer, whole(OTHER))
+    fetch(files, part)
+    assert part.read_bytes() == OTHER
+
+
+def test_a_server_without_anything(files, part):
+    """It says so of a request for all."""
+    files.specials["/a.bin"] = out_of_range(0)
+    with pytest.raises(UserError, match="another file is there now"):
+        fetch(files, part)
+    assert not part.exists()
+
+
+def packed(raw, encoding="gzip"):
+    """A body that is packed although nobody asked for that."""
+    return lambda handler: sent(handler, 200, {"Content-Encoding": encoding, "ETag": etag(BODY)}, raw)
+
+
+PACKED = gzip.compress(BODY, mtime=0)
+
+
+@pytest.mark.parametrize(
+    "raw", [PACKED, gzip.compress(BODY[:999], mtime=0) + gzip.compress(BODY[999:], mtime=0)], ids=["one", "two"]
+)
+@pytest.mark.parametrize("encoding", ["gzip", "X-GZIP"])
+def test_a_packed_body_is_unpacked(files, part, raw, encoding):
+    """In one stream or several."""
+    files.specials["/a.bin"] = packed(raw, encoding)
+    fetch(files, part, size=len(BODY))
+    assert part.read_bytes() == BODY
+
+
+@pytest.mark.parametrize("raw", [b"", PACKED[:2], PACKED[:9], PACKED[:200], PACKED[:-8], PACKED[:-1]])
+def test_a_packed_body_that_ends_too_early_is_none(files, part, raw):
+    """Also where nothing of it can be unpacked, which is no empty file."""
+    files.specials["/a.bin"] = packed(raw)
+    with pytest.raises(UserError, match="its gzip encoding ends too early"):
+        fetch(files, part)
+
+
+@pytest.mark.parametrize("raw", [b"no gzip at all", PACKED[:-6] + b"\0" + PACKED[-5:], PACKED + b"x" * 60])
+def test_a_damaged_encoding(files, part, raw):
+    """Nothing of it is a file."""
+    files.specials["/a.bin"] = packed(raw)
+    with pytest.raises(UserError, match="its gzip encoding is damaged"):
+        fetch(files, part)
+
+
+@pytest.mark.parametrize("encoding", ["br", "deflate", "zstd", "gzip, gzip", "nonsense"])
+def test_other_encodings_are_refused(files, part, encoding):
+    """Nobody asked for one, and bytes as they come would not be the file."""
+    files.specials["/a.bin"] = packed(b"x", encoding)
+    with pytest.raises(UserError, match=f"comes in the encoding '{encoding}', which nobody asked for"):
+        fetch(files, part)
+    assert len(files.asked) == 1
+
+
+def test_nothing_is_gone_on_with_behind_a_packed_body(files, part):
+    """Its bytes are others than the server counts."""
+    files.specials["/a.bin"] = Script(packed(PACKED[:-1]), whole(BODY))
+    fetch(files, part)
+    assert part.read_bytes() == BODY
+    assert files.ranges("/a.bin") == ["", ""]
+
+
+class Clock:
+    """Time that goes on by so many seconds with each look."""
+
+    def __init__(self, seconds):
+        self.times = itertools.count(step=seconds)
+
+    def __call__(self):
+        return next(self.times)
+
+
+def slow(files, part, seconds, most=1 << 40):
+    """Fetch by such a clock."""
+    transfer.fetch(Wanted(files.url + "/a.bin", 0, most), part, lambda have, total: None, Clock(seconds))
+
+
+TOO_SLOW = "brings less than 10 KiB a second, or nothing; what came is kept, run this again to go on"
+
+
+def test_a_server_that_gives_the_same_bytes_again_and_again(files, part):
+    """2 MiB and nothing, in turns: each time a step forward, and none in all."""
+    body = b"x" * (9 << 20)
+    turns = itertools.cycle([begun(2 << 20, body), begun(0, body)])
+    files.specials["/a.bin"] = lambda handler: next(turns)(handler)
+    with pytest.raises(UserError, match=TOO_SLOW):
+        slow(files, part, 10)
+    assert len(files.asked) < 100
+
+
+HEAD = b"HTTP/1.1 200 OK\r\n"
+
+
+@pytest.mark.parametrize(
+    "start", [b"", HEAD + b"X: ", HEAD + b"Content-Length: 9\r\n\r\nx", HEAD + b"Transfer-Encoding: chunked\r\n\r\n1;x"]
+)
+def test_a_server_that_drips(files, part, start):
+    """Before its headers, within them, within the body, before a chunk: it is waited for ten minutes and no longer."""
+    ended = threading.Event()
+
+    def answer(handler):
+        handler.close_connection = True
+        handler.wfile.write(start)
+        ended.wait(60)  # the test goes on before
+
+    files.specials["/a.bin"] = answer
+    with pytest.raises(UserError, match=TOO_SLOW):
+        slow(files, part, 400)
+    ended.set()
+
+
+def test_a_server_that_drips_fast_enough(files, part):
+    """A file of an hour, 100 KiB after 10 s each."""
+    body = BODY * 100
+    files.bodies["/a.bin"] = body
+    slow(files, part, 0.01)
+    assert part.read_bytes() == body

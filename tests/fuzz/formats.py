@@ -92,6 +92,16 @@ def _docci() -> Files:
     return {"docci_descriptions.jsonlines": "\n".join(json.dumps(row | {"example_id": f"test_{n}"}) for n in range(2))}
 
 
+def _docci_csv() -> Files:
+    lines = (f"test_{n},a.png,{TWO[0]}. {TWO[1]}.,test" for n in range(2))
+    return {"docci.csv": "\n".join(["example_id,image_file,description,split", *lines]) + "\n"}
+
+
+def _flair(file: str) -> Callable[[], Files]:
+    rows = [{"image_id": n, "image": f"{n}.jpg", "caption": text} for n, text in enumerate(TWO, 1)]
+    return lambda: {file: {"annotations": rows}}
+
+
 def _eqben() -> Files:
     rows = [{"image0": f"{subset}/a.png", "image1": f"{subset}/b.jpg", "caption0": TWO[0], "caption1": TWO[1]}
             for subset in eqben.SUBTASKS]  # fmt: skip
@@ -219,9 +229,9 @@ def _valse() -> Files:
 
 def _vismin() -> Files:
     row = {"image_0": "a.png", "image_1": "b.jpg", "text_0": TWO[0], "text_1": TWO[1], "category": "object"}
-    answers = [f"{n},{told['Text']},{told['Image']},object" for n, told in enumerate((vismin.STRAIGHT, vismin.CROSSED))]
+    answers = [f"{n},{vismin.STRAIGHT['Text']},{vismin.STRAIGHT['Image']},object" for n in range(2)]
     return {"test.jsonl": [row | {"id": n} for n in range(2)],
-            vismin.SOLUTION: "\n".join(["id,Text,Image,category", *answers]) + "\n"}  # fmt: skip
+            vismin.SOLUTIONS[0]: "\n".join(["id,Text,Image,category", *answers]) + "\n"}  # fmt: skip
 
 
 def _vl_checklist() -> Files:
@@ -257,6 +267,9 @@ LAYOUTS: dict[str, tuple[str, Callable[[], Files], str]] = {
     "retrieval_coco": ("retrieval", _coco, ""), "retrieval_flickr": ("retrieval", _flickr, ""),
     "retrieval_lavis": ("retrieval", _lavis, ""), "retrieval_unquoted": ("retrieval", _unquoted, ""),
     "retrieval_tokens": ("retrieval", _tokens, ""), "eqben_videos": ("eqben", _eqben_videos, ""),
+    "docci_csv": ("docci", _docci_csv, ""), "docci_flair": ("docci", _flair("annotations/test_annotations.json"), ""),
+    "imageinwords_flair": ("imageinwords", _flair("finegrained_annotations.json"), ""),
+    "urban1k_flair": ("urban1k", _flair("annotations/annotations.json"), ""),
     "zeroshot_index": ("zeroshot", _index, "test.txt"), "zeroshot_index_json": ("zeroshot", _index_json, "test.json"),
 }  # fmt: skip
 SOURCES: dict[str, tuple[str, Callable[[], Files]]] = {

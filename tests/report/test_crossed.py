@@ -26,7 +26,8 @@ A, B = Column("b", "a"), Column("b", "b")
 
 def part(gap_SI, weight=1.0, ids=None, benchmark="b"):
     gap_SI = np.asarray(gap_SI, dtype=float)
-    return Part(benchmark, weight, ids or tuple(map(str, range(gap_SI.shape[1]))), gap_SI)
+    ids = ids or tuple(map(str, range(gap_SI.shape[1])))
+    return Part(benchmark, weight, ids, gap_SI, statistics.units(Items(ids, gap_SI[0])))
 
 
 def squares(gap_SI):
@@ -154,6 +155,32 @@ def coverage(rng, seeds, seed_sd, item_sd, noise_sd, samples=500, items=400):
 def test_a_95_percent_interval_holds_the_truth_92_to_99_times_in_a_hundred(rng, seeds, seed_sd, item_sd, noise_sd):
     """Crossed seeds and items, also with seeds that do not vary, and one seed."""
     assert 0.92 <= coverage(rng, seeds, seed_sd, item_sd, noise_sd)[0] <= 0.99
+
+
+def by_picture(rng, seeds, samples=300, records=300, pictures=70, picture_sd=1.0):
+    """How many intervals hold the truth where records of one picture are alike: with its units, and with the records'."""
+    unit_I = rng.integers(0, pictures, records)
+    held = np.zeros(2)
+    for _ in range(samples):
+        shared_I = rng.normal(size=records)
+        gap_SI = np.zeros((seeds, records))
+        for mean, sign in ((0.3, 1), (0.0, -1)):
+            own_I = mean + shared_I + (picture_sd * rng.normal(size=pictures))[unit_I]
+            gap_SI += sign * (own_I + rng.normal(size=(seeds, records)) > 0)
+        truth = chance(0.3, 1 + picture_sd**2) - chance(0.0, 1 + picture_sd**2)
+        for which, units in enumerate((unit_I, np.arange(records))):
+            ids = tuple(map(str, range(records)))
+            one = Part("b", 1.0, ids, gap_SI, tuple(map(int, units)))
+            found, _ = crossed.interval(gap_SI.mean(axis=1).tolist(), [one])
+            held[which] += found.low <= truth <= found.high
+    return held / samples
+
+
+@pytest.mark.parametrize("seeds", [1, 3, 5])
+def test_records_of_one_picture_are_drawn_together(rng, seeds):
+    """As SugarCrepe's, about five to a picture. Counted as independent they leave out the truth twice as often."""
+    together, alone = by_picture(rng, seeds)
+    assert together >= 0.92 and alone <= 0.9
 
 
 def test_over_the_items_alone_seeds_that_vary_are_overlooked(rng):

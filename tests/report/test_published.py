@@ -258,6 +258,25 @@ def test_the_change_beside_a_number_keeps_its_digits():
     assert published._cell(None, base) == "–"
 
 
+def test_negclip_is_its_authors_checkpoint_but_where_fsc_clip_trained_it():
+    """CLIC, C2LIP and Hard Positives score the published weights: C2LIP by GELU, so that its ImageNet is 55.7, CLIC's 60.9."""
+    named = {(n.paper, n.data) for n in NUMBERS if n.method == "negclip"}
+    assert named and {paper for paper, _ in named} == {"FSC-CLIP"}
+    imagenet = {n.paper: n.value for n in NUMBERS if (n.row, n.column) == ("NegCLIP", "zeroshot_imagenet/top_1")
+                and n.method == "released.negclip"}  # fmt: skip
+    assert imagenet == {"CLIC": "60.9", "C2LIP": "55.7"}
+
+
+def test_differences_of_a_method_that_the_paper_did_not_train_are_its_checkpoint_s():
+    def row(method, value, table="t"):
+        return published.Number("p", table, method, method, "B/32", "COCO", "sugarcrepe", "swap", value)
+
+    asked = ("p", "t", "clic", "negclip", "sugarcrepe/swap")
+    scored = [row("clic", "80.0"), row("released.negclip", "75.0")]
+    assert published.differences(scored, *asked) == [5.0]
+    assert published.differences([*scored, row("negclip", "70.0")], *asked) == [10.0], "its own training goes before"
+
+
 def test_differences_pair_rows_of_one_backbone_and_data_set():
     def number(row, method, backbone, data, value):
         return published.Number("p", "t", row, method, backbone, data, "sugarcrepe", "swap", value)

@@ -104,6 +104,15 @@ def test_pictures_weigh_by_their_captions(rng):
     assert set(statistics.bootstrap(captions, rng, 200)) == {0.0, 0.75, 1.0}
 
 
+def test_records_of_one_unit_are_drawn_together_and_keep_it(rng):
+    """Whatever their ids; through the mean over seeds and the difference to another model, also on fewer items."""
+    ours = Items(("0", "1", "2", "3"), np.array([0.0, 1.0, 1.0, 1.0]), units=(7, 2, 2, 2))
+    theirs = Items(("3", "2", "1"), np.zeros(3))
+    gap = statistics.paired(statistics.average([ours, ours]), theirs)
+    assert (gap.ids, gap.units) == (("1", "2", "3"), (2, 2, 2))
+    assert set(statistics.bootstrap(ours, rng, 200)) == {0.0, 0.75, 1.0}
+
+
 @given(OUTCOMES)
 def test_draws_stay_within_the_values_and_around_their_mean(values_I):
     draws_B = statistics.bootstrap(items(values_I), np.random.default_rng(1), 500)

@@ -85,9 +85,9 @@ class Stepped:
             **{name: functools.partial(self._call, getattr(os, name)) for name in CALLS},
         )
 
-    def _call(self, function: Callable, *args: object) -> object:
+    def _call(self, function: Callable, *args: object, **options: object) -> object:
         self.step()
-        return function(*args)
+        return function(*args, **options)
 
 
 @contextlib.contextmanager

@@ -122,13 +122,13 @@ def test_a_folder_that_cannot_be_written(run, mode):
 def test_a_store_that_is_read_only(run, monkeypatch):
     """The same of a mount; who looks on needs no right to write."""
 
-    def refused(path: object, mode: str = "r", **kwargs: object) -> object:
+    def refused(path: object, mode: str) -> object:
         if "a" in mode:
             raise OSError(errno.EROFS, "Read-only file system", str(path))
-        return open(path, mode, **kwargs)
+        return open(path, mode)
 
     run.lock.touch()
-    monkeypatch.setattr(lock, "open", refused, raising=False)
+    monkeypatch.setattr(lock, "open_plain", refused)
     with (
         pytest.raises(UserError, match="Read-only file system; free space or make the folder writable"),
         lock.hold(run),

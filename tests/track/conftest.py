@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from compclip.track import store
+from compclip.track import store, sync
 from tests import fake_runs
 
 
@@ -27,3 +27,11 @@ def uri(tmp_path, empty_database):
     (tmp_path / "mlflow").mkdir()
     (tmp_path / "mlflow" / "mlflow.db").write_bytes(empty_database)
     return f"sqlite:///{tmp_path / 'mlflow' / 'mlflow.db'}"
+
+
+@pytest.fixture(autouse=True)
+def project_name():
+    """One name, wherever the folder of a test lies, also after the test undid its own patches."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(sync.PROJECT, "compclip")
+        yield

@@ -68,11 +68,10 @@ def test_a_project_s_runs_that_are_gone_take_nobody_else_s_along(tmp_path, share
     assert set(after[0]) == set(before[0]) and after[0] != before[0]
 
 
-def test_a_project_made_anew_leaves_the_others(tmp_path, shared, capsys):
+def test_a_project_made_anew_leaves_the_others(tmp_path, shared):
     """In a file that others use, too: no new file takes its place."""
     before = held(shared)
     assert sync.rebuild(source(tmp_path, project="team_1"), shared)["added"] == 4
-    assert "holds what team_1 did not log" in capsys.readouterr().out
     after = held(shared)
     assert of(after, "team_1") == of(before, "team_1")
     assert set(after[0]) == set(before[0]) and after[1] == before[1]
@@ -158,8 +157,8 @@ def test_a_store_made_before_there_were_tags_gets_them(tmp_path, runs, uri):
         ]
 
 
-def test_a_rebuild_of_a_store_of_our_own_takes_a_new_file(tmp_path, runs, uri):
-    """Also where MLflow's own first experiment is there; other files and folders beside it stay."""
+def test_a_rebuild_of_a_store_of_our_own_keeps_the_file(tmp_path, runs, uri):
+    """A server may have it open and log into it; other files and folders beside it stay."""
     update(tmp_path, uri)
     kept = [
         tmp_path / "mlflow" / name
@@ -170,9 +169,8 @@ def test_a_rebuild_of_a_store_of_our_own_takes_a_new_file(tmp_path, runs, uri):
         path.write_text("mine")
     before = store.database(uri).stat().st_ino
     assert sync.rebuild(source(tmp_path), uri)["added"] == 4
-    assert store.database(uri).stat().st_ino != before
+    assert store.database(uri).stat().st_ino == before
     assert [path.read_text() for path in kept] == ["mine"] * 4
-    assert not (tmp_path / "mlflow" / "artifacts" / "0001").exists()
 
 
 @pytest.mark.parametrize("way", ["..", "link", "same", "above", "scheme", "other"])

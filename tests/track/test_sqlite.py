@@ -103,11 +103,20 @@ def test_an_old_journal_is_not_played_into_a_new_database(tmp_path, empty_databa
         "CREATE TABLE mine (x); INSERT INTO mine VALUES (1)",
     ],
 )
-def test_a_file_with_anything_of_others_is_not_replaced(tmp_path, runs, uri, file, theirs):
+def test_a_rebuild_deletes_no_row_of_others(tmp_path, runs, uri, file, theirs):
     update(tmp_path, uri)
-    assert sqlite.alone(file, "compclip") and not sqlite.alone(file, "other")
+    before = set(rows(file))
     run(file, theirs)
-    assert not sqlite.alone(file, "compclip")
+    strangers = set(rows(file)) - before
+    assert sync.rebuild(source(tmp_path), uri)["added"] == 4
+    assert strangers <= set(rows(file)) and strangers
+
+
+def rows(file):
+    """Every row of every table that may be somebody's."""
+    with closing(sqlite3.connect(file)) as database:
+        names = [name for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
+        return [(name, *map(str, row)) for name in names for row in database.execute(f'SELECT * FROM "{name}"')]
 
 
 def test_a_file_that_is_no_database_is_kept(tmp_path, runs, capsys):

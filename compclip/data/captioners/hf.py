@@ -23,7 +23,9 @@ from omegaconf import MISSING
 from PIL import Image
 from torch import Tensor
 
+from compclip.base import bounded
 from compclip.base.errors import UserError, one_line
+from compclip.base.files import read_mapping
 from compclip.data.answers import Answer
 from compclip.data.captioners import Caption, _replicas
 from compclip.data.captioners._query import QUERY, QUERY_TOKENS
@@ -33,6 +35,8 @@ if TYPE_CHECKING:
     from compclip.config.sections import Data
 
 EXAMPLE = "Salesforce/blip-image-captioning-base"
+TEMPLATE_S = 10.0  # for a chat template to write the prompts of a batch
+CLIP_T5 = "CLIPT5ForConditionalGeneration"
 SHORT_TOKENS = 64  # of a caption that no chat asks for
 
 
@@ -69,6 +73,8 @@ def _described(
 ) -> list[Answer]:
     try:
         return describe(processor, model, pictures, cfg)
+    except UserError as error:
+        raise UserError(f"options.model={cfg.model}: {error}") from error
     except Exception as error:  # a tokenizer of another model, more tokens than it has places for, too little memory
         raise UserError(
             f"options.model={cfg.model}: cannot caption: {type(error).__name__}: {one_line(str(error))[:300]}; lower "
@@ -109,26 +115,80 @@ def limit(processor: Any, cfg: Config) -> int:
 
 
 @torch.inference_mode()
-def likelihood(processor: Any, model: Any, pictures: list[Image.Image], prompts: Sequence[str], answer: str) -> Tensor:
+def first_token_likelihood(
+    processor: Any, model: Any, pictures: list[Image.Image], prompts: Sequence[str], answer: str, dialogue: str = ""
+) -> Tensor:
     """How likely the model's reply to each prompt about its picture is to begin with the answer's first token, [B].
 
-    The prompts have equally many tokens: models that do not chat must not be given fillers behind a prompt. Raises
-    UserError for an answer whose first token the model does not know.
+    The prompts have equally many tokens: models that do not chat must not be given fillers behind a prompt. `dialogue`
+    is a chat with places for picture and prompt, instead of the processor's template. Raises UserError for an answer
+    whose first token the model does not know.
     """
-    first = (processor.tokenizer.encode(answer, add_special_tokens=False) or [processor.tokenizer.unk_token_id])[0]
-    if first == processor.tokenizer.unk_token_id:
-        raise UserError(f"answer {answer!r}: the model has no token for it; give another answer")
-    inputs = _inputs(processor, pictures, prompts).to(model.device, dtype=model.dtype)
+    first = _recognised(processor, processor.tokenizer.encode(answer, add_special_tokens=False), answer)[0]
+    inputs = _inputs(processor, pictures, prompts, dialogue).to(model.device, dtype=model.dtype)
     ways = {"do_sample": False, "num_beams": 1, "max_new_tokens": 1}
     told = model.generate(**inputs, **ways, output_logits=True, return_dict_in_generate=True)
     return told.logits[0].float().softmax(-1)[:, first].cpu()
 
 
-def _inputs(processor: Any, pictures: list[Image.Image], prompts: Sequence[str]) -> Any:
-    if not chats(processor):
-        texts = {"text": list(prompts)} if any(prompts) else {}
+@torch.inference_mode()
+def answer_likelihood(
+    processor: Any, model: Any, pictures: list[Image.Image], prompts: Sequence[str], answer: str, dialogue: str = ""
+) -> Tensor:
+    """exp of minus the mean cross entropy over the answer's tokens and the one that ends it, after each prompt, [B].
+
+    As `first_token_likelihood`; raises UserError also for a model that neither chats nor has an encoder and a decoder.
+    """
+    if model.config.get_text_config().is_encoder_decoder:
+        inputs = _inputs(processor, pictures, prompts, dialogue).to(model.device, dtype=model.dtype)
+        label_L = torch.tensor(_recognised(processor, processor.tokenizer(answer)["input_ids"], answer))
+        labels_BL = label_L.to(model.device).repeat(len(prompts), 1)
+        return _mean_probability(model(**inputs, labels=labels_BL).logits, labels_BL)
+    if not (dialogue or chats(processor)):
+        raise UserError("--score answer_likelihood: this model does not chat; give first_token")
+    ending = answer + processor.tokenizer.eos_token
+    inputs = _inputs(processor, pictures, prompts, dialogue, ending).to(model.device, dtype=model.dtype)
+    if not inputs["attention_mask"].all():  # fillers before a prompt would move its tokens' places
+        alone = zip(pictures, prompts, strict=True)
+        return torch.cat([answer_likelihood(processor, model, [p], [text], answer, dialogue) for p, text in alone])
+    count = len(_recognised(processor, _behind_prompt(processor, prompts[0], dialogue, ending), answer))
+    return _mean_probability(model(**inputs).logits[:, -count - 1 : -1], inputs["input_ids"][:, -count:])
+
+
+def _mean_probability(logits_BLV: Tensor, labels_BL: Tensor) -> Tensor:
+    """The geometric mean over L of the labels' probabilities, [B]."""
+    log_BL = logits_BLV.float().log_softmax(-1).gather(-1, labels_BL[..., None])[..., 0]
+    return log_BL.mean(1).exp().cpu()
+
+
+def _behind_prompt(processor: Any, prompt: str, dialogue: str, ending: str) -> list[int]:
+    """The tokens in which a text with its ending differs from the text alone: a space before an answer is its own."""
+    text = _write_chats(processor, [prompt], dialogue)[0]
+    alone, both = (processor.tokenizer(t, add_special_tokens=False)["input_ids"] for t in (text, text + ending))
+    same = next((i for i, (a, b) in enumerate(zip(alone, both, strict=False)) if a != b), len(alone))
+    return list(both[same:])
+
+
+def _recognised(processor: Any, tokens: list[int], answer: str) -> list[int]:
+    """The tokens of an answer. Raises UserError for one that the model has no tokens for."""
+    if not tokens or processor.tokenizer.unk_token_id in tokens:
+        raise UserError(f"answer {answer!r}: the model has no token for it; give another answer")
+    return tokens
+
+
+def family(model: Any) -> str:
+    """The model_type of transformers; empty for one whose text model has another form than its family's usual."""
+    text = model.config.get_text_config()
+    return "" if model.config.model_type == "instructblip" and not text.is_encoder_decoder else model.config.model_type
+
+
+def _inputs(
+    processor: Any, pictures: list[Image.Image], prompts: Sequence[str], dialogue: str = "", ending: str = ""
+) -> Any:
+    if not (dialogue or chats(processor)):
+        texts = {"text": list(prompts), "padding": True} if any(prompts) else {}
         return processor(images=pictures, return_tensors="pt", **texts)
-    texts = [_chat(processor, prompt) for prompt in prompts]
+    texts = [chat + ending for chat in _write_chats(processor, prompts, dialogue)]
     begun = bool(processor.tokenizer.bos_token) and texts[0].startswith(processor.tokenizer.bos_token)
     return processor(
         text=texts,
@@ -139,8 +199,21 @@ def _inputs(processor: Any, pictures: list[Image.Image], prompts: Sequence[str])
     )
 
 
-def _chat(processor: Any, prompt: str) -> str:
-    """A prompt about a picture, as the processor's template writes it."""
+def _write_chats(processor: Any, prompts: Sequence[str], dialogue: str) -> list[str]:
+    """Prompts about a picture each. Raises UserError for a template, which may hold any loops, that does not end."""
+    try:
+        return bounded.run_within(TEMPLATE_S, lambda: [_chat(processor, prompt, dialogue) for prompt in prompts])
+    except TimeoutError:
+        raise UserError(
+            f"the chat template of the model's folder is not through after {TEMPLATE_S:g} s; take the template that "
+            "the model was released with"
+        ) from None
+
+
+def _chat(processor: Any, prompt: str, dialogue: str) -> str:
+    """A prompt about a picture, in a dialogue or as the processor's template writes it."""
+    if dialogue:
+        return dialogue.replace("<image>", processor.image_token).replace("{}", prompt)
     asked = [{"type": "image"}, {"type": "text", "text": prompt}]
     return str(processor.apply_chat_template([{"role": "user", "content": asked}], add_generation_prompt=True))
 
@@ -173,6 +246,11 @@ def _open(cfg: Config, device: str) -> tuple[Any, Any]:
         )
     if (Path(cfg.model) / "adapter_config.json").is_file():
         raise UserError(f"options.model={cfg.model}: an adapter, which names a model elsewhere; merge it into that one")
+    if CLIP_T5 in str(read_mapping(Path(cfg.model) / "config.json").get("architectures")):
+        raise UserError(
+            f"options.model={cfg.model}: CLIP-FlanT5 is no class of transformers; take LLaVA-1.5 or InstructBLIP, or "
+            "its authors' program (github.com/linzhiqiu/t2v_metrics)"
+        )
     from transformers import AutoModelForImageTextToText, AutoProcessor
 
     own: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}  # no hub, and no code of the folder's

@@ -24,6 +24,7 @@ from pathlib import Path, PurePosixPath
 from typing import IO
 
 from compclip.base.errors import UserError
+from compclip.data.tars import open_tar
 
 LEAST, GROWTH = 4 << 30, 20  # unpacked it is at most GROWTH times as large, or LEAST bytes
 MOST_FILES = 5_000_000
@@ -103,10 +104,8 @@ def _into(staging: Path, archive: Path, rule: Rule) -> Counter[str]:
 def _members(archive: Path) -> Iterator[Member]:
     if zipfile.is_zipfile(archive):
         yield from _of_zip(archive)
-    elif tarfile.is_tarfile(archive):
-        yield from _of_tar(archive)
     else:
-        raise UserError(f"{archive}: neither a zip nor a tar; fetch it again")
+        yield from _of_tar(archive)
 
 
 def _of_zip(archive: Path) -> Iterator[Member]:
@@ -121,7 +120,7 @@ def _of_zip(archive: Path) -> Iterator[Member]:
 
 
 def _of_tar(archive: Path) -> Iterator[Member]:
-    with tarfile.open(archive, "r:*") as opened:
+    with _tar(archive) as opened:
         for info in opened:
             _check(info.name, archive)
             if not info.isdir() and not info.isreg():
@@ -130,6 +129,13 @@ def _of_tar(archive: Path) -> Iterator[Member]:
                 with contextlib.closing(file):
                     yield Member(info.name, file)
         _read_out(opened)
+
+
+def _tar(archive: Path) -> tarfile.TarFile:
+    try:
+        return open_tar(archive, "r:*")
+    except tarfile.TarError as error:
+        raise UserError(f"{archive}: neither a zip nor a tar; fetch it again") from error
 
 
 def _read_out(opened: tarfile.TarFile) -> None:

@@ -1,4 +1,7 @@
-"""Tree-structured Parzen estimator over the parameters together, in groups where some are conditional."""
+"""Tree-structured Parzen estimator over the parameters together, in groups where some are conditional.
+
+Also with several objectives. With one and no conditional parameter it draws as `tpe` does.
+"""
 
 from __future__ import annotations
 

@@ -1,0 +1,38 @@
+"""Work whose end others decide, a server or a template: it is waited for as long as it may take, and no longer."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Future, wait
+from typing import TypeVar
+
+TICK_S = 0.2  # between two looks whether it may go on
+Result = TypeVar("Result")
+
+
+def run_while(allowed: Callable[[], bool], work: Callable[[], Result]) -> Result:
+    """Return the result of `work`, or raise what it raises.
+
+    Raises TimeoutError once it is not allowed to go on. It is left to its thread then, which ends with the process.
+    """
+    future: Future[Result] = Future()
+    threading.Thread(target=_run, args=(future, work), daemon=True).start()
+    while not wait([future], TICK_S).done:
+        if not allowed():
+            raise TimeoutError
+    return future.result()
+
+
+def run_within(seconds: float, work: Callable[[], Result]) -> Result:
+    """The same with a time in which the work must end."""
+    end = time.monotonic() + seconds
+    return run_while(lambda: time.monotonic() < end, work)
+
+
+def _run(future: Future[Result], work: Callable[[], Result]) -> None:
+    try:
+        future.set_result(work())
+    except BaseException as error:  # for the thread that waits
+        future.set_exception(error)

@@ -1,0 +1,158 @@
+"""Folders that several people write: nothing in them is followed, and what is new there is the group's as well.
+
+Whoever may write a folder may put a link to somebody's file there, or a pipe that blocks whoever opens it. Looking
+before is not the same as never: an entry that is exchanged in the moment between is caught where it is opened, by
+`open_plain`, and not where a folder above it is exchanged.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import stat
+from collections.abc import Callable
+from pathlib import Path
+from typing import IO
+
+from compclip.base.errors import UserError
+
+DEEPEST = 32  # folders within folders; a run has four
+GROUP_FOLDER = stat.S_IWGRP | stat.S_ISGID  # a folder with both is a group's
+FOLDER_BITS = stat.S_IRWXG | stat.S_ISGID
+FILE_BITS = stat.S_IRGRP | stat.S_IWGRP
+KINDS = ((stat.S_ISLNK, "a link"), (stat.S_ISDIR, "a folder"), (stat.S_ISREG, "a file"), (stat.S_ISFIFO, "a pipe"))
+
+
+def check_plain(folder: Path) -> None:
+    """Raise UserError for a tree that holds anything but plain files and folders, or that is deeper than DEEPEST.
+
+    Only names and types are looked at. A folder that is not there is plain.
+    """
+    if not _exists_as(stat.S_ISDIR, str(folder)):
+        return
+    level = [str(folder)]
+    for _ in range(DEEPEST):
+        level = [path for above in level for path in _folders(above)]
+        if not level:
+            return
+    raise UserError(f"{folder}: holds folders within folders, more than {DEEPEST} deep; remove it with `rm -r`")
+
+
+def _folders(path: str) -> list[str]:
+    """The folders of a folder, all else in which must be plain files."""
+    try:
+        with os.scandir(path) as entries:
+            return [entry.path for entry in entries if _is_folder(entry)]
+    except FileNotFoundError:  # removed meanwhile
+        return []
+    except OSError as error:
+        raise UserError(f"{path}: cannot read: {explain(error, Path(path), 'make it readable')}") from error
+
+
+def _is_folder(entry: os.DirEntry[str]) -> bool:
+    if entry.is_dir(follow_symlinks=False):
+        return True
+    if not entry.is_file(follow_symlinks=False):
+        _exists_as(stat.S_ISREG, entry.path)
+    return False
+
+
+def _exists_as(is_type: Callable[[int], bool], path: str) -> bool:
+    """Whether a path is there. Raises UserError where it is of another type."""
+    try:
+        mode = os.lstat(path).st_mode
+    except FileNotFoundError:
+        return False
+    if not is_type(mode):
+        kind = next((word for fits, word in KINDS if fits(mode)), "a socket or a device")
+        raise UserError(f"{path}: is {kind}, and nothing in a store may be that in its place; remove it")
+    return True
+
+
+def open_plain(path: Path, mode: str) -> IO:
+    """Open a file to read (`r`) or to append (`a`, `a+`): never through a link, never a pipe, which may block.
+
+    Raises UserError for what is no plain file or, to be written, has a second name; OSError as `open`.
+    """
+    return open(path, mode, opener=_open_plain, encoding=None if "b" in mode else "utf-8")
+
+
+def _open_plain(path: str, flags: int) -> int:
+    _exists_as(stat.S_ISREG, path)
+    number = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK, 0o666)
+    about = os.fstat(number)
+    if not stat.S_ISREG(about.st_mode) or (flags & (os.O_WRONLY | os.O_RDWR) and about.st_nlink > 1):
+        os.close(number)
+        raise UserError(f"{path}: is no file of this folder alone; remove it")
+    os.set_blocking(number, True)
+    if flags & os.O_CREAT:
+        share_with_group(Path(path))
+    return number
+
+
+def make_folder(path: Path) -> None:
+    """Make a folder and those above it, as `mkdir -p`, each shared as the folder that it is in."""
+    if path.exists():  # what is no folder is said by whoever writes into it
+        return
+    make_folder(path.parent)
+    path.mkdir(exist_ok=True)
+    share_with_group(path)
+
+
+def share_with_group(path: Path, group_folder: int = GROUP_FOLDER) -> None:
+    """Give an entry of a group's folder the group's rights, as git's `core.sharedRepository` does.
+
+    `group_folder`: the bits that tell such a folder. In any other one the umask alone counts; what belongs to somebody
+    else, and a file system that has no such rights, are left as they are.
+    """
+    above = path.parent.stat()
+    if above.st_mode & group_folder != group_folder:
+        return
+    with contextlib.suppress(PermissionError):
+        number = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+        try:
+            _share(number, above.st_gid)
+        finally:
+            os.close(number)
+
+
+def _share(number: int, group: int) -> None:
+    about = os.fstat(number)
+    mode = stat.S_IMODE(about.st_mode)
+    bits = FOLDER_BITS if stat.S_ISDIR(about.st_mode) else FILE_BITS
+    if about.st_uid != os.geteuid():
+        return
+    if about.st_gid != group:
+        os.fchown(number, -1, group)
+    if mode | bits != mode:
+        os.fchmod(number, mode | bits)
+
+
+def explain(error: OSError, path: Path, advice: str) -> str:
+    """Say why the system refused and what helps; of somebody else's path its owner, its mode, and what they can do."""
+    why = str(error.strerror or error)
+    if not isinstance(error, PermissionError):
+        return f"{why}; {advice}"
+    place = next((p for p in (path, *path.absolute().parents) if os.path.lexists(p)), path)
+    about = place.lstat()
+    if about.st_uid == os.geteuid():
+        return f"{why}; {advice}"
+    owner, group = _names(about.st_uid, about.st_gid)
+    folder = place if stat.S_ISDIR(about.st_mode) else place.parent
+    return (
+        f"{why}: {place} belongs to {owner}, group {group}, mode {stat.S_IMODE(about.st_mode):04o}; "
+        f"{owner} can share it: chmod -R g+rwX {folder}"
+    )
+
+
+def _names(user: int, group: int) -> tuple[str, str]:
+    """Of a user and a group; their numbers where the system knows no names."""
+    import grp
+    import pwd
+
+    names = [str(user), str(group)]
+    with contextlib.suppress(KeyError):
+        names[0] = pwd.getpwuid(user).pw_name
+    with contextlib.suppress(KeyError):
+        names[1] = grp.getgrgid(group).gr_name
+    return names[0], names[1]

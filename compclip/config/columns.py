@@ -1,0 +1,75 @@
+"""Columns of the report by their names, before any file is read: metrics that benchmarks declare.
+
+A benchmark's module names in METRICS what it may measure; `*` in a name stands for what only its files tell. Parts of a
+metric (`swap/unseen_pairs`) and subsets that a section leaves out are known when the files are: `absent`, of a census.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING
+
+from compclip.base import plugins
+from compclip.base.errors import UserError, unknown
+
+if TYPE_CHECKING:
+    from compclip.config.sections import Params
+
+WAYS = re.compile(r"mean_(recall_at_\d+)")  # the mean of both ways of retrieval
+WHERE = "report.columns"
+
+
+def check(params: Params) -> None:
+    """Raise UserError for a column that no benchmark of `evaluate` declares; other packages' may declare nothing."""
+    evaluated = params.evaluate.benchmarks
+    for name in params.report.columns:
+        benchmark, _, metric = name.partition("/")
+        if not metric:
+            raise UserError(f"{WHERE}: {name!r}: must be benchmark/metric, as {evaluated[0]}/METRIC")
+        sources = [b for b in evaluated if b == benchmark] or [b for b in evaluated if b.startswith(f"{benchmark}_")]
+        if not sources:
+            raise unknown("benchmark", benchmark, evaluated, f"{WHERE}: {name!r}, in evaluate.benchmarks")
+        declared = {source: _declared(params, source) for source in sources}
+        if None not in declared.values():
+            _check_metric(
+                name, {source: metrics or () for source, metrics in declared.items()}, params.evaluate.scorers
+            )
+
+
+def _declared(params: Params, name: str) -> Sequence[str] | None:
+    module = plugins.find(plugins.BENCHMARKS, params.benchmarks[name].benchmark or name)
+    return getattr(module, "METRICS", None)
+
+
+def _check_metric(column: str, declared: Mapping[str, Sequence[str]], scorers: Sequence[str]) -> None:
+    """Raise UserError where neither the benchmark, nor two of those that the column is a mean over, have the metric."""
+    benchmark, _, metric = column.partition("/")
+    name = metric.partition("/")[0]
+    name = next((name.removesuffix(f".{s}") for s in scorers[1:] if name.endswith(f".{s}")), name)
+    sources = [source for source, metrics in declared.items() if _has(name, metrics)]
+    if len(sources) < (1 if benchmark in declared else 2):
+        raise unknown("column", column, {f"{b}/{m}" for b, metrics in declared.items() for m in metrics}, WHERE)
+
+
+def _has(metric: str, declared: Sequence[str]) -> bool:
+    return all(any(fnmatchcase(name, pattern) for pattern in declared) for name in (_ways(metric) or (metric,))) or (
+        metric in declared
+    )
+
+
+def _ways(metric: str) -> tuple[str, ...]:
+    ways = WAYS.fullmatch(metric)
+    return (f"i2t_{ways[1]}", f"t2i_{ways[1]}") if ways else ()
+
+
+def of(params: Params, benchmark: str) -> list[str]:
+    """The metrics that the report's columns name of one benchmark."""
+    columns = (name.partition("/") for name in params.report.columns if benchmark in params.evaluate.benchmarks)
+    return [metric for name, _, metric in columns if name == benchmark]
+
+
+def absent(wanted: Iterable[str], metrics: Collection[str]) -> list[str]:
+    """Those of the wanted metrics that are not among a benchmark's, nor means of both ways."""
+    return [one for one in wanted if one not in metrics and not (_ways(one) and set(_ways(one)) <= set(metrics))]

@@ -1,0 +1,150 @@
+"""What an interval draws at once: records that show one picture, from the benchmark's files to the report."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+from compclip.base import plugins
+from compclip.base.errors import UserError
+from compclip.benchmarks import sugarcrepe, sugarcrepe_pp, svo_probes
+from compclip.config.how import USUAL
+from compclip.evaluate import kept, score, units
+from compclip.evaluate.benchmark import Benchmark, Record
+from compclip.evaluate.boxes import boxed, within
+from compclip.evaluate.embeddings import Embeddings
+from compclip.report import tables
+from compclip.runs import results
+from compclip.runs.items import COMPOSITION, Items
+from tests.benchmarks.test_ties import STRICT, TO_THE_FIRST
+
+
+def records(*images, subset="s"):
+    return tuple(Record(subset, str(key), shown, ("x", "y")) for key, shown in enumerate(images))
+
+
+def numbers(*images, **options):
+    return list(units.number(records(*images), **options).values())
+
+
+@pytest.mark.parametrize(
+    ("images", "expected"),
+    [
+        ([("a",), ("b",), ("a",)], [0, 1, 0]),
+        ([("a",), ("b",)], []),  # each a unit by itself
+        ([("a", "b"), ("c", "d"), ("b", "c"), ("e", "f")], [0, 0, 0, 1]),  # joined by the third
+        ([(boxed("a", (0, 0, 1, 1)),), (boxed("a", (1, 1, 2, 2)),), ("b",)], [0, 0, 1]),
+        ([(within("t.tar", 512, 9),), (within("t.tar", 1024, 9),), (within("t.tar", 512, 9),)], [0, 1, 0]),
+        ([(), (), ("a",), ("a",)], [0, 1, 2, 2]),  # without a picture
+    ],
+)
+def test_records_that_show_a_picture_in_common_are_one_unit(images, expected):
+    assert numbers(*images) == expected
+
+
+def test_where_the_first_picture_alone_joins_the_others_do_not():
+    assert numbers(("a", "b"), ("b", "a"), ("a", "c"), first_picture=True) == [0, 1, 0]
+
+
+@pytest.mark.parametrize(("module", "pictures"), [(sugarcrepe, 1560), (sugarcrepe_pp, 1542)])
+def test_the_real_files_show_a_fifth_as_many_pictures(module, pictures, shared_data):
+    """7,511 and 4,757 records, numbered through in each file."""
+    benchmark = module.load(shared_data / module.__name__.rpartition(".")[2])
+    assert len(set(benchmark.units.values())) == pictures == len(benchmark.images)
+    shown = {}
+    for record in benchmark.records:
+        assert shown.setdefault(record.images, benchmark.units[record.subset, record.id]) == \
+            benchmark.units[record.subset, record.id]  # fmt: skip
+
+
+def alike(benchmark):
+    """Embeddings with which all pictures, and all texts, are the same."""
+    refs = {ref: row for row, ref in enumerate(benchmark.images)}
+    places = {text: row for row, text in enumerate(benchmark.texts)}
+    return Embeddings(np.ones((len(refs), 2), np.float32), np.ones((len(places), 2), np.float32), refs, places, {})
+
+
+TWO = {"0": {"filename": "a.png", "caption": "x", "negative_caption": "y"}}
+TWO = TWO | {"1": TWO["0"] | {"caption": "z"}, "2": TWO["0"] | {"filename": "b.png"}}
+
+
+def test_every_metric_of_the_records_has_their_units(tmp_path):
+    """Also where subsets are joined, and in a group; equal numbers across subsets are one picture."""
+    for name in sugarcrepe.KINDS["swap"]:
+        (tmp_path / f"{name}.json").write_text(json.dumps(TWO if name == "swap_att" else {"7": TWO["2"]}))
+    (tmp_path / "groups.json").write_text(json.dumps({"swap_att": {"rare": ["1", "2"]}}))
+    benchmark = sugarcrepe.load(tmp_path, split="swap_att,swap_obj")
+    items = benchmark.score(alike(benchmark)).items
+    assert {name: i.units for name, i in items.items()} == {
+        "swap_att": (0, 0, 1), "swap_obj": (1,), "swap_pooled": (0, 0, 1, 1), "swap_att/rare": (0, 1)
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("name", sorted(STRICT | TO_THE_FIRST))
+def test_no_benchmark_s_items_lack_their_record_s_unit(name, dump, tmp_path):
+    """Each metric of records has one of them behind each id; the others are of pairs of pictures, or of classes."""
+    files, split = (STRICT | TO_THE_FIRST)[name][:2]
+    for file, content in files.items():
+        dump(file, content)
+    benchmark = plugins.find(plugins.BENCHMARKS, name).load(tmp_path, split=split)
+    vars(benchmark)["units"] = {(record.subset, record.id): n for n, record in enumerate(benchmark.records)}
+    subsets = {record.subset for record in benchmark.records}
+    found = benchmark.score(alike(benchmark)).items
+    assert found and all(items.units for items in found.values() if items.subset in subsets)
+    assert any(items.units for items in found.values())
+
+
+def test_svo_s_wrong_pictures_join_nothing(dump, tmp_path):
+    rows = ["sentence,pos_image_id,neg_image_id,subj_neg,verb_neg,obj_neg"]
+    rows += [f"x,{a},{b},True,False,False" for a, b in ((1, 2), (2, 3), (1, 3))]
+    dump("svo_probes.csv", "\n".join(rows))
+    assert list(svo_probes.load(tmp_path, split="subj_neg").units.values()) == [0, 1, 0]
+
+
+def test_captions_of_a_record_have_its_unit():
+    two = records(("a",), ("a",), ("b",))
+    captions = Items(("0#0", "0#1", "1#0", "2#0"), np.ones(4), "s")
+    others = Items(("left", "right"), np.ones(2), "pairs")
+    benchmark = Benchmark(two, (), lambda *_: {"t2i": captions, "pairs": others}, kind=COMPOSITION)
+    items = benchmark.score(alike(benchmark)).items
+    assert items["t2i"].units == (0, 0, 0, 1) and items["pairs"].units == ()
+
+
+# --- result files
+
+
+def document(tmp_path, dump):
+    dump("swap_att.json", TWO)
+    benchmark = sugarcrepe.load(tmp_path, split="swap_att")
+    loaded = score.Loaded({"sugarcrepe": benchmark}, {"sugarcrepe": "sugarcrepe"}, USUAL)
+    return score.told({"sugarcrepe": benchmark.score(alike(benchmark))}, loaded, {}, 0.0)
+
+
+def test_results_keep_the_units(tmp_path, dump):
+    kept.write(document(tmp_path, dump), tmp_path)
+    result = results.read_result(tmp_path / "sugarcrepe.json")
+    assert result.has_units and result.items["swap_att"].units == (0, 0, 1)
+
+
+@pytest.mark.parametrize(
+    "damaged", [[0, 0], [0, 0, "1"], [0, 0, True], [0, 0, 1.5], [0, 0, -1], [0, 0, 10**400], 7, {"a": 1}]
+)
+def test_units_that_are_none_are_refused(damaged, tmp_path, dump):
+    raw = document(tmp_path, dump)["sugarcrepe"] | {"units": {"swap_att": damaged}}
+    (tmp_path / "r.json").write_text(json.dumps(raw))
+    with pytest.raises(UserError, match=r"r.json: not a results file .*evaluate the run again"):
+        results.read_result(tmp_path / "r.json")
+
+
+def test_results_of_before_are_read_and_no_report_compares_them(tmp_path, dump):
+    """Their items would count as independent."""
+    raw = document(tmp_path, dump)["sugarcrepe"]
+    del raw["units"]
+    (tmp_path / "r.json").write_text(json.dumps(raw))
+    result = results.read_result(tmp_path / "r.json")
+    assert not result.has_units and result.items["swap_att"].units == ()
+    run = type("Run", (), {"results": {"sugarcrepe": result}, "cell": type("Cell", (), {"name": "clic-a-b-0"})})
+    with pytest.raises(UserError, match=r"sugarcrepe: those of clic-a-b-0 do not say which items show one picture"):
+        tables.comparable([run])

@@ -1,0 +1,304 @@
+"""A store in a group's folder, under the umask of most systems: each member waits for, takes over, scores, removes."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import stat
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from compclip.base import links
+from compclip.base.errors import UserError, entry
+from compclip.base.files import fingerprint, write_atomic, write_json
+from compclip.base.shared import open_plain
+from compclip.evaluate import __main__ as evaluate_command
+from compclip.runs import __main__ as runs_command
+from compclip.runs import inventory, jobs, lock, store
+from compclip.runs.folder import Folder
+from compclip.train import __main__ as train_command
+from compclip.train import optimiser
+from tests import held_job, tiny_project
+from tests.tiny_project import ended, fork, forked, wait_for
+
+TEAM, ALICE, BOB = 60_100, 60_001, 60_002  # numbers without a name: nobody has to make an account
+CELL = tiny_project.cell("finetune")
+TRAIN = ["--cell", CELL]
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root may start processes of other users")
+
+
+@pytest.fixture
+def umask() -> Iterator[None]:
+    """Debian's."""
+    before = os.umask(0o022)
+    yield
+    os.umask(before)
+
+
+def mode(path: Path) -> int:
+    """The permission bits, setgid with them."""
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+def write_everything(run: Folder) -> None:
+    """Every kind of entry that a run has."""
+    with lock.hold(run):
+        write_json(run.scores("e1") / "sugarcrepe.json", {})
+        for path in (run.log, run.metrics, run.intermediate):
+            open_plain(path, "a").close()
+        write_atomic(run.path.parent.parent / "weights", "x")
+        links.place(run.path.parent.parent, run.final.checkpoint)
+
+
+@pytest.mark.parametrize(("above", "folders", "files"), [(0o2775, 0o2775, 0o664), (0o775, 0o2775, 0o664),
+                                                         (0o755, 0o755, 0o644), (0o2755, 0o2755, 0o644)])  # fmt: skip
+def test_entries_follow_the_store(tmp_path, umask, above, folders, files):
+    """A folder that its group may write has entries that its group may write; in any other the umask counts."""
+    (tmp_path / "store").mkdir()
+    (tmp_path / "store").chmod(above)
+    run = Folder(tmp_path / "store" / "key")
+    write_everything(run)
+    found = [run.path, *run.path.rglob("*")]
+    assert {mode(p) for p in found if p.is_dir()} == {folders}
+    assert {mode(p) for p in found if p.is_file() and not p.is_relative_to(run.final.path)} == {files}
+    assert mode(tmp_path / "weights") == 0o644, "what is not in the store is as ever"
+
+
+def test_a_private_umask_gives_way_to_the_store(tmp_path):
+    """0660 in a folder of 2770: the store's folder says who shares it."""
+    (tmp_path / "store").mkdir()
+    (tmp_path / "store").chmod(0o2770)
+    before = os.umask(0o077)
+    try:
+        with lock.hold(Folder(tmp_path / "store" / "key")):
+            pass
+    finally:
+        os.umask(before)
+    assert (mode(tmp_path / "store/key"), mode(tmp_path / "store/key/lock")) == (0o2770, 0o660)
+
+
+class Member(NamedTuple):
+    """Somebody with a checkout who shares the store.
+
+    What they do runs in a fork of this process, after its imports: another user may not be able to read its Python.
+    """
+
+    user: int
+    root: Path
+    store: Path
+
+    def start(self, main: Callable[[list[str]], int], *argv: str) -> int:
+        """Start a command of theirs; its process."""
+        return fork(lambda: self._call(main, argv))
+
+    def run(self, main: Callable[[list[str]], int], *argv: str) -> str:
+        """What such a command says to its end."""
+        assert ended(self.start(main, *argv)) == 0, self.said
+        return self.said
+
+    @property
+    def said(self) -> str:
+        """What the last command said."""
+        path = self.root / "said"
+        return path.read_text() if path.is_file() else ""
+
+    def _call(self, main: Callable[[list[str]], int], argv: tuple[str, ...]) -> None:
+        self.give_up()
+        os.chdir(self.root)
+        os.environ[store.VARIABLE] = str(self.store)
+        sys.stdout = sys.stderr = open("said", "w", buffering=1)  # noqa: SIM115 (until the process ends)
+        sys.argv[1:] = argv
+        assert entry(main) == 0
+
+    def give_up(self) -> None:
+        """Become this user for good, in a forked process."""
+        os.setgroups([TEAM])
+        os.setgid(self.user)
+        os.setuid(self.user)
+        os.umask(0o022)
+
+
+@pytest.fixture
+def place() -> Iterator[Path]:
+    """A folder that all users reach, which pytest's own are not; it holds a group's store."""
+    path = Path(tempfile.mkdtemp())
+    path.chmod(0o755)
+    (path / "store").mkdir()
+    os.chown(path / "store", ALICE, TEAM)
+    (path / "store").chmod(0o2775)
+    yield path
+    shutil.rmtree(path)
+
+
+@pytest.fixture(scope="module")
+def imported(project, tmp_path_factory) -> None:
+    """Everything that the commands import, in this process."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(tiny_project.other(project, tmp_path_factory.mktemp("imported") / "p"))
+        assert train_command.main(TRAIN) == 0 and evaluate_command.main(["--cell", CELL]) == 0
+        assert runs_command.main(["remove", "--force", tiny_project.at(CELL).key]) == 0
+
+
+@pytest.fixture
+def team(place, project, imported) -> tuple[Member, Member]:
+    """Two users with a checkout each."""
+    members = []
+    for user, name in ((ALICE, "alice"), (BOB, "bob")):
+        root = tiny_project.other(project, place / name)
+        for path in (root, *root.rglob("*")):
+            os.chown(path, user, user)
+        members.append(Member(user, root, place / "store"))
+    return members[0], members[1]
+
+
+def train_held(argv: list[str]) -> int:
+    """A training that comes to its fourth step and waits for the file `go`."""
+    rate = optimiser.learning_rate
+
+    def held(step: int, steps: int, cfg) -> float:
+        if step == 3:
+            held_job.hold()
+        return rate(step, steps, cfg)
+
+    optimiser.learning_rate = held
+    return train_command.main(argv)
+
+
+def start_held(member: Member) -> int:
+    """Start such a training, and wait until it waits; its process."""
+    process = member.start(train_held, *TRAIN)
+    wait_for((member.root / "held").exists)
+    return process
+
+
+def steps(said: str) -> list[str]:
+    """The steps that a training logged."""
+    return [line.split()[1] for line in said.splitlines() if line.startswith("step ")]
+
+
+@needs_root
+def test_a_live_run_is_waited_for(team):
+    """And published by both; it is trained once."""
+    alice, bob = team
+    first = start_held(alice)
+    second = bob.start(train_command.main, *TRAIN)
+    wait_for(lambda: "\n" in bob.said)
+    assert "works on this run; waiting for it" in bob.said
+    (alice.root / "go").touch()
+    assert [ended(first), ended(second)] == [0, 0], bob.said
+    assert len(steps(alice.said)) == 10 and not steps(bob.said)
+    weights = [tiny_project.trained(member.root, CELL) / "checkpoint" for member in team]
+    assert fingerprint(weights[0]) == fingerprint(weights[1])
+
+
+@needs_root
+def test_a_killed_run_is_taken_over(team):
+    """From its last checkpoint; and whoever owns the store's folder removes what both have written."""
+    alice, bob = team
+    process = start_held(alice)
+    os.kill(process, signal.SIGKILL)
+    ended(process)
+    assert steps(bob.run(train_command.main, *TRAIN)) == [f"{step}/10" for step in range(3, 11)]
+    [run] = map(Folder, alice.store.iterdir())
+    assert {p.stat().st_uid for p in run.path.rglob("*")} == {ALICE, BOB}
+    assert f"removed {run.key}" in alice.run(runs_command.main, "remove", "--force", run.key)
+    assert not list(alice.store.iterdir())
+
+
+@needs_root
+def test_a_finished_run_is_scored_another_way(team):
+    """By another member: both results stay, and what is finished stays read-only."""
+    alice, bob = team
+    params = bob.root / "params.yaml"
+    params.write_text(params.read_text().replace("evaluate: {", "evaluate: {pictures: upright, "))
+    for member in team:
+        member.run(train_command.main, *TRAIN)
+        member.run(evaluate_command.main, "--cell", CELL)
+    [run] = map(Folder, alice.store.iterdir())
+    assert {path.stat().st_uid for path in (run.path / "scores").iterdir()} == {ALICE, BOB}
+    weights = run.final.weights
+    assert mode(weights) & links.WRITABLE == 0 and weights.stat().st_uid == ALICE
+
+
+@needs_root
+@pytest.mark.parametrize("above", [0o2775, 0o775])
+def test_gc_by_the_owner_of_the_store(place, above):
+    """Runs that another member made go whole, also where only the folder's group, and no setgid, says who shares it."""
+    (place / "store").chmod(above)
+    alice, bob = (Member(user, place / str(user), place / "store") for user in (ALICE, BOB))
+    (place / str(BOB)).mkdir()
+    os.chown(place / str(BOB), BOB, BOB)
+    run = Folder(place / "store" / ("0" * 16))
+    assert forked(lambda: (bob.give_up(), write_everything_of(run))) == 0
+    assert forked(lambda: (alice.give_up(), inventory.remove(run))) == 0
+    assert not list((place / "store").iterdir())
+
+
+def write_everything_of(run: Folder) -> None:
+    """A run with a result, a checkpoint and a life."""
+    with lock.hold(run):
+        write_json(run.scores("e1") / "sugarcrepe.json", {})
+        write_atomic(run.final.weights, "x")
+        write_json(run.final.environment, {})
+    links.protect(run.final.path)
+
+
+@needs_root
+def test_the_process_of_another_user_is_not_stopped(place):
+    """Nor is a traceback shown of it."""
+    alice, bob = (Member(user, place, place / "store") for user in (ALICE, BOB))
+    process = fork(lambda: (alice.give_up(), signal.pause()))
+    record = {"kind": "local", "host": os.uname().nodename, "pid": process, "started": jobs.started(process)}
+    job = jobs.LocalJob(Folder(place / "store" / ("0" * 16)), record)
+    wait_for(lambda: Path(f"/proc/{process}").stat().st_uid == ALICE)
+    said = _refusal_as(bob, place, job.cancel)
+    os.kill(process, signal.SIGKILL)
+    assert said == f"process {process}: belongs to another user of the store; ask them to stop it"
+    assert ended(process) == -signal.SIGKILL
+
+
+@needs_root
+def test_what_is_not_shared_is_said(place, umask):
+    """Of a run that was made before its store was the group's: whose it is, its mode, what they can do about it."""
+    run = Folder(place / "store" / ("0" * 16))
+    (place / "store").chmod(0o2755)
+    alice, bob = (Member(user, place, place / "store") for user in (ALICE, BOB))
+    assert forked(lambda: (alice.give_up(), write_everything_of(run))) == 0
+    (place / "store").chmod(0o2775)
+    before = sorted(run.path.rglob("*"))
+    words = f"belongs to {ALICE}, group {TEAM}, mode {{}}; {ALICE} can share it: chmod -R g+rwX {run.path}"
+    said = [_refusal_as(bob, place, call) for call in (lambda: work(run), lambda: inventory.remove(run))]
+    assert said == [
+        f"{run.lock}: cannot write: Permission denied: {run.lock} " + words.format("0644"),
+        f"{run.lock}: cannot write: Permission denied: {run.lock} " + words.format("0644"),
+    ]
+    run.lock.chmod(0o664)
+    assert _refusal_as(bob, place, lambda: inventory.remove(run)).endswith(words.format("2755"))
+    assert sorted(run.path.rglob("*")) == before
+
+
+def work(run: Folder) -> None:
+    """Hold a run, as training and scoring do."""
+    with lock.hold(run):
+        pass
+
+
+def _refusal_as(member: Member, place: Path, call) -> str:
+    """The line with which another user's attempt is refused."""
+    (place / "said").touch()
+    (place / "said").chmod(0o666)
+
+    def attempt() -> None:
+        member.give_up()
+        with pytest.raises(UserError) as error:
+            call()
+        (place / "said").write_text(str(error.value))
+
+    assert forked(attempt) == 0
+    return (place / "said").read_text()

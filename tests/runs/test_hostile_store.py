@@ -1,0 +1,244 @@
+"""What somebody who shares a store may leave in it: links to others' files, pipes, trees without end.
+
+Nothing of it is opened, written or made read-only; it is named in a line, counted, and the other runs go on.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from compclip.base.errors import UserError
+from compclip.base.files import write_json
+from compclip.config import read
+from compclip.evaluate import cells, kept
+from compclip.runs import __main__ as command
+from compclip.runs import inventory, jobs, lives, lock, status, store
+from compclip.runs.folder import Folder
+from compclip.runs.store import StoredRun
+from compclip.train import __main__ as train_command
+from tests import fake_store
+from tests.tiny_project import at, cell, environment
+
+GC = ("gc", "--keep-grids", "params.yaml")
+FILES = ("lock", "job.log", "metrics.jsonl", "job.json", "lease.1.json", "kept", "lives/a.json")
+FOLDERS = ("final", "final/checkpoint", "lives", "scores", "users", ".")
+DEEP = 1500
+SECONDS = 60  # of a command that would wait for a pipe forever
+
+
+@pytest.fixture
+def grid(tmp_path, monkeypatch) -> list[StoredRun]:
+    """Two finished runs that no grid names, in a store of several projects: the first one is attacked."""
+    monkeypatch.chdir(fake_store.project(tmp_path / "p"))
+    monkeypatch.setenv(store.VARIABLE, str(tmp_path / "team"))
+    made = [fake_store.finish(one) for one in fake_store.runs(Path("."), "params.yaml", "train.lr=0.5")]
+    for one in made:
+        life = {"started": 1.7e9, "devices": 1, "host": "a", "pid": 1, "seconds": 1, "project": str(Path.cwd())}
+        write_json(one.folder.lives / "a.json", life)
+    return made
+
+
+@pytest.fixture
+def victim(tmp_path) -> Path:
+    """A folder of somebody who works with the store, with a file in each of the places that a link may name."""
+    for name in ("notes.txt", "a.json", "checkpoint/weights", "final/config.yaml"):
+        path = tmp_path / "victim" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("precious")
+    return tmp_path / "victim"
+
+
+def state(folder: Path) -> dict[str, tuple[int, bytes]]:
+    """Modes and contents of all that is in a folder."""
+    found = [folder, *sorted(folder.rglob("*"))]
+    return {str(p): (stat.S_IMODE(p.stat().st_mode), p.read_bytes() if p.is_file() else b"") for p in found}
+
+
+def link(run: Folder, name: str, target: Path) -> None:
+    """Put a link in the place of an entry of a run, or of the whole run."""
+    path = run.path / name if name != "." else run.path
+    if path.is_dir() and not path.is_symlink():
+        path.rename(path.parent.parent / f"away-{path.name}" if name == "." else path.parent.parent.parent / "away")
+    path.unlink(missing_ok=True)
+    path.symlink_to(target)
+
+
+def refuse(call) -> str:
+    """The line with which something is refused."""
+    with pytest.raises(UserError) as error:
+        call()
+    assert "\n" not in str(error.value)
+    return str(error.value)
+
+
+def work(run: Folder) -> None:
+    """Hold a run, as training and scoring do."""
+    with lock.hold(run):
+        pass
+
+
+def attack(run: Folder, name: str, victim: Path) -> str:
+    """A link to the victim's file or folder; the words that must name it."""
+    link(run, name, victim / "notes.txt" if name in FILES else victim)
+    return f"{run.path / name if name != '.' else run.path}: is a link"
+
+
+@pytest.mark.parametrize("name", [*FILES, *FOLDERS])
+def test_gc_names_it_and_goes_on(grid, victim, capsys, name):
+    """Once, counted; the run beside it goes, and nothing is written through the link."""
+    before, words = state(victim), attack(grid[0].folder, name, victim)
+    assert command.main([*GC]) == 0
+    out, err = capsys.readouterr()
+    assert err.count(words) == 1 and "1 entries of the store refused" in err
+    assert f"removed {grid[1].key}" in out and grid[0].key not in out
+    assert state(victim) == before
+
+
+@pytest.mark.parametrize("name", [*FILES, *FOLDERS])
+def test_the_lists_name_it(grid, victim, capsys, name):
+    """`runs` and `status` show a row of it, and the others as ever."""
+    before, words = state(victim), attack(grid[0].folder, name, victim)
+    assert command.main([]) == 0
+    *rows, _, total = capsys.readouterr().out.splitlines()
+    lines = {row.split()[0]: row for row in rows}
+    assert "refused" in lines[grid[0].key] and words in lines[grid[0].key] and "finished" in lines[grid[1].key]
+    assert total.endswith("; 1 refused")
+    page = status.page("params.yaml", 10_000)
+    assert (words in page and "1 damaged" in page) or not os.path.lexists(grid[0].folder.lock)
+    assert state(victim) == before
+
+
+@pytest.mark.parametrize("name", [*FILES, *FOLDERS])
+def test_who_would_write_refuses_it(grid, victim, name):
+    """Training, scoring, publishing, keeping, removing."""
+    run = grid[0].folder
+    before, words = state(victim), attack(run, name, victim)
+    task = kept.task(read.load("params.yaml"))
+    for call in (
+        lambda: work(run),
+        lambda: jobs.Local().submit(grid[0], "params.yaml"),
+        lambda: kept.find(task, run),
+        lambda: kept.keep(task, run, {}),
+        grid[0].publish,
+        lambda: command.main(["keep", grid[0].key]),
+        lambda: command.main(["remove", "--force", grid[0].key]),
+        lambda: inventory.remove(run),
+    ):
+        assert words in refuse(call)
+    assert state(victim) == before
+
+
+def test_a_training_refuses_it(here, tmp_path, monkeypatch):
+    """The cell is named, before and after training: `final` may come while it trains."""
+    monkeypatch.setenv(store.VARIABLE, str(tmp_path / "team"))
+    run, victim = at(cell("finetune")).folder, tmp_path / "victim"
+    victim.mkdir(mode=0o755)
+    run.path.mkdir(parents=True)
+    run.final.path.symlink_to(victim)
+    assert "final: is a link" in refuse(lambda: train_command.main(["--cell", cell("finetune")]))
+    run.final.path.unlink()
+    monkeypatch.setattr(lives, "begin", _begin_and_link(run, victim))
+    assert "final: is a link" in refuse(lambda: train_command.main(["--cell", cell("finetune")]))
+    assert not list(victim.iterdir()) and stat.S_IMODE(victim.stat().st_mode) == 0o755
+
+
+def _begin_and_link(run: Folder, victim: Path):
+    begin = lives.begin
+
+    def begun(folder: Folder, devices: int) -> Path:
+        run.final.path.symlink_to(victim)
+        return begin(folder, devices)
+
+    return begun
+
+
+def test_scoring_refuses_it(here_finished, tmp_path):
+    """One cell is named, the others are scored."""
+    names = [cell("finetune"), cell("fsc_clip")]
+    params = read.load("params.yaml")
+    first = at(names[0])
+    (first.folder.path / "scores").rename(tmp_path / "away")
+    victim = tmp_path / "victim"
+    victim.mkdir()
+    (first.folder.path / "scores").symlink_to(victim)
+    done = cells.bring([at(name).cell for name in names], kept.task(params))
+    assert "scores: is a link" in done.failed[names[0]] and list(done.results) == [names[1]]
+    assert not list(victim.iterdir())
+
+
+@pytest.mark.parametrize("name", ["lock", "job.json", "lease.1.json"])
+@pytest.mark.parametrize("words", [["status"], ["runs"], ["runs", *GC]])
+def test_a_pipe_blocks_nobody(grid, words, name):
+    """Each command comes to its end and names it."""
+    path = grid[0].folder.path / name
+    path.unlink(missing_ok=True)
+    os.mkfifo(path)
+    done = subprocess.run(
+        [sys.executable, "-m", "compclip", *words], capture_output=True, text=True, env=environment(), timeout=SECONDS
+    )
+    assert done.returncode == 0, done.stderr
+    assert f"{path}: is a pipe" in done.stdout + done.stderr
+
+
+@pytest.fixture
+def deep(grid):
+    """A tree without end in the first run, and one that is on its way out."""
+    for top in (grid[0].folder.path, store.place(Path(".")) / f"{inventory.REMOVED}{'0' * 16}.1"):
+        top.mkdir(exist_ok=True)
+        at_top = os.open(".", os.O_RDONLY)
+        os.chdir(top)
+        for _ in range(DEEP):
+            os.mkdir("a")
+            os.chdir("a")
+        os.fchdir(at_top)
+        os.close(at_top)
+    yield grid
+    subprocess.run(["rm", "-r", store.place(Path("."))], check=True)  # pytest's own way has an end
+
+
+def test_a_deep_tree_ends_no_command(deep, capsys):
+    """Named by all, removed by none; the other run goes."""
+    assert command.main([]) == 0
+    assert "more than 32 deep" in capsys.readouterr().out
+    assert command.main([*GC]) == 0
+    out, err = capsys.readouterr()
+    assert err.count("more than 32 deep") == 2 and f"removed {deep[1].key}" in out
+    assert "more than 32 deep" in status.page("params.yaml", 10_000)
+    assert "more than 32 deep" in refuse(lambda: work(deep[0].folder))
+
+
+def test_a_lock_with_a_second_name_is_not_written(grid, victim):
+    """A hard link to a file that is the reader's: nothing is cut."""
+    grid[0].folder.lock.unlink()
+    os.link(victim / "notes.txt", grid[0].folder.lock)
+    assert "lock: is no file of this folder alone" in refuse(lambda: work(grid[0].folder))
+    assert (victim / "notes.txt").read_text() == "precious"
+
+
+def test_links_that_dvc_made_are_taken_in_as_files(grid, tmp_path):
+    """A checkout whose files are links into DVC's cache: the store gets the files."""
+    grid[1].publish()
+    trained, cache = grid[1].published.trained, tmp_path / "cache"
+    cache.mkdir()
+    for path in [p for p in trained.path.rglob("*") if p.is_file()]:
+        path.rename(cache / path.name)
+        path.symlink_to(cache / path.name)
+    into = Folder(store.place(Path(".")) / ("f" * 16))
+    store.adopt(trained, into)
+    into.check()
+    assert into.final.weights.samefile(cache / into.final.weights.name) and not into.final.weights.is_symlink()
+
+
+def test_the_end_of_a_life_follows_no_link(tmp_path, victim):
+    """Its file's name is known to everybody who shares the store while it runs."""
+    run = Folder(tmp_path / "key")
+    path = lives.begin(run, 1)
+    path.with_suffix(".new").symlink_to(victim / "notes.txt")
+    lives.end(path)
+    assert (victim / "notes.txt").read_text() == "precious"
