@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 
@@ -69,10 +70,14 @@ def test_evaluation_counts_the_photographs_that_are_not_there(project, monkeypat
     assert counts["records"] == 7511
     assert counts["scored"] + counts["missing_image"] == 7511
     assert 0 < counts["scored"] < 1000
-    assert "missing_image" in capsys.readouterr().err
+    told = capsys.readouterr()
+    assert "missing_image" in told.err
+    assert re.search(r"valse +plurals +[\d.]+ +20  ‡ 20 of 851 records\n", told.out)
+    assert re.search(r"retrieval_coco +i2t_recall_at_1 +[\d.]+ +154\n", told.out)
     retrieval = json.loads((project / "results" / "retrieval_coco.json").read_text())
     assert retrieval["counts"]["scored"] == 154
     valse = json.loads((project / "results" / "valse.json").read_text())
     assert (valse["counts"]["records"], valse["counts"]["invalid"], valse["counts"]["scored"]) == (851 + 535, 228, 33)
+    assert valse["coverage"] == {"plurals": [20, 851], "relations": [13, 535]}
     assert len(valse["items"]["plurals"]["ids"]) == 20 and len(valse["items"]["relations"]["ids"]) == 13
     assert "average" not in valse["metrics"]

@@ -47,20 +47,25 @@ class Record:
 class Outcomes:
     """Metrics of one benchmark, the outcomes they are means of, and what was counted on the way.
 
-    `means` names the metrics that are means of other metrics. A metric without a single item is absent.
+    `means` names the metrics that are means of other metrics. A metric without a single item is absent. `coverage` has
+    for each metric that was measured how many records of its subset were scored, and how many there are.
     """
 
     metrics: dict[str, float]
     items: dict[str, Items]
     means: dict[str, list[str]]
     counts: dict[str, int]
+    coverage: dict[str, tuple[int, int]] = field(default_factory=dict)
 
     def beside(self, other: Outcomes, scorer: str) -> Outcomes:
         """With those by another scorer under its name: `<metric>.<scorer>`, `<metric>.<scorer>/<group>`."""
         metrics = {by(scorer, name): value for name, value in other.metrics.items()}
         items = {by(scorer, name): value for name, value in other.items.items()}
         means = {by(scorer, name): [by(scorer, m) for m in members] for name, members in other.means.items()}
-        return Outcomes(self.metrics | metrics, self.items | items, self.means | means, self.counts)
+        coverage = {by(scorer, name): records for name, records in other.coverage.items()}
+        return Outcomes(
+            self.metrics | metrics, self.items | items, self.means | means, self.counts, self.coverage | coverage
+        )
 
 
 def by(scorer: str, metric: str) -> str:
@@ -154,13 +159,31 @@ class Benchmark:
         means = _possible(self._all_means(), metrics)
         for name, members in means.items():
             metrics[name] = float(np.mean([metrics[m] for m in members]))
-        return Outcomes(metrics, items, means, self._counts(records, items, embeddings))
+        counts, coverage = self._counts(records, items, embeddings), self._coverage(items, embeddings)
+        return Outcomes(metrics, items, means, counts, coverage)
 
     def _all_means(self) -> dict[str, list[str]]:
         """The means of whole subsets, and the same means over each group."""
         names = sorted({group for groups in self.groups.values() for group in groups})
         whole = {name: list(members) for name, members in self.means.items()}
         return whole | {f"{name}/{g}": [f"{m}/{g}" for m in members] for g in names for name, members in whole.items()}
+
+    def _coverage(self, items: Mapping[str, Items], embeddings: Embeddings) -> dict[str, tuple[int, int]]:
+        """Count the scored records and all records of each metric's subset; of the whole benchmark where it has none.
+
+        A metric that looks at no picture is scored where the picture is missing. A group's part is as the whole metric.
+        """
+        subsets: dict[str | None, Sequence[Record]] = {None: self.records}
+        subsets.update(by_subset(self.records))
+        texts = {name: sum(r.has_text for r in records) for name, records in subsets.items()}
+        seen = {name: sum(r.has_text and embeddings.has(r.images) for r in rs) for name, rs in subsets.items()}
+        coverage = {}
+        for metric, of_metric in items.items():
+            if "/" not in metric:
+                name = of_metric.subset if of_metric.subset in subsets else None
+                scored = texts[name] if metric in self.texts_alone else seen[name]
+                coverage[metric] = (scored, len(subsets[name]))
+        return coverage
 
     def _counts(self, records: Sequence[Record], items: Mapping[str, Items], embeddings: Embeddings) -> dict[str, int]:
         """Every record under exactly one of scored, empty_text and the reasons of its pictures; groups by name.

@@ -18,7 +18,7 @@ from compclip.evaluate.benchmark import Benchmark, Outcomes
 from compclip.evaluate.pictures import ROOM, Pictures
 from compclip.model import backbone, sharing
 from compclip.model.backbone import Model
-from compclip.runs.items import COMPOSITION, Items
+from compclip.runs.items import COMPOSITION, PARTIAL, Items, is_partial
 
 if TYPE_CHECKING:
     from compclip.config.how import Benchmark as Section
@@ -191,6 +191,7 @@ def _plain(scored: Outcomes) -> dict:
     return {
         "metrics": scored.metrics,
         "counts": scored.counts,
+        "coverage": {metric: list(records) for metric, records in scored.coverage.items()},
         "items": {name: {"ids": list(i.ids), "outcomes": _numbers(i)} for name, i in scored.items.items()},
         "means": scored.means,
         "units": {name: list(i.units) for name, i in scored.items.items() if i.units},
@@ -203,13 +204,19 @@ def _numbers(items: Items) -> list[int | float]:
 
 
 def table(documents: Mapping[str, dict]) -> str:
-    """One line a metric: benchmark, metric, value, and on how many items it rests."""
+    """One line a metric: benchmark, metric, value, and on how many items it rests; a mark where few records did."""
     lines = [f"{'benchmark':<18} {'metric':<36} {'value':>7} {'n':>7}"]
     for name, doc in documents.items():
         for metric, value in doc["metrics"].items():
             n = len(doc["items"][metric]["ids"]) if metric in doc["items"] else "mean"
-            lines.append(f"{name:<18} {metric:<36} {value:>7.4f} {n:>7}")
+            lines.append(f"{name:<18} {metric:<36} {value:>7.4f} {n:>7}{_mark(doc, metric)}")
     return "\n".join(lines)
+
+
+def _mark(document: Mapping, metric: str) -> str:
+    """How many of its records a metric was scored on, where these are less than nine tenths."""
+    scored, records = document.get("coverage", {}).get(metric, (0, 0))
+    return f"  {PARTIAL} {scored:,} of {records:,} records" if is_partial(scored, records) else ""
 
 
 def warnings(documents: Mapping[str, dict]) -> list[str]:

@@ -22,6 +22,13 @@ if TYPE_CHECKING:
 # Beyond every model that open_clip has, and little enough to be refused or built at once.
 LAYERS, WIDTH, SIDE, POSITIONS, WORDS = 200, 16384, 4096, 8192, 1 << 22
 SHOWN = 60  # characters of a wrong value
+SCHEMES = ("hf-hub:", "local-dir:")  # names of models that bring their own weights
+RANDOM = "random"
+
+
+def is_random(model: str, weights: str) -> bool:
+    """Whether a backbone of this model and these weights is drawn at random."""
+    return weights in ("", RANDOM) and not model.startswith(SCHEMES)
 
 
 @dataclass(frozen=True)

@@ -30,8 +30,7 @@ if TYPE_CHECKING:
     from compclip.config.sections import Backbone
 
 WEIGHTS = weights_files.NAMES[0]
-SCHEMES = ("hf-hub:", "local-dir:")
-RANDOM = "random"
+SCHEMES, RANDOM = architecture.SCHEMES, architecture.RANDOM
 SHIPPED = ".fp16.safetensors"  # half-precision weights that are part of a project
 
 

@@ -25,6 +25,7 @@ from compclip.report import (
     among,
     claims,
     claims_table,
+    completeness,
     coverage,
     formats,
     overlaps,
@@ -46,7 +47,8 @@ PUBLISHED, CLAIMS = Path("experiments/published"), Path("experiments/claims.yaml
 OTHERS = "Two reports of their own: `report published`, `report validity` (--help)."
 LEGEND = (
     "Mean ± standard deviation over seeds, in percent; best **bold**, second best <u>underlined</u>; ▲ ▼ better or "
-    "worse than the pretrained model by a paired bootstrap whose 95 % interval excludes 0."
+    "worse than the pretrained model where the 95 % interval of the difference excludes 0: over seeds and items "
+    "together, of one checkpoint over the items alone. `seeds` counts checkpoints: one under two seeds is one."
 )
 
 
@@ -74,7 +76,6 @@ def main(argv: list[str]) -> int:
         [*missing, *without],
         printed,
         usual(params),
-        params.report.bootstrap_samples,
         stated,
         lines,
         overlaps.read(args.root, [run.cell.data for run in runs]),
@@ -82,6 +83,8 @@ def main(argv: list[str]) -> int:
         params.report.reference,
     )
     write(made, args.out)
+    for line in (line for group in made.main for line in completeness.warnings(group)):
+        print(f"warning: {line}", file=sys.stderr)
     print(f"{args.out / 'index.html'}: {len(runs)} runs" + (f", {len(missing)} missing" if missing else ""))
     return 0
 

@@ -32,6 +32,7 @@ from compclip.runs.results import FinishedRun
 HOLDS, REFUTED, UNDECIDED, ABSENT = "holds", "does not hold", "undecided", "not in this grid"
 VERDICTS = (HOLDS, REFUTED, UNDECIDED, ABSENT)
 SEEDS = 3
+Seeds = Mapping[int, FinishedRun]  # a method's runs by seed
 FORM = re.compile(
     r"(?P<left>\S+) (?P<sign>[<>]) (?P<right>\S+)(?: (?P<plus>[+-]) (?P<margin>\d+(\.\d+)?))? on (?P<column>\S+)"
 )
@@ -160,16 +161,14 @@ def _finding(
 def _by_method(runs: Sequence[FinishedRun], group: Group) -> dict[str, dict[int, FinishedRun]]:
     """The group's runs: method -> seed -> run; the pretrained model as the tables have it, for each of the seeds."""
     found = {row.method: {run.cell.seed: run for run in row.runs} for row in group.rows}
-    base = {run.cell.seed: run for run in tables.reference(runs, group.backbone, group.data)}
+    base = tables.reference(runs, group.backbone, group.data)
     if not base:
         return found
-    first = next(iter(base.values()))
-    seeds = dict.fromkeys(seed for own in found.values() for seed in own)
-    return found | {PRETRAINED: {seed: base.get(seed, first) for seed in seeds}}
+    return found | {PRETRAINED: tables.for_seeds(base, [seed for own in found.values() for seed in own])}
 
 
 def weigh(
-    part: Inequality, runs: Mapping[str, Mapping[int, FinishedRun]], column: Column | None,
+    part: Inequality, runs: Mapping[str, Seeds], column: Column | None,
     printed: tuple[float, ...] = (),
 ) -> Evidence:  # fmt: skip
     """One inequality on the runs of one group, method -> seed -> run."""
@@ -185,21 +184,23 @@ def weigh(
     return Evidence(part, verdict, column, mean, len(both), std, found, over, printed, why=why)
 
 
-def _absent(
-    part: Inequality, runs: Mapping[str, Mapping[int, FinishedRun]], column: Column | None, printed: tuple[float, ...]
-) -> Evidence:
+def _absent(part: Inequality, runs: Mapping[str, Seeds], column: Column | None, printed: tuple[float, ...]) -> Evidence:
     missing = tuple(name for name in (part.left, part.right) if name not in runs)
     missing += (part.column,) if column is None else ()
     why = f"no {', '.join(missing)}" if missing else f"no seed of both methods has {part.column}"
     return Evidence(part, ABSENT, column, printed=printed, missing=missing or (part.column,), why=why)
 
 
-def pairs(left: Mapping[int, FinishedRun], right: Mapping[int, FinishedRun], column: Column | None) -> list[Pair]:
-    """Of two methods, seed -> run, the runs of each seed that both have with the column."""
+def pairs(left: Seeds, right: Seeds, column: Column | None) -> list[Pair]:
+    """Of two methods, seed -> run, the runs of each seed that both have with the column.
+
+    Two seeds of the same two checkpoints are one pair.
+    """
     if column is None:
         return []
     both = [(left[seed], right[seed]) for seed in sorted(left.keys() & right.keys())]
-    return [(a, b) for a, b in both if tables.value(a, column) is not None and tables.value(b, column) is not None]
+    scored = [pair for pair in both if all(tables.value(run, column) is not None for run in pair)]
+    return list({(a.identity, b.identity): (a, b) for a, b in scored}.values())
 
 
 def decide(sign: int, margin: float, found: Interval | None) -> str:

@@ -12,13 +12,25 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 from markupsafe import Markup
 
 from compclip.config.cell import PRETRAINED
-from compclip.report import among, claims_table, crossed, details, overlaps, plots, reference, tables, wise_ft
+from compclip.report import (
+    among,
+    claims_table,
+    comparison,
+    completeness,
+    crossed,
+    details,
+    overlaps,
+    plots,
+    reference,
+    tables,
+    wise_ft,
+)
 from compclip.report.claims import Claim, Finding, judge
 from compclip.report.collect import Missing
 from compclip.report.formats import between, header, number
 from compclip.report.overlaps import Shared
 from compclip.report.published import TOLERANCE, Comparison, Number, compare
-from compclip.report.statistics import DRAWS, Interval
+from compclip.report.statistics import Interval
 from compclip.report.tables import SUMMARY, Column, Group, Row, Statistic
 from compclip.runs.results import FinishedRun
 
@@ -40,7 +52,6 @@ class Page:
     missing: tuple[Missing, ...]
     published: tuple[Number, ...]
     defaults: Callable[[FinishedRun], dict[str, Any]]
-    draws: int
     findings: tuple[Finding, ...] = ()
     lines: tuple[wise_ft.Line, ...] = ()
     overlaps: Mapping[str, Shared] = field(default_factory=dict)  # what each data set shares with benchmarks
@@ -61,7 +72,7 @@ class Page:
 
 def build(
     runs: Sequence[FinishedRun], benchmarks: Sequence[str], wanted: Sequence[str] | None, missing: Sequence[Missing],
-    published: Sequence[Number], defaults: Callable[[FinishedRun], dict[str, Any]], draws: int = DRAWS,
+    published: Sequence[Number], defaults: Callable[[FinishedRun], dict[str, Any]],
     claims: Sequence[Claim] = (), lines: Sequence[wise_ft.Line] = (),
     shared: Mapping[str, Shared] | None = None, models: Sequence[among.Model] = (), against: str = "",
 ) -> Page:  # fmt: skip
@@ -74,11 +85,11 @@ def build(
     main = (*tables.summary_columns(shown, runs), *shown)
     others = [c for c in tables.every_column(runs, benchmarks) if c not in main]
     sections = (main, [c for c in others if "/" in c.metric], [c for c in others if "/" not in c.metric])
-    made = [tuple(tables.groups(runs, s, draws)) if s else () for s in sections]
+    made = [tuple(comparison.groups(runs, s)) if s else () for s in sections]
     columns = {c.name: c for c in (*main, *others)}
     findings = tuple(judge(claims, runs, made[0], columns, published))
     return Page(
-        tuple(runs), tuple(benchmarks), *made, tuple(missing), tuple(published), defaults, draws, findings,
+        tuple(runs), tuple(benchmarks), *made, tuple(missing), tuple(published), defaults, findings,
         tuple(lines), shared or {}, tuple(models), against, tuple(reference.contrasts(made[0], against)),
     )  # fmt: skip
 
@@ -87,7 +98,6 @@ def render(page: Page) -> str:
     """The page's HTML, the same bytes for the same run files."""
     names, counts = details.counts(page.runs, page.benchmarks)
     return _template().render(
-        draws=page.draws,
         facts=facts(page), missing=page.missing, missing_cells=len({m.cell for m in page.missing}),
         formulas=formulas(page), main=[section(g, page.shared(g)) for g in page.main],
         parts=[section(g) for g in page.parts],
@@ -149,6 +159,8 @@ def formulas(page: Page) -> list[tuple[str, str]]:
 
 
 def _formula(column: Column) -> str:
+    if all(part.benchmark == SUMMARY for part in column.parts):
+        return "mean of " + ", ".join(part.metric for part in column.parts)
     inner = "; ".join(f"{p.benchmark} ({', '.join(q.metric for q in p.parts)})" for p in column.parts if p.parts)
     return (
         f"mean over benchmarks of the mean of a benchmark's columns: {inner}"
@@ -177,8 +189,8 @@ EMPTY = Shown("–", "", "none", "", "no result", "")
 def section(group: Group, shared: Shared | None = None) -> dict[str, Any]:
     """A table of means: header spans, columns, and rows of shown numbers; a mark at benchmarks that were seen."""
     made, shared = _table(group, group.rows, _shown), shared or {}
-    spans = [(f"{name} {overlaps.MARK}" if name in shared else name, width) for name, width in made["spans"]]
-    return made | {"spans": spans, "notes": overlaps.notes(group, shared)}
+    notes = [f"{overlaps.MARK} {note}" for note in overlaps.notes(group, shared)] + completeness.notes(group)
+    return made | {"seen": dict.fromkeys(shared, overlaps.MARK), "notes": notes}
 
 
 def differences(group: Group) -> dict[str, Any]:
@@ -190,10 +202,13 @@ def differences(group: Group) -> dict[str, Any]:
 
 def _table(group: Group, rows: Sequence[Row], show: Callable[[Statistic | None, Column], Shown]) -> dict[str, Any]:
     lines = [(r.method, r.seeds, [show(e, c) for e, c in zip(r.statistics, group.columns, strict=True)]) for r in rows]
+    labels = {row.method: completeness.label(row, group) for row in rows}
     starts = {i for i, c in enumerate(group.columns) if i and group.columns[i - 1].benchmark != c.benchmark}
     spans = header(group.columns)
-    columns = {"spans": spans, "columns": group.columns, "starts": starts}
-    return {"name": group.name, "rows": lines, "notes": [], **columns}
+    columns = {"spans": spans, "columns": group.columns, "starts": starts, "marks": completeness.marks(group)}
+    head = {"backbone": completeness.backbone(group), "records": completeness.records(group)}
+    head |= {"scored": completeness.of_benchmarks(group), "seen": {}}
+    return {"name": group.name, "rows": lines, "labels": labels, "notes": [], **columns, **head}
 
 
 def _shown(found: Statistic | None, column: Column) -> Shown:
@@ -234,6 +249,7 @@ def tradeoff_figures(group: Group) -> list[Markup]:
     names = [group.columns[i].metric for i in places]
     chosen = [[row.statistics[i] for i in places] for row in group.rows]
     found, short = plots.tradeoffs(group, chosen, names), plots.numbers([row.method for row in group.rows])
+    short = short or {row.method: completeness.label(row, group) for row in group.rows}
     return [Markup(plots.tradeoff_svg(points, name, short)) for name, points in found.items()]
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from compclip.report import crossed, escape
+from compclip.report import completeness, crossed, escape
 from compclip.report.escape import md, tex
-from compclip.report.formats import VERDICT, between, latex_table, number, plain
+from compclip.report.formats import VERDICT, between, headings, latex_table, number, plain
 from compclip.report.tables import Column, Group, Row, Statistic
 
 MARK = {1: " ▲", -1: " ▼", 0: ""}
@@ -28,15 +28,15 @@ def markdown(groups: Sequence[Group], method: str) -> str:
 
 
 def _markdown_table(group: Group, method: str) -> str:
-    head = ["method", "seeds", *(f"{md(c.name)} {c.arrow}".strip() for c in group.columns)]
-    lines = [head, ["---", *["---:"] * (len(head) - 1)], *(_markdown_row(row, group.columns) for row in group.rows)]
+    head = ["method", "seeds", *headings(group)]
+    lines = [head, ["---", *["---:"] * (len(head) - 1)], *(_markdown_row(row, group) for row in group.rows)]
     table = "\n".join("| " + " | ".join(line) + " |" for line in lines)
     return f"\n## Difference to {md(method)}: {md(group.name)}\n\n{LEGEND.format(md(method))}\n\n{table}\n"
 
 
-def _markdown_row(row: Row, columns: Sequence[Column]) -> list[str]:
-    cells = [_markdown_cell(e, c) for e, c in zip(row.statistics, columns, strict=True)]
-    return [md(row.method), str(row.seeds), *cells]
+def _markdown_row(row: Row, group: Group) -> list[str]:
+    cells = [_markdown_cell(e, c) for e, c in zip(row.statistics, group.columns, strict=True)]
+    return [md(completeness.label(row, group)), str(row.seeds), *cells]
 
 
 def _markdown_cell(found: Statistic | None, column: Column) -> str:

@@ -5,11 +5,8 @@ A column is a metric of a benchmark, or the mean of other columns (the summary c
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
-from functools import lru_cache
+from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
@@ -17,21 +14,10 @@ import numpy as np
 from compclip.base.errors import UserError, unknown
 from compclip.config.cell import PRETRAINED
 from compclip.config.columns import WAYS
-from compclip.report.statistics import (
-    DRAWS,
-    Interval,
-    average,
-    bootstrap,
-    generator,
-    interval,
-    mean_std,
-    paired,
-    ranks,
-)
+from compclip.report.statistics import Interval
 from compclip.runs.items import CLASSIFICATION, COMPOSITION, RETRIEVAL, Items
 from compclip.runs.results import FinishedRun, Result
 
-REMEMBERED = 4096  # bootstraps of a metric, 80 kB each
 SUMMARY = "summary"
 SUMMARIES = ("Comp", "ZS", "I2T", "T2I", "General")
 GENERAL = ("ZS", "I2T", "T2I")  # what the pretrained model could do before
@@ -88,7 +74,10 @@ class Column:
 
 @dataclass(frozen=True)
 class Statistic:
-    """One number of a table, in the metric's own unit: `std` is None for one seed, `difference` without items."""
+    """One number of a table, in the metric's own unit: `std` is None for one checkpoint, `difference` without interval.
+
+    `seeds` counts checkpoints: one that stands under two seeds is one.
+    """
 
     mean: float
     std: float | None
@@ -97,7 +86,7 @@ class Statistic:
     difference: Interval | None = None
     change: float | None = None
     verdict: int = 0  # +1 better than what it is compared with, -1 worse, 0 the interval holds 0
-    over: str = ""  # what `difference` is over where that is not the items: `crossed.interval`
+    over: str = ""  # what `difference` is over: `crossed.interval`
 
 
 @dataclass(frozen=True)
@@ -110,8 +99,8 @@ class Row:
 
     @property
     def seeds(self) -> int:
-        """How many runs the row is the mean of."""
-        return len(self.runs)
+        """How many checkpoints the row is the mean of, or pairs of them the difference."""
+        return max((found.seeds for found in self.statistics if found), default=0)
 
 
 @dataclass(frozen=True)
@@ -222,28 +211,6 @@ def _first_known(benchmark: str, names: Sequence[str], every: Sequence[Column]) 
     return next(((column,) for column in known if column in every), ())
 
 
-def groups(runs: Sequence[FinishedRun], shown: Sequence[Column], draws: int = DRAWS) -> list[Group]:
-    """One table for each backbone and data set, in the grid's order; intervals of `draws` bootstrap samples."""
-    keys = dict.fromkeys((r.cell.backbone, r.cell.data) for r in runs)
-    return [_group(backbone, data, runs, tuple(shown), draws) for backbone, data in keys]
-
-
-def _group(backbone: str, data: str, runs: Sequence[FinishedRun], shown: tuple[Column, ...], draws: int) -> Group:
-    mine = [r for r in runs if (r.cell.backbone, r.cell.data) == (backbone, data)]
-    base = reference(runs, backbone, data)
-    names = dict.fromkeys(r.cell.method for r in mine)
-
-    def row(name: str) -> Row:
-        return _row(name, tuple(r for r in mine if r.cell.method == name), base, shown, draws)
-
-    with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:  # numpy draws outside the interpreter's lock
-        rows = list(pool.map(row, names))
-    if base and PRETRAINED not in names:
-        rows.append(_row(PRETRAINED, base, base, shown, draws))
-    rows.sort(key=lambda row: row.method != PRETRAINED)
-    return Group(backbone, data, shown, _ranked(rows, shown))
-
-
 def reference(runs: Sequence[FinishedRun], backbone: str, data: str) -> tuple[FinishedRun, ...]:
     """The pretrained model's runs: those of this data set, else those the grid has for the backbone."""
     base = [r for r in runs if r.cell.method == PRETRAINED and r.cell.backbone == backbone]
@@ -252,27 +219,18 @@ def reference(runs: Sequence[FinishedRun], backbone: str, data: str) -> tuple[Fi
     return tuple(same or [r for r in base if r.cell.data == first])
 
 
-def _row(
-    method: str, mine: tuple[FinishedRun, ...], base: tuple[FinishedRun, ...], shown: Sequence[Column], draws: int
-) -> Row:
-    return Row(method, mine, tuple(statistic(column, mine, base, draws) for column in shown))
+def for_seeds(base: Sequence[FinishedRun], seeds: Iterable[int]) -> dict[int, FinishedRun]:
+    """Give the pretrained model a run for each seed: it is one model, and stands beside all of them."""
+    by_seed = {run.cell.seed: run for run in base}
+    return {seed: by_seed.get(seed, base[0]) for seed in seeds}
 
 
-def statistic(
-    column: Column, mine: Sequence[FinishedRun], base: Sequence[FinishedRun], draws: int = DRAWS
-) -> Statistic | None:
-    """Mean and deviation over the seeds that have the metric, and the difference to the pretrained model."""
-    values = [v for run in mine if (v := value(run, column)) is not None]
-    if not values:
-        return None
-    mean, std = mean_std(values)
-    theirs = [v for run in base if (v := value(run, column)) is not None]
-    if mine[0].cell.method == PRETRAINED or not theirs:
-        # one model evaluated once for each seed has no spread, only rounding
-        return Statistic(mean, std if std and std > 1e-9 else None, len(values))
-    change = mean - mean_std(theirs)[0]
-    found = difference(column, mine, base, change, draws)
-    return Statistic(mean, std, len(values), difference=found, change=change, verdict=verdict(found, column))
+def distinct(runs: Iterable[FinishedRun]) -> tuple[FinishedRun, ...]:
+    """Keep the first run of each checkpoint."""
+    first: dict[str, FinishedRun] = {}
+    for run in runs:
+        first.setdefault(run.identity, run)
+    return tuple(first.values())
 
 
 def verdict(found: Interval | None, column: Column) -> int:
@@ -288,40 +246,6 @@ def value(run: Evaluated, column: Column) -> float | None:
     return run.number(column.benchmark, column.metric)
 
 
-def difference(
-    column: Column, mine: Sequence[FinishedRun], base: Sequence[FinishedRun], change: float, draws: int = DRAWS
-) -> Interval | None:
-    """The paired bootstrap interval of `change`; None where a metric keeps no items or no item is shared."""
-    draws_B, items = _draws(column, mine, base, draws)
-    return None if draws_B is None else interval(change, draws_B, items)
-
-
-def _draws(
-    column: Column, mine: Sequence[FinishedRun], base: Sequence[FinishedRun], draws: int
-) -> tuple[np.ndarray | None, int]:
-    """Bootstrap draws of the difference, shape B, and the number of item pairs: a mean draws each part by itself."""
-    parts = column.parts or members(column, mine)
-    if parts:
-        drawn = [_draws(part, mine, base, draws) for part in parts]
-        if any(draws_B is None for draws_B, _ in drawn):
-            return None, 0
-        return np.mean([draws_B for draws_B, _ in drawn], axis=0), sum(items for _, items in drawn)
-    return _drawn(column, tuple(mine), tuple(base), draws)
-
-
-@lru_cache(maxsize=REMEMBERED)
-def _drawn(
-    column: Column, mine: tuple[FinishedRun, ...], base: tuple[FinishedRun, ...], draws: int
-) -> tuple[np.ndarray | None, int]:
-    """The same of one metric's own items; subsets stand in several means, and claims ask for what tables show."""
-    ours, theirs = items_of(mine, column), items_of(base, column)
-    pairs = paired(average(ours), average(theirs)) if ours and theirs else None
-    if pairs is None or not pairs.ids:
-        return None, 0
-    seed = generator(column.name, mine[0].cell.method, mine[0].cell.backbone, mine[0].cell.data)
-    return bootstrap(pairs, seed, draws), len(pairs.ids)
-
-
 def members(column: Column, runs: Sequence[FinishedRun]) -> tuple[Column, ...]:
     """The metrics that a result's metric is the mean of; none for one that is measured."""
     found = [r.results[column.benchmark] for r in runs if column.benchmark in r.results]
@@ -333,24 +257,6 @@ def items_of(runs: Sequence[FinishedRun], column: Column) -> list[Items]:
     """The outcomes of a measured metric, of the runs that keep them."""
     found = [r.results[column.benchmark].items for r in runs if column.benchmark in r.results]
     return [items[column.metric] for items in found if column.metric in items]
-
-
-def _ranked(rows: Sequence[Row], shown: Sequence[Column]) -> tuple[Row, ...]:
-    """The rows with best and second best of every column marked, at the precision in which they are shown."""
-    ranked = [list(row.statistics) for row in rows]
-    for i, column in enumerate(shown):
-        if not column.score:
-            digits = column.digits + 2
-            means = [row[i].mean if row[i] else None for row in ranked]
-            for row, rank in zip(ranked, ranks(means, column.lower, digits), strict=True):
-                row[i] = _with_rank(row[i], rank)
-    return tuple(Row(r.method, r.runs, tuple(e)) for r, e in zip(rows, ranked, strict=True))
-
-
-def _with_rank(found: Statistic | None, rank: int) -> Statistic | None:
-    if found is None:
-        return None
-    return replace(found, rank=rank)
 
 
 def comparable(runs: Sequence[FinishedRun]) -> None:

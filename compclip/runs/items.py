@@ -15,6 +15,14 @@ CAPTION = re.compile(r"(.+)#\d+")  # an item that is one of a picture's captions
 COMPOSITION, CLASSIFICATION, RETRIEVAL = KINDS = ("composition", "classification", "retrieval")
 
 
+PARTIAL = "‡"  # marks a number of which less than nine tenths of the records were scored
+
+
+def is_partial(scored: int, records: int) -> bool:
+    """Whether less than nine tenths of the records were scored: the number is of another benchmark."""
+    return 10 * scored < 9 * records
+
+
 @dataclass(frozen=True)
 class Items:
     """The outcomes of one metric, whose value is their mean, in the order of `ids`.

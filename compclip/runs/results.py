@@ -18,7 +18,7 @@ from compclip.base import json_text, yaml_text
 from compclip.base.errors import UserError
 from compclip.base.files import read_json, read_text
 from compclip.config import structured
-from compclip.config.cell import Cell
+from compclip.config.cell import PRETRAINED, Cell
 from compclip.runs import folder
 from compclip.runs.folder import Trained
 from compclip.runs.items import KINDS, Items
@@ -37,7 +37,8 @@ LISTS = 1024  # lists of ids kept in memory: every run has those of the same ben
 class Result:
     """One benchmark's results: `means` names the metrics that are plain means of others.
 
-    `lower` are the metrics of which less is better, `scores` those that are cosines and no share of items.
+    `lower` are the metrics of which less is better, `scores` those that are cosines and no share of items. `coverage`
+    has for each measured metric how many records were scored, and how many there are.
     """
 
     benchmark: str
@@ -51,6 +52,7 @@ class Result:
     means: dict[str, list[str]] = field(default_factory=dict)
     fingerprint: str = ""
     seconds: float = 0.0
+    coverage: dict[str, tuple[int, int]] = field(default_factory=dict)
     tokenizer: str = ""  # the stand-in that read the texts; none: the model's own
     has_units: bool = True  # whether the file says which items show one picture; those of earlier versions do not
 
@@ -75,6 +77,17 @@ class FinishedRun:
         result = self.results.get(benchmark)
         found = result.metrics.get(metric) if result else None
         return None if found is None or found != found else found  # NaN: no item
+
+    @property
+    def identity(self) -> str:
+        """Tell the checkpoint from others: the same under two seeds where neither trained it.
+
+        The backbone's name for the pretrained model; else the fingerprint of the weights, the run key, or the cell.
+        """
+        if self.cell.method == PRETRAINED:
+            return self.cell.backbone
+        facts = self.environment
+        return str(facts.get("weights_fingerprint") or facts.get("run_key") or self.cell.name)
 
     @property
     def end(self) -> float:
@@ -181,7 +194,8 @@ def read_result(path: Path) -> Result:
             str(raw["benchmark"]), str(raw.get("module", raw["benchmark"])), _kind(raw["kind"]),
             _numbers(raw["metrics"]), frozenset(map(str, raw["lower"])), frozenset(map(str, raw["scores"])),
             _numbers(raw.get("counts", {})), items, _names(raw.get("means", {})), str(raw.get("fingerprint", "")),
-            float(raw.get("seconds", 0.0)), str(raw.get("checkpoint", {}).get("tokenizer", "")), "units" in raw,
+            float(raw.get("seconds", 0.0)), _coverage(raw.get("coverage", {})),
+            str(raw.get("checkpoint", {}).get("tokenizer", "")), "units" in raw,
         )  # fmt: skip
         _check(path, result)
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
@@ -195,6 +209,10 @@ def _numbers(raw: dict[str, Any]) -> dict[str, Any]:
         if value is not None and value == value and not _is_number(value):  # NaN: no item
             raise ValueError(f"{name}={value!r} is no number")
     return dict(raw)
+
+
+def _coverage(raw: dict[str, Any]) -> dict[str, tuple[int, int]]:
+    return {name: (int(scored), int(records)) for name, (scored, records) in raw.items()}
 
 
 def _names(raw: dict[str, Any]) -> dict[str, list[str]]:

@@ -13,7 +13,7 @@ import pytest
 
 from compclip.base.errors import UserError, entry
 from compclip.report import __main__ as report_command
-from compclip.report import claims, claims_table, page, published, tables
+from compclip.report import claims, claims_table, comparison, page, published
 from compclip.report.claims import ABSENT, HOLDS, REFUTED, UNDECIDED
 from compclip.report.collect import collect
 from compclip.report.statistics import Interval
@@ -224,7 +224,7 @@ def test_one_seed_decides_nothing_and_its_interval_is_over_the_items_alone():
 def test_the_pretrained_model_is_the_same_under_every_seed():
     """Scored once, it is compared with all three."""
     runs = [run("clic", s, n) for s, n in enumerate((300, 304, 302))] + [run("pretrained", 0, 200)]
-    groups = tables.groups(runs, [SWAP], 50)
+    groups = comparison.groups(runs, [SWAP])
     (finding,) = claims.judge([claim("clic > pretrained on b/swap")], runs, groups, {"b/swap": SWAP})
     (found,) = finding.evidence
     assert (finding.verdict, found.seeds) == (HOLDS, 3)
@@ -272,7 +272,7 @@ MADE = [
 def report(tmp_path):
     cells = fake_runs.cells(seeds=(0, 1, 2))
     runs, _ = collect(cells, fake_runs.BENCHMARKS, fake_runs.make(tmp_path / "runs", cells))
-    return page.build(runs, fake_runs.BENCHMARKS, None, (), NUMBERS, lambda run: {}, 2000, MADE)
+    return page.build(runs, fake_runs.BENCHMARKS, None, (), NUMBERS, lambda run: {}, MADE)
 
 
 def test_verdicts_of_the_fake_runs(report):

@@ -23,7 +23,7 @@ def made(root, methods=fake_runs.METHODS) -> page.Page:
     cells = fake_runs.cells(methods)
     runs = collect(cells, fake_runs.BENCHMARKS, fake_runs.make(root, cells))[0]
     shared = overlaps.read(root, ["scenes", "scenes", "elsewhere"])
-    return page.build(runs, fake_runs.BENCHMARKS, None, [], [], lambda run: {}, 200, shared=shared)
+    return page.build(runs, fake_runs.BENCHMARKS, None, [], [], lambda run: {}, shared=shared)
 
 
 def test_a_note_and_a_mark_beside_the_rows(tmp_path):

@@ -62,8 +62,8 @@ def test_the_page_nests_and_its_first_table_has_the_numbers(report):
     rows = Reader(page.render(report)).tables[0]
     assert rows[1] == ["method", "seeds", "Comp ↑", "I2T ↑", "T2I ↑", "swap ↑", "brittleness ↓", "mean score",
                        "i2t recall at 1 ↑", "t2i recall at 1 ↑"]  # fmt: skip
-    assert rows[2] == ["pretrained", "2", "45.0", "80.0", "60.0", "45.0", "25.0", "0.250", "80.0", "60.0"]
-    assert rows[3] == ["negclip", "2", "80.0±14.1▲", "50.0±14.1", "70.0±14.1", "80.0±14.1▲", "62.5±17.7",
+    assert rows[2] == ["pretrained", "1", "45.0", "80.0", "60.0", "45.0", "25.0", "0.250", "80.0", "60.0"]
+    assert rows[3] == ["negclip", "2", "80.0±14.1", "50.0±14.1", "70.0±14.1", "80.0±14.1", "62.5±17.7",
                        "0.250±0.000", "50.0±14.1", "70.0±14.1"]  # fmt: skip
 
 
@@ -173,15 +173,19 @@ def test_numbers_as_shown(value, metric, sign, text):
 
 def test_markdown_latex_and_csv_say_the_same(report):
     lines = formats.markdown(report.main, (), "legend").splitlines()
-    negclip = next(line for line in lines if line.startswith("| negclip"))
-    assert negclip.split(" | ")[5] == "**80.0** ± 14.1 ▲"
+    cells = {line.split(" | ")[0]: line.split(" | ")[5] for line in lines if line.startswith("| ")}
+    assert (cells["| negclip"], cells["| clic"]) == ("**80.0** ± 14.1", "<u>75.0</u> ± 0.0 ▲")
     tex = formats.latex(report.main)
-    assert r"\textbf{80.0} {\scriptsize $\pm$ 14.1}$^\ast$" in tex
+    assert r"\textbf{80.0} {\scriptsize $\pm$ 14.1} &" in tex
+    assert r"\underline{75.0} {\scriptsize $\pm$ 0.0}$^\ast$" in tex
     assert tex.count(r"\begin{tabular}") == tex.count(r"\end{tabular}") == 1
     rows = list(csv.DictReader(formats.table_csv(report.main).splitlines()))
     (row,) = [r for r in rows if (r["method"], r["benchmark"], r["metric"]) == ("negclip", "sugarcrepe", "swap")]
     assert (row["mean"], row["std"], row["rank"], row["difference"]) == ("0.800000", "0.141421", "1", "0.350000")
-    assert (row["items"], row["verdict"], row["seeds"]) == ("15", "better", "2")
+    assert (row["items"], row["verdict"], row["seeds"]) == ("15", "", "2")
+    assert (row["over"], row["low"] < "0" < row["high"]) == ("seeds and items", True)
+    assert {r["seeds"] for r in rows if r["method"] == "pretrained"} == {"1"}
+    assert {r["std"] for r in rows if r["method"] == "pretrained"} == {""}
 
 
 def test_metrics_are_flat(report):
@@ -320,7 +324,7 @@ def test_the_trained_parameters_are_shown(tmp_path):
     """Of how many, for each run that says; a run made before they were counted shows a dash."""
     runs, _ = collect(fake_runs.cells(), fake_runs.BENCHMARKS, fake_runs.make(tmp_path))
     runs[-1].environment.update(trained_parameters=35072, parameters=5_500_000)
-    html = page.render(page.build(runs, fake_runs.BENCHMARKS, None, [], [], lambda _: DEFAULTS, 200))
+    html = page.render(page.build(runs, fake_runs.BENCHMARKS, None, [], [], lambda _: DEFAULTS))
     assert html.count('<td class="num">35,072 of 5,500,000</td>') == 1
     assert [m.trained for m in page.details.machines(runs)][:-1] == ["–"] * (len(runs) - 1)
 

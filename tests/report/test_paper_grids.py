@@ -19,7 +19,7 @@ PRINTED = published.read(ROOT / "experiments" / "published")
 def built(name, folder):
     params = read.load(GRIDS[name])
     runs, missing = collect(grid.cells(params), params.evaluate.benchmarks, fake_grid.make(params, folder))
-    return page.build(runs, params.evaluate.benchmarks, params.report.columns, missing, PRINTED, lambda run: {}, 200)
+    return page.build(runs, params.evaluate.benchmarks, params.report.columns, missing, PRINTED, lambda run: {})
 
 
 @pytest.mark.parametrize("name", TABLES)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from compclip.report import __main__ as report_command
-from compclip.report import formats, page, reference, reference_table, tables
+from compclip.report import comparison, formats, page, reference_table, tables
 from compclip.report.collect import collect
 from compclip.report.tables import Column, Group, Row
 from compclip.runs.folder import Trained
@@ -70,8 +70,8 @@ def scored(method, seed, right, metric, of=400, keep=True):
 
 def compared(column, ours, theirs, **how):
     """The statistic of two methods from the number of right items of each seed."""
-    runs = [[scored(m, s, n, column.metric, **how) for s, n in enumerate(r)] for m, r in enumerate((ours, theirs))]
-    return reference.statistic(column, *runs)
+    runs = [{s: scored(m, s, n, column.metric, **how) for s, n in enumerate(r)} for m, r in enumerate((ours, theirs))]
+    return comparison.difference(column, *runs)
 
 
 @pytest.mark.parametrize(
@@ -129,12 +129,13 @@ def test_rows_are_all_others_of_each_table(tmp_path):
 
 
 def test_the_pretrained_row_is_the_other_table_s_turned_round(made):
-    """The same pairs of items: clic - pretrained and pretrained - clic; only that the interval is over seeds as well."""
+    """One rule for both: clic - pretrained and pretrained - clic, over seeds and items together."""
     turned = {c.name: e for c, e in zip(made.main[0].columns, made.main[0].rows[2].statistics, strict=True)}
     for name, ours in found(made)["pretrained"].items():
         assert ours.change == pytest.approx(-turned[name].change), name
         other = turned[name].difference
-        assert (ours.over, ours.difference.items) == (("seeds and items", other.items) if other else ("seeds alone", 0))
+        assert (ours.difference.low, ours.difference.high) == pytest.approx((-other.high, -other.low)), name
+        assert (ours.over, ours.difference.items, ours.seeds) == (turned[name].over, other.items, turned[name].seeds)
 
 
 def test_further_methods_change_no_interval(made, tmp_path):
@@ -183,7 +184,7 @@ def test_marks_and_what_an_interval_is_over_are_the_same_everywhere():
     ]  # fmt: skip
     assert cells[0].title == "over items alone: 1 seed, 400 item pairs"
     text = reference_table.markdown([group], "clic")
-    assert f"| x_y | 0 | +25.0 {ends[0]} items alone ▼ | +25.5 {ends[1]} ▼ |" in text
+    assert f"| x_y | 3 | +25.0 {ends[0]} items alone ▼ | +25.5 {ends[1]} ▼ |" in text
     tex = reference_table.latex([group], "clic")
     assert (
         rf"+25.0$^\ast$ {{\scriptsize {{}}{ends[0]} items alone}} & +25.5$^\ast$ {{\scriptsize {{}}{ends[1]}}}" in tex
@@ -199,7 +200,7 @@ def test_a_number_without_items_and_seeds_has_no_interval():
     """And a missing number is a dash."""
     score = Column("b", "mean_score", score=True)
     group = shown(score, compared(score, (100,), (100,), keep=False), None)
-    assert "| x_y | 0 | 0.000 | – |" in reference_table.markdown([group], "clic")
+    assert "| x_y | 1 | 0.000 | – |" in reference_table.markdown([group], "clic")
     assert r"x\_y & 0.000 & -- \\" in reference_table.latex([group], "clic")
     (line,) = csv.DictReader(reference_table.table_csv([group], "clic").splitlines())
     assert (line["difference"], line["low"], line["over"], line["items"]) == ("0.000000", "", "", "")
@@ -221,6 +222,6 @@ def test_the_files_hold_it(made, tmp_path):
 
 def test_the_statistic_of_runs_without_the_column_is_none(tmp_path):
     runs, _ = collect(fake_runs.cells(), fake_runs.BENCHMARKS, fake_runs.make(tmp_path))
-    mine, base = ([r for r in runs if r.cell.method == m] for m in ("negclip", "clic"))
-    assert reference.statistic(Column("sugarcrepe", "no"), mine, base) is None
+    mine, base = ({r.cell.seed: r for r in runs if r.cell.method == m} for m in ("negclip", "clic"))
+    assert comparison.difference(Column("sugarcrepe", "no"), mine, base) is None
     assert tables.verdict(None, Column("sugarcrepe", "swap")) == 0

@@ -7,8 +7,9 @@ import dataclasses
 import pytest
 
 from compclip.base.errors import UserError
-from compclip.report import tables
+from compclip.report import comparison, tables
 from compclip.report.collect import collect
+from compclip.report.statistics import Interval
 from compclip.report.tables import Column
 from compclip.runs.items import CLASSIFICATION, COMPOSITION
 from compclip.runs.results import Result
@@ -26,7 +27,7 @@ def table(runs):
     """method -> column name -> entry, for all columns and the summary."""
     every = tables.every_column(runs, fake_runs.BENCHMARKS)
     shown = tables.columns(runs, None, fake_runs.BENCHMARKS)
-    (group,) = tables.groups(runs, (*tables.summary_columns(shown, runs), *every))
+    (group,) = comparison.groups(runs, (*tables.summary_columns(shown, runs), *every))
     names = [c.name for c in group.columns]
     return {row.method: dict(zip(names, row.statistics, strict=True)) for row in group.rows}
 
@@ -34,7 +35,7 @@ def table(runs):
 def test_pretrained_is_the_first_row_whatever_the_order(tmp_path):
     grid = fake_runs.cells(("clic", "negclip", "pretrained"))
     found, _ = collect(grid, fake_runs.BENCHMARKS, fake_runs.make(tmp_path, grid))
-    (group,) = tables.groups(found, tables.columns(found, None, fake_runs.BENCHMARKS))
+    (group,) = comparison.groups(found, tables.columns(found, None, fake_runs.BENCHMARKS))
     assert [row.method for row in group.rows] == ["pretrained", "clic", "negclip"]
 
 
@@ -77,35 +78,36 @@ def test_difference_to_the_pretrained_model(table):
     entry = table["negclip"]["sugarcrepe/swap_att"]
     assert entry.change == entry.difference.estimate == pytest.approx(0.4)
     assert entry.difference.items == 10
-    # per item: five are 0, three are +1, two are +0.5: the interval holds 0.4 and not 0
-    assert 0.0 < entry.difference.low < 0.4 < entry.difference.high < 1.0
-    assert entry.verdict == 1
+    # Per item, five are 0, three +1, two +0.5: their mean varies by 1.9 / 90. Seeds, 0.3 and 0.5, vary by 0.02 / 2, of
+    # which noise of a seed on an item is 0.8 / 90 / 2. Student's t with 4.76 degrees of freedom is 2.613.
+    half = 2.613 * (1.9 / 90 + 0.01 - 0.4 / 90) ** 0.5
+    assert (entry.difference.low, entry.difference.high) == pytest.approx((0.4 - half, 0.4 + half), abs=1e-3)
+    assert (entry.verdict, entry.over) == (0, "seeds and items")
 
 
 def test_few_items_decide_little(table):
     entry = table["clic"]["retrieval/i2t_recall_at_1"]  # one half of one item of five
-    assert entry.difference.low == 0.0
+    assert entry.difference.low < 0.0 < entry.difference.high
     assert entry.verdict == 0
 
 
-def test_mean_of_subsets_draws_each_subset(table):
+def test_mean_of_subsets_weighs_each_subset(table):
     entry = table["clic"]["sugarcrepe/swap"]
     assert entry.change == pytest.approx((0.4 + 0.2) / 2)
     assert entry.difference.items == 15
-    # a subset's own deviation: sqrt(.4 * .6 / 10) and sqrt(.2 * .8 / 5); of their mean, 0.118
-    assert entry.difference.high - entry.difference.low == pytest.approx(2 * 1.96 * 0.118, rel=0.08)
+    # a subset's own variance: .4 * .6 / 9 and .2 * .8 / 4; t with 14 degrees of freedom
+    deviation = ((0.4 * 0.6 / 9 + 0.2 * 0.8 / 4) / 4) ** 0.5
+    assert entry.difference.high - entry.difference.low == pytest.approx(2 * 2.1448 * deviation, rel=1e-3)
 
 
-def test_a_mean_of_means_draws_every_item_once(runs):
+def test_a_mean_of_means_counts_every_item_once(runs):
     """`overall` is the mean of swap (two subsets) and swap_obj: swap_att weighs 1/4 and swap_obj, drawn once, 3/4."""
     grown = [_with_overall(run) for run in runs]
     mine, base = ([r for r in grown if r.cell.method == m] for m in ("clic", "pretrained"))
-    entry = tables.statistic(Column("sugarcrepe", "overall"), mine, base)
+    entry = comparison.statistic(Column("sugarcrepe", "overall"), mine, base)
     assert entry.change == pytest.approx(0.4 / 4 + 0.2 * 3 / 4)
-    deviation = (0.4 * 0.6 / 10 / 16 + 0.2 * 0.8 / 5 * 9 / 16) ** 0.5
-    assert entry.difference.high - entry.difference.low == pytest.approx(
-        2 * 1.96 * deviation, rel=0.1
-    )  # 23 % less, were swap_obj drawn twice
+    deviation = (0.4 * 0.6 / 9 / 16 + 0.2 * 0.8 / 4 * 9 / 16) ** 0.5
+    assert entry.difference.high - entry.difference.low == pytest.approx(2 * 2.1448 * deviation, rel=1e-3)
     assert [tables.is_detail(Column("sugarcrepe", m), grown) for m in ("overall", "swap", "swap_obj")] == [
         False,
         True,
@@ -125,9 +127,10 @@ def test_the_pretrained_row_has_no_difference(table):
     assert table["pretrained"]["sugarcrepe/swap"].difference is None
 
 
-def test_a_metric_without_items_has_a_change_and_no_interval(table):
+def test_a_metric_without_items_is_compared_over_its_seeds(table):
     entry = table["negclip"]["sugarcrepe/swap_att/unseen_pairs"]
-    assert (entry.change, entry.difference, entry.verdict) == (0.0, None, 0)
+    assert (entry.change, entry.difference, entry.verdict) == (0.0, Interval(0.0, 0.0, 0.0, 0), 0)
+    assert entry.over == "seeds alone"
 
 
 def test_summary_columns(table):
@@ -180,7 +183,7 @@ def test_an_unknown_column_names_the_near_one(runs):
 def test_backbones_and_data_make_groups_with_the_pretrained_row_in_each(tmp_path):
     grid = [*fake_runs.cells(), fake_runs.cell("clic", data="coco"), fake_runs.cell("negclip", backbone="siglip")]
     found, _ = collect(grid, fake_runs.BENCHMARKS, fake_runs.make(tmp_path, grid))
-    made = tables.groups(found, tables.columns(found, None, fake_runs.BENCHMARKS))
+    made = comparison.groups(found, tables.columns(found, None, fake_runs.BENCHMARKS))
     assert [(g.name, [r.method for r in g.rows]) for g in made] == [
         ("vit / scenes", ["pretrained", "negclip", "clic"]),
         ("vit / coco", ["pretrained", "clic"]),

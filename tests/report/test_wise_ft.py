@@ -42,7 +42,7 @@ def report(runs):
     found, missing = collect(fake_runs.cells(), fake_runs.BENCHMARKS, runs)
     lines, _ = wise_ft.collect(CELLS, runs)
     wanted = ["sugarcrepe/swap", "retrieval/i2t_recall_at_1", "retrieval/t2i_recall_at_1"]
-    made = page.build(found, fake_runs.BENCHMARKS, wanted, missing, [], lambda _: {}, 200, lines=lines)
+    made = page.build(found, fake_runs.BENCHMARKS, wanted, missing, [], lambda _: {}, lines=lines)
     return made, made.main[0]
 
 
@@ -71,7 +71,7 @@ def test_the_plot_begins_at_the_pretrained_model_and_ends_at_the_method(runs):
 def test_without_lines_there_is_no_section(runs):
     """A grid that names none has neither section nor file."""
     found, missing = collect(fake_runs.cells(), fake_runs.BENCHMARKS, runs)
-    made = page.build(found, fake_runs.BENCHMARKS, None, missing, [], lambda _: {}, 200)
+    made = page.build(found, fake_runs.BENCHMARKS, None, missing, [], lambda _: {})
     assert "WiSE-FT" not in page.render(made)
     assert wise_ft.table_csv(made.main, made.lines) == ""
 

@@ -129,14 +129,16 @@ def made(tmp_path_factory) -> Path:
 @settings(max_examples=60)
 @given(place=st.sampled_from(PLACES), value=values)
 def test_any_value(made, place, value):
-    """The report is built, with the run or without it."""
+    """The report is built, with the run or without it; on another benchmark's fingerprint it says so."""
     path = file(made, place[0])
     before = path.read_text()
     try:
         path.write_text(json.dumps(json.loads(before) | {place[1]: value}))
         found, missing = collect(fake_runs.cells(("pretrained", "clic")), ["sugarcrepe"], made, partial=True)
-        report = report_command.page.build(found, ["sugarcrepe"], [], missing, (), lambda run: {}, 200)
+        report = report_command.page.build(found, ["sugarcrepe"], [], missing, (), lambda run: {})
         assert report_command.page.render(report) and report_command.formats.latex(report.main)
+    except UserError as error:
+        assert place[1] == "fingerprint" and "were evaluated on different benchmark files" in str(error)
     finally:
         path.write_text(before)
 
