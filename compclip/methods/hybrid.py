@@ -40,8 +40,7 @@ TRAINS = True
 CONTRAST, S_NEG, GLOBAL, LOCAL = PLACES = ("contrast", "s_neg", "global", "local")
 SINGLE, COMPOSITES, WITH_PLAIN, WITH_SINGLE = STEPS = ("single", "composites", "composites+plain", "composites+single")
 NEGATIVES: dict[str, Rule] = {
-    "negclip": swap.negclip,
-    "clic": swap.single,
+    **swap.RULES,  # NegCLIP's, and CLIC's of one caption
     "nouns": swap.nouns,  # CE-CLIP's relations
     "atoms": swap.atoms,  # CREPE's
     "negate": negate.crepe,

@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import zlib
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from functools import cached_property
 
 import numpy as np
@@ -82,6 +83,9 @@ class Maker:
 
     def view(self, index: int, epoch: int, views: Views) -> View:
         """The view of sample `index`. Raises ImageError where a picture cannot be read."""
+        return _one_sided(self._view(index, epoch, views))
+
+    def _view(self, index: int, epoch: int, views: Views) -> View:
         sample = self.data.sample(index)
         rng = generator(self.seed, epoch, sample.id)
         which = int(rng.integers(self.data.captions(index)))
@@ -177,6 +181,13 @@ class Maker:
             return chosen
         others = (self.data.annotation(index, j) for j in range(self.data.captions(index)) if j != which)
         return chosen + tuple(s for a in others for s in kept.split(a))
+
+
+def _one_sided(view: View) -> View:
+    """Mask negatives that are the caption or one of the positives: no text is taught as both."""
+    said = {text.casefold() for text in (view.caption, *view.positives) if text is not None}
+    negatives = tuple([None if text is not None and text.casefold() in said else text for text in view.negatives])
+    return view if negatives == view.negatives else replace(view, negatives=negatives)
 
 
 def _caption(annotation: Annotation, views: Views) -> Annotation:
