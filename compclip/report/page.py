@@ -12,7 +12,18 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 from markupsafe import Markup
 
 from compclip.config.cell import PRETRAINED
-from compclip.report import among, claims_table, crossed, details, overlaps, plots, reference, tables, wise_ft
+from compclip.report import (
+    among,
+    claims_table,
+    crossed,
+    details,
+    overlaps,
+    plots,
+    reference,
+    tables,
+    view_shares,
+    wise_ft,
+)
 from compclip.report.claims import Claim, Finding, judge
 from compclip.report.collect import Missing
 from compclip.report.formats import between, header, number
@@ -101,7 +112,7 @@ def render(page: Page) -> str:
         count_names=names, counts=counts,
         group_counts=details.group_counts(page.runs),
         hours=hours(page), machines=details.machines(page.runs), versions=details.versions(page.runs),
-        settings=settings(page),
+        settings=settings(page), view_shares=view_shares.tabulate(page.main),
     )  # fmt: skip
 
 

@@ -21,7 +21,7 @@ from compclip.data.images import ImageError
 from compclip.data.sample import Sample
 from compclip.text import concepts, kept, swap
 from compclip.text.annotation import Annotation
-from compclip.train import composite
+from compclip.train import composite, view_shares
 from compclip.train.batch import View, Views
 from compclip.train.crops import RandomResizedCrop
 from compclip.train.ranked import Ranked
@@ -147,9 +147,12 @@ class Maker:
 
     def _composite(self, index: int, which: int, picture: Image.Image, views: Views, rng: np.random.Generator) -> View:
         own = self._sentences(index, which)
+        stand_ins = {view_shares.FURTHER} if len(own) < 2 else set()
         if views.partner:
-            other, said = self._partner_place(index, which, views.partner, rng)
+            (other, said), shares_noun = self._partner_place(index, which, views.partner, rng)
             their = self._sentences(other, said)
+            stand_ins |= {view_shares.FURTHER} if len(their) < 2 else set()
+            stand_ins |= {view_shares.PARTNER} if not shares_noun or other == index else set()
             common = views.partner == "common_noun"
             positives, negative = composite.captions(own, their, views.composite, rng, common, views.ends)
             theirs = self.load(self.data.sample(other))
@@ -157,13 +160,17 @@ class Maker:
         else:
             positives, negative = composite.own_captions(own, views.composite, rng, views.ends)
         texts = [_case(t, views.lowercase) for t in positives]
-        return View(picture, texts[0], (_case(negative, views.lowercase),), tuple(texts[1:]))
+        negatives = (_case(negative, views.lowercase),)
+        return View(picture, texts[0], negatives, tuple(texts[1:]), stand_ins=frozenset(stand_ins))
 
-    def _partner_place(self, index: int, which: int, kind: str, rng: np.random.Generator) -> Numbered:
-        """A partner and which of its captions; at random where no other first sentence has a noun of this one's."""
+    def _partner_place(self, index: int, which: int, kind: str, rng: np.random.Generator) -> tuple[Numbered, bool]:
+        """A partner and which of its captions, and whether it is of the kind.
+
+        It is any other one where no other first sentence has a noun of this one's.
+        """
         found = self.common.draw((index, which), rng) if kind == "common_noun" else None
         other = found[0] if found else self._partner(index, rng)
-        return found or (other, int(rng.integers(self.data.captions(other))))
+        return found or (other, int(rng.integers(self.data.captions(other)))), bool(found) or kind == "random"
 
     def _partner(self, index: int, rng: np.random.Generator) -> int:
         """Another sample of the same orientation; the sample itself only where there is no other."""
