@@ -22,7 +22,7 @@ from compclip.runs.folder import LINES, RESULTS, Trained, results
 from compclip.runs.progress import CLOCK
 
 CONFIG = "open_clip_config.json"
-SAME_FACTS = ("data_fingerprint", "dropped", "packages")
+SAME_FACTS = ("data_fingerprint", "dropped", "packages", "view_shares")
 SAME_RESULTS = ("metrics", "counts", "items", "means", "n")
 
 

@@ -30,7 +30,7 @@ from compclip.text.annotation import Annotation
 RULES = {
     "replace: wordnet": replace.wordnet,
     "replace: clove": replace.RULES["clove"],
-    "word lists": wordlists.rule,
+    "word lists": wordlists.ours().rule,
     "swap: negclip": swap.negclip,
     "swap: single": swap.single,
     "swap: atoms": swap.atoms,

@@ -234,18 +234,18 @@ def test_a_bag_is_drawn_of_the_caption_and_what_is_stored(tmp_path):
     said = [(replace(plain_caption, stored={"dense": ("one", "two")}),), (plain_caption,)]
     data = prepared(tmp_path, [Sample(f"s{i}", f"{i}.png", (), width=4, height=4) for i in range(2)], said)
     maker, text = views.Maker(data, 0, 8, plain), said[0][0].text
-    wanted = Views(negatives=(upper,), positives=(upper,), bag=4, bag_rule=behind)
+    wanted = Views(negatives=(asked,), positives=(upper,), bag=4, bag_rule=behind)
     found = [maker.view(0, epoch, wanted) for epoch in range(60)]
     assert {t for view in found for t in view.positives[1:]} == {"one", "two", text}
     assert any(len(set(view.positives[1:])) < 3 for view in found)
     for epoch, view in enumerate(found):
-        assert view.positives[0] == view.negatives[0] == text.upper()
+        assert (view.positives[0], view.negatives[0]) == (text.upper(), f"{text.upper()}?")
         assert view.negatives[1:] == tuple(None if t == "two" else f"{t}!" for t in view.positives[1:])
         pool, rng = ("one", "two", text), views.generator(0, epoch, "s0")
         rng.integers(1), rng.random(), rng.random()  # the caption, and what the rules drew
         assert view.positives[1:] == tuple(pool[rng.integers(3)] for _ in range(4))
     assert maker.view(1, 0, wanted).positives[1:] == (text,) * 4
-    assert maker.view(0, 0, replace(wanted, bag_rule=None)).negatives == (text.upper(),)
+    assert maker.view(0, 0, replace(wanted, bag_rule=None)).negatives == (f"{text.upper()}?",)
     lowered = maker.view(1, 0, replace(wanted, lowercase=True))
     assert lowered.positives[1:] == (text.lower(),) * 4 and lowered.negatives[1:] == (f"{text.lower()}!",) * 4
 
@@ -254,6 +254,11 @@ def upper(a: Annotation, rng: np.random.Generator) -> str:
     """A rule that draws a number."""
     rng.random()
     return a.text.upper()
+
+
+def asked(a: Annotation, rng: np.random.Generator) -> str:
+    """Another one, of a text that is no positive."""
+    return f"{upper(a, rng)}?"
 
 
 def behind(text: str, rng: np.random.Generator) -> str | None:

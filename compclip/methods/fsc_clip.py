@@ -3,7 +3,7 @@
 B images, K negatives, C = 1 + K candidate texts, N patches, T tokens, D dim. Departures: masked negatives leave the
 softmax (released code: they stay with logit 0); a batch without negatives gives 0 (released code: NaN); under DDP both
 negative terms are over the batch of all processes (released code: of each).
-The rule of replacement and that of shuffling are ours after A.1, or as released (`replace: clove`, `shuffle: tokens`).
+The rules are ours after A.1, or as released (`swap: negclip_released`, `replace: clove`, `shuffle: tokens`).
 Ablation rows by parameters: 1 lambda_local 0, 2 lambda_global 0, 3 neither, all with gamma 0 and epsilon 0; 4 is 3
 with gamma, 5 with epsilon, 6 with both; 7 and 8 are 1 and 2 with both.
 """
@@ -36,6 +36,7 @@ class Config:
     gamma: float = part(2.0, off=0.0, of=TERMS)  # focal exponent, Eq. 9
     epsilon: float = part(0.02, off=0.0, of=TERMS)  # label smoothing, Eq. 10; called beta in the paper
     attention: str = "minmax"  # Eq. 6; "minmax_sparse" and "softmax" in the appendix
+    swap: str = "negclip"  # A.1; "negclip_released", the released code: what "and" joins is exchanged too
     replace: str = "wordnet"  # A.1; "clove", the released code's rule, for data with `relatives: true`
     shuffle: str = "words"  # "tokens", the released code: the parser's tokens, full stops among them
     caption: str = "full"  # the whole caption, or its "first" sentence
@@ -44,6 +45,7 @@ class Config:
         _check.at_least(self, 0, "lambda_global", "lambda_local", "gamma")
         _check.fraction(self, "epsilon")
         _check.one_of(self, "attention", losses.ATTENTION)
+        _check.one_of(self, "swap", swap.RULES)
         _check.one_of(self, "replace", replace.RULES)
         _check.one_of(self, "shuffle", shuffle.RULES)
         _check.one_of(self, "caption", ("full", "first"))
@@ -56,7 +58,7 @@ def needs(cfg: Config) -> dict[str, object]:
 
 def views(cfg: Config, step: int) -> Views:
     """Three negatives a caption (A.1), and tokens where the local term is on."""
-    rules = (swap.negclip, replace.RULES[cfg.replace], shuffle.RULES[cfg.shuffle])
+    rules = (swap.RULES[cfg.swap], replace.RULES[cfg.replace], shuffle.RULES[cfg.shuffle])
     return Views(negatives=rules, caption=cfg.caption, tokens=cfg.lambda_local > 0)
 
 

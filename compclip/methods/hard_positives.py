@@ -35,6 +35,7 @@ class Config:
     negatives_in_contrastive: bool = part(True, off=False)  # SVLC's released default; false is how E.1 reads
     hard_negatives: str = "both"  # which rules: both, swap, replace
     hard_positives: str = part("both", off="none", of=("lambda_analogy",))  # which rules: both, swap, replace, none
+    swap: str = "negclip"  # the rule of the negatives; or as in negclip
     replace: str = "wordnet"  # or "clove", for data with `relatives: true`
     source: str = "rules"  # who wrote the hard positives: the rules, or the llm of data.<name>.rewriter
     caption: str = "full"  # the whole caption, or its "first" sentence
@@ -43,6 +44,7 @@ class Config:
         _check.at_least(self, 0, "lambda_s_neg", "lambda_analogy")
         _check.one_of(self, "hard_negatives", ("both", "swap", "replace"))
         _check.one_of(self, "hard_positives", KINDS)
+        _check.one_of(self, "swap", swap.RULES)
         _check.one_of(self, "replace", replace.RULES)
         _check.one_of(self, "source", positives.RULES)
         _check.one_of(self, "caption", ("full", "first"))
@@ -55,7 +57,7 @@ def needs(cfg: Config) -> dict[str, object]:
 
 def views(cfg: Config, step: int) -> Views:
     """Negatives and hard positives by the rules that are on."""
-    negatives = {"swap": swap.negclip, "replace": replace.RULES[cfg.replace]}
+    negatives = {"swap": swap.RULES[cfg.swap], "replace": replace.RULES[cfg.replace]}
     return Views(
         negatives=tuple(negatives[kind] for kind in KINDS[cfg.hard_negatives]),
         positives=tuple(positives.RULES[cfg.source][kind] for kind in KINDS[cfg.hard_positives]),

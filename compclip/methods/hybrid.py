@@ -7,7 +7,8 @@ among them and draw a weight only where its part is on:
 `place`      where negatives count, joined by +: contrast (in its softmax; NegCLIP, SVLC), s_neg (SVLC, CLIC), global
              and local (FSC-CLIP, both calibrated by gamma and epsilon)
 `negatives`  the rules that make those of single pictures, joined by +; a composite has CLIC's own
-`concepts`   C2LIP's terms; `hard_positives` the analogy term (SVLC, Hard Positives)
+`concepts`   C2LIP's terms; `hard_positives` the analogy term (SVLC, Hard Positives), with `caption` without rewrites:
+             of each caption with itself
 `steps`      single pictures, CLIC's composites, or both in turn, composites first: then single pictures are plain
              contrast (CLIC), or have all their parts
 
@@ -40,8 +41,7 @@ TRAINS = True
 CONTRAST, S_NEG, GLOBAL, LOCAL = PLACES = ("contrast", "s_neg", "global", "local")
 SINGLE, COMPOSITES, WITH_PLAIN, WITH_SINGLE = STEPS = ("single", "composites", "composites+plain", "composites+single")
 NEGATIVES: dict[str, Rule] = {
-    "negclip": swap.negclip,
-    "clic": swap.single,
+    **swap.RULES,  # NegCLIP's, and CLIC's of one caption
     "nouns": swap.nouns,  # CE-CLIP's relations
     "atoms": swap.atoms,  # CREPE's
     "negate": negate.crepe,
@@ -54,7 +54,7 @@ NEGATIVES: dict[str, Rule] = {
     "stored": stored.first_negative,
 }
 LISTS = "lists"  # SVLC's R
-KINDS = {"both": ("swap", "replace"), "swap": ("swap",), "replace": ("replace",)}
+KINDS = {"both": ("swap", "replace"), "swap": ("swap",), "replace": ("replace",), "caption": ()}
 PARTNERS = {"random": "random", "common_noun": "common_noun", "own": ""}
 CALIBRATED = ("lambda_global", "lambda_local")
 COMPOSED = ("steps:composites",)

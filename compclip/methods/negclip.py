@@ -27,12 +27,14 @@ if TYPE_CHECKING:
     from compclip.train.features import Features
 
 TRAINS = True
-RULES = {"negclip": text_swap.negclip, "clic": text_swap.single}
+RULES = text_swap.RULES
 
 
 @dataclass(frozen=True)
 class Config:
-    swap: str = "negclip"  # "negclip": six kinds of spans; "clic": words of one category (CLIC B.2, D.1)
+    # "negclip": six kinds of spans, as released but for what "and" joins ("negclip_released": that too); "clic": words
+    # of one category (CLIC B.2, D.1)
+    swap: str = "negclip"
     caption: str = "full"  # the whole caption, or its "first" sentence
     hard_images: int = part(0, off=0)  # neighbours of each picture in the batch; published: 1
     nearest: int = 3  # of which they are drawn

@@ -33,11 +33,13 @@ class Config:
     align: str = "released"  # which caption asks which: the rewritten one for the originals; "paper": the other way
     decoder: str = ""  # folder of a T5 with its tokenizer; none: a small decoder that learns along
     negatives: int = 3  # of each caption, each drawn by itself
+    swap: str = "negclip"  # their rule, as in negclip
     caption: str = "full"  # the whole caption, or its "first" sentence
 
     def __post_init__(self) -> None:
         _check.at_least(self, 0, "lambda_reconstruct", "lambda_align")
         _check.at_least(self, 1, "negatives")
+        _check.one_of(self, "swap", swap.RULES)
         _check.one_of(self, "align", ("released", "paper"))
         _check.one_of(self, "caption", ("full", "first"))
 
@@ -45,7 +47,7 @@ class Config:
 def views(cfg: Config, step: int) -> Views:
     """Negatives, another caption of the picture to find, and one to read."""
     reads = (cfg.decoder or "own") if cfg.lambda_reconstruct else ""
-    negatives = (swap.negclip,) * cfg.negatives
+    negatives = (swap.RULES[cfg.swap],) * cfg.negatives
     return Views(negatives=negatives, alternatives=int(cfg.lambda_align > 0), target=reads, caption=cfg.caption)
 
 

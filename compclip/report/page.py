@@ -23,6 +23,7 @@ from compclip.report import (
     plots,
     reference,
     tables,
+    view_shares,
     wise_ft,
 )
 from compclip.report.claims import Claim, Finding, judge
@@ -111,7 +112,7 @@ def render(page: Page) -> str:
         count_names=names, counts=counts,
         group_counts=details.group_counts(page.runs),
         hours=hours(page), machines=details.machines(page.runs), versions=details.versions(page.runs),
-        settings=settings(page),
+        settings=settings(page), view_shares=view_shares.tabulate(page.main),
     )  # fmt: skip
 
 

@@ -14,6 +14,7 @@ import numpy as np
 from compclip.config.cell import PRETRAINED
 from compclip.report.escape import table_csv
 from compclip.report.tables import SUMMARY, Group, Statistic
+from compclip.runs.folder import SHARE
 from compclip.runs.results import FinishedRun
 
 NOT_TERMS = {
@@ -56,7 +57,7 @@ def axis(values: Sequence[float], start: float, stop: float, ticks: int = 5) -> 
 def terms(runs: Sequence[FinishedRun]) -> list[str]:
     """The named loss terms in the curves, in the order of the files; a method of one term has none beside the total."""
     names = [k for run in runs for line in run.curve for k, v in line.items() if isinstance(v, (int, float))]
-    found = [n for n in dict.fromkeys(names) if n not in NOT_TERMS]
+    found = [n for n in dict.fromkeys(names) if n not in NOT_TERMS and not n.startswith(SHARE)]
     return found if len(found) > 1 else []
 
 

@@ -38,6 +38,7 @@ SUMMARY = "summary.json"
 WEIGHTS = "open_clip_model.safetensors"  # the name that open_clip gives them
 NEAR = Path("data/neighbours")
 NEAR_MADE = NEAR / "made.json"  # of what each file there was made
+SHARE = "share/"  # in metrics.jsonl: before a part's name its share of the samples (`train.view_shares`)
 LEASE = re.compile(r"lease\.(\d+)\.json")
 
 

@@ -30,6 +30,7 @@ SECTIONS = 1024  # sections kept in memory
 NUMBERS = ("seconds", "device_seconds", "processes", "peak_memory_mib", "trained_parameters", "parameters")
 MAPPINGS = ("packages", "dropped")
 MOST_UNITS = 2**31
+SHARES = ("view_shares",)  # of samples, by text or picture that the method asked for (train/view_shares.py)
 LISTS = 1024  # lists of ids kept in memory: every run has those of the same benchmarks
 
 
@@ -171,7 +172,12 @@ def _is_number(value: Any) -> bool:
 def read_environment(trained: Trained) -> dict[str, Any]:
     """Versions, machine, times and the run key; empty where there is no file. Raises UserError for a damaged one."""
     facts = trained.facts()
-    for names, fits, rule in ((NUMBERS, _is_number, "a number"), (MAPPINGS, _is_mapping, "a mapping")):
+    rules = (
+        (NUMBERS, _is_number, "a number"),
+        (MAPPINGS, _is_mapping, "a mapping"),
+        (SHARES, _is_shares, "numbers by name"),
+    )
+    for names, fits, rule in rules:
         for name in names:
             if facts.get(name) is not None and not fits(facts[name]):
                 raise UserError(f"{trained.environment}: {name}={facts[name]!r}: must be {rule}; train the run again")
@@ -180,6 +186,10 @@ def read_environment(trained: Trained) -> dict[str, Any]:
 
 def _is_mapping(value: Any) -> bool:
     return isinstance(value, dict)
+
+
+def _is_shares(value: Any) -> bool:
+    return isinstance(value, dict) and all(map(_is_number, value.values()))
 
 
 def read_result(path: Path) -> Result:

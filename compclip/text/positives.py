@@ -6,6 +6,7 @@ new word ("a white mug" gives "an ivory mug"; the benchmark prints "a upright pe
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -83,12 +84,22 @@ def replace(annotation: Annotation, rng: np.random.Generator) -> str | None:
 
 def swap(annotation: Annotation, rng: np.random.Generator) -> str | None:
     """Exchange the phrases around an "and" that joins nouns, adjectives or verbs; None without such an "and"."""
-    places = [t for t in range(len(annotation)) if annotation.word(t).lower() == "and"]
-    found = [pair for pair in (_conjuncts(annotation, t) for t in places) if pair]
+    found = [pair for pair in (_conjuncts(annotation, t) for t in _conjunctions(annotation)) if pair]
     if not found:
         return None
     text = edits.exchange(annotation, *found[rng.integers(len(found))])
     return None if edits.same(text, annotation.text) else text
+
+
+def reorderings(annotation: Annotation) -> frozenset[str]:
+    """Collect, in lower case, the texts that exchange two members of a pair or list with "and": they mean the same."""
+    pairs: list[tuple[Span, Span]] = []
+    for conjunction in _conjunctions(annotation):
+        pairs += filter(None, [_conjuncts(annotation, conjunction)])
+        phrases = [_member_phrase(annotation, head) for head in _member_heads(annotation, conjunction)]
+        for x, y in itertools.combinations(phrases, 2):
+            pairs += [(x, y), (_without_article(annotation, x), y)]  # "a sink, toilet and shower": one article for all
+    return frozenset(edits.exchange(annotation, x, y).casefold() for x, y in pairs if x[1] <= y[0])
 
 
 def written_replace(annotation: Annotation, rng: np.random.Generator) -> str | None:
@@ -178,6 +189,10 @@ def _with_article(a: Annotation, token: int, text: str, new: str) -> str:
 # --- swap -----------------------------------------------------------------------------------------------------
 
 
+def _conjunctions(a: Annotation) -> list[int]:
+    return [t for t in range(len(a)) if a.word(t).lower() == "and"]
+
+
 def _conjuncts(a: Annotation, conjunction: int) -> tuple[Span, Span] | None:
     """The two phrases around an "and", or None where they are of different kinds or not next to it."""
     left = a.heads[conjunction]
@@ -207,6 +222,32 @@ def _phrases(a: Annotation, left: int, conjunction: int, right: int, kind: str) 
         begin += 1  # "a white shirt and black tie": the article stays and serves both
     loose = kind == "N" and a.pos[second] == "DET" and a.pos[begin] != "DET" and a.word(begin - 1).lower() == "of"
     return None if begin and loose else ((begin, end), (second, stop))
+
+
+def _member_heads(a: Annotation, conjunction: int) -> list[int]:
+    """List the heads of what an "and" joins, in order: of a list all its members."""
+    first = a.heads[conjunction]
+    if a.dep[conjunction] != "cc":
+        return []
+    while a.dep[first] == "conj" and a.heads[first] < first:
+        first = a.heads[first]
+    heads = [first]
+    for token in range(first + 1, len(a)):
+        if a.dep[token] == "conj" and a.heads[token] in heads:
+            heads.append(token)
+    return heads
+
+
+def _member_phrase(a: Annotation, head: int) -> Span:
+    """Return the tokens of one member: its head with modifiers, up to the next comma, conjunction or member."""
+    end = head + 1
+    while end < len(a) and a.dep[end] not in ("cc", "conj", "punct") and _under(a, end, head):
+        end += 1
+    return _first(a, head), end
+
+
+def _without_article(a: Annotation, span: Span) -> Span:
+    return (span[0] + 1, span[1]) if a.pos[span[0]] == "DET" and span[1] - span[0] > 1 else span
 
 
 def _first(a: Annotation, token: int) -> int:

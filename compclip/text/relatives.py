@@ -93,11 +93,9 @@ def _tables(sense: Synset, part: str) -> Iterator[dict[str, int]]:
 
 
 def _grand(senses: Iterable[Synset]) -> list[Synset]:
-    """Two steps above some senses; one step, of one that has no more above."""
-    found: list[Synset] = []
-    for parent in (p for sense in senses for p in wordnet.related(sense, HYPERNYM)):
-        found += wordnet.related(parent, HYPERNYM) or [parent]
-    return list(dict.fromkeys(found))
+    """Collect the synsets two steps above some senses; a sense right below a top synset has none, as released."""
+    parents = (parent for sense in senses for parent in wordnet.related(sense, HYPERNYM))
+    return list(dict.fromkeys(grandparent for parent in parents for grandparent in wordnet.related(parent, HYPERNYM)))
 
 
 @functools.lru_cache(maxsize=1 << 12)

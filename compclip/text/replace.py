@@ -42,6 +42,7 @@ def of_pos(*pos: str) -> Callable[[Annotation, np.random.Generator], str | None]
         tokens = [t for t, words in enumerate(annotation.candidates) if words and annotation.pos[t] in pos]
         return _replaced(annotation, tokens, rng) if tokens else None
 
+    rule.__name__ = f"of_{'_'.join(pos).lower()}"  # by which a run says how many samples it gave a text
     return rule
 
 

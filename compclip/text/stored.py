@@ -38,6 +38,7 @@ def nth(place: int) -> Callable[[Annotation, np.random.Generator], str | None]:
     def rule(annotation: Annotation, rng: np.random.Generator) -> str | None:
         return _at(annotation, place)
 
+    rule.__name__ = f"negative_{place}"
     return rule
 
 

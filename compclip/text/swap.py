@@ -5,9 +5,11 @@ Every rule takes annotations and a generator and gives a text that differs from 
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 
-from compclip.text import edits, scene
+from compclip.text import edits, positives, scene
 from compclip.text.annotation import Annotation, Span
 from compclip.text.words import words
 
@@ -20,12 +22,28 @@ KEPT, CLIC = "kept", "clic"  # how sentences end: as they are, or as in CLIC's r
 def negclip(annotation: Annotation, rng: np.random.Generator) -> str | None:
     """Exchange two noun chunks, verb phrases, nouns, plurals, adverbs or adjectives; None if no kind has two.
 
-    Chunks of more than two tokens only. Each kind with two different spans has the same chance.
+    Chunks of more than two tokens only. Each kind with two different spans has the same chance. Two things that "and"
+    joins are not exchanged: "white and black" is as true as "black and white".
     """
+    return _exchanged(annotation, rng, positives.reorderings(annotation))
+
+
+def negclip_released(annotation: Annotation, rng: np.random.Generator) -> str | None:
+    """Exchange as `negclip`, what "and" joins included, as NegCLIP's and FSC-CLIP's programs do."""
+    return _exchanged(annotation, rng, frozenset())
+
+
+def _exchanged(annotation: Annotation, rng: np.random.Generator, excluded: frozenset[str]) -> str | None:
+    """Exchange two spans of one kind; `excluded` are results in lower case that are no negatives."""
     kinds = [k for k in _kinds(annotation) if len(k) > 1]
     while kinds:
-        pair = _two(annotation, kinds.pop(rng.integers(len(kinds))), rng)
+        spans = kinds.pop(rng.integers(len(kinds)))
+        pair = _two(annotation, spans, rng)
         text = edits.exchange(annotation, *pair) if pair else annotation.text
+        if text.casefold() in excluded:
+            texts = [edits.exchange(annotation, x, y) for x, y in itertools.combinations(spans, 2)]
+            texts = [t for t in texts if t.casefold() not in excluded and not edits.same(t, annotation.text)]
+            text = texts[rng.integers(len(texts))] if texts else annotation.text
         if not edits.same(text, annotation.text):
             return text
     return None
@@ -109,6 +127,7 @@ def endless(text: str) -> str:
 
 
 JOINS = {KEPT: join, CLIC: join_ended}
+RULES = {"negclip": negclip, "negclip_released": negclip_released, "clic": single}
 
 
 def _kinds(a: Annotation) -> list[list[Span]]:

@@ -19,7 +19,7 @@ from compclip.report import tables
 from compclip.report.details import flatten
 from compclip.report.tables import Column
 from compclip.runs import results
-from compclip.runs.folder import Trained
+from compclip.runs.folder import SHARE, Trained
 from compclip.runs.results import FinishedRun
 from compclip.track import notes, overall
 from compclip.track.reading import Brief
@@ -173,11 +173,14 @@ def params(config: dict[str, Any]) -> dict[str, str]:
 
 
 def _steps(trained: Trained) -> Iterator[Value]:
-    """Loss curves as train/<term> with the file's own steps and times, speeds as system/<fact>."""
+    """Loss curves as train/<term> with the file's own steps and times, speeds as system/<fact>.
+
+    What share of the samples had a text or picture keeps its name, share/<part>.
+    """
     for line in results.read_curve(trained):
         for key in (k for k in line if k not in NOT_LOGGED):
-            group = "system" if key in CURVE_OF_SYSTEM else "train"
-            yield Value(f"{group}/{key}", line[key], line["time"], line["step"])
+            group = "system/" if key in CURVE_OF_SYSTEM else "" if key.startswith(SHARE) else "train/"
+            yield Value(f"{group}{key}", line[key], line["time"], line["step"])
 
 
 def _numbers(run: FinishedRun, columns: Sequence[Column]) -> Iterator[Value]:

@@ -85,7 +85,11 @@ class Widths:
 
 @dataclass(frozen=True)
 class View:
-    """One sample as one step sees it; texts a rule could not make are None."""
+    """One sample as one step sees it; texts a rule could not make are None.
+
+    `stand_ins` names what a composite had to take something else for: any partner for one with a common noun, a first
+    sentence for a further one.
+    """
 
     image: np.ndarray | Tensor
     caption: str
@@ -94,6 +98,7 @@ class View:
     concepts: tuple[tuple[int, int], ...] = ()
     negative_images: tuple[np.ndarray | Tensor | None, ...] = ()
     target: str = ""
+    stand_ins: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -102,6 +107,7 @@ class Batch:
 
     `target_BL`: tokens of a text to be read, padded with -1. `concept_span_M2`: first and last position (exclusive) of
     a concept in its caption's tokens. `concept_ML`: concepts as texts of their own. `owner_M`: their images.
+    `dropped` counts replaced pictures by reason, `asked` and `had` samples by part (`view_shares`).
     """
 
     image_B3HW: Tensor
@@ -117,6 +123,8 @@ class Batch:
     negative_image_BJ3HW: Tensor | None = None
     negative_image_mask_BJ: Tensor | None = None
     target_BL: Tensor | None = None
+    asked: dict[str, int] = field(default_factory=dict)
+    had: dict[str, int] = field(default_factory=dict)
 
     def to(self, device: torch.device | str) -> Batch:
         """The same batch on a device."""
@@ -135,7 +143,7 @@ class Batch:
         }
         images = {f.name: getattr(self, f.name) for f in fields(self) if "_B" in f.name}
         cut = {name: value if value is None else value[start:stop] for name, value in images.items()}
-        return replace(self, **cut, **concepts, dropped={})
+        return replace(self, **cut, **concepts, dropped={}, asked={}, had={})
 
     def pin_memory(self) -> Batch:
         """In page-locked memory, from where a GPU takes it without waiting."""

@@ -20,6 +20,7 @@ from compclip.train import extras
 from compclip.train.extras import Extras
 
 KEEP = 2
+COUNTS = ("dropped", "asked", "had")  # of a header: pictures by reason, samples by part (`view_shares`)
 _MOMENTS = ("exp_avg", "exp_avg_sq", "step")
 
 
@@ -98,12 +99,16 @@ def _header(metadata: dict[str, str], path: Path) -> dict:
         header = json.loads(metadata["header"])
     except (KeyError, ValueError, RecursionError) as error:
         raise Damaged("its header is no JSON") from error
-    step, dropped = (header.get("step"), header.get("dropped")) if isinstance(header, dict) else (None, None)
+    step = header.get("step") if isinstance(header, dict) else None
     if type(step) is not int or path.name != _path(path.parent, step).name:
         raise Damaged("its header is of another step")
-    if not isinstance(dropped, dict) or not all(type(number) is int for number in dropped.values()):
-        raise Damaged("its header lacks the counts of what was dropped")
+    if not all(map(_are_counts, (header.get("dropped"), header.get("asked", {}), header.get("had", {})))):
+        raise Damaged("its header lacks the counts of what was dropped, or of samples by part")
     return header
+
+
+def _are_counts(value: object) -> bool:
+    return isinstance(value, dict) and all(type(number) is int for number in value.values())
 
 
 def _check_shapes(tensors: dict[str, torch.Tensor], clip: nn.Module, beside: Extras) -> None:

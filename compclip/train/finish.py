@@ -21,10 +21,10 @@ from compclip.data.prepared import Prepared
 from compclip.model import architecture, backbone, context, lora, mixture, weights
 from compclip.runs import lives
 from compclip.runs.folder import Inputs
-from compclip.train import distributed, environment, optimiser
+from compclip.train import distributed, environment, optimiser, view_shares
 from compclip.train.crops import RandomResizedCrop
 from compclip.train.distributed import Process
-from compclip.train.loop import OnStep, nothing, train
+from compclip.train.loop import Counts, OnStep, nothing, train
 from compclip.train.views import Maker, Rows
 
 if TYPE_CHECKING:
@@ -51,11 +51,12 @@ def _train_and_finish(stored: StoredRun, on_step: OnStep) -> None:
     device, here = distributed.device(), distributed.current()
     method = plugins.find(plugins.METHODS, run.method_name)
     model = _started(stored, method, device)
-    dropped: dict[str, int] = {}
+    counts: Counts = {"dropped": {}, "asked": {}, "had": {}}
     trains = getattr(method, "TRAINS", True)
     if trains:
-        dropped = train(run, model, rows(run, model, given, here), stored.folder.path, on_step)
-    facts = {"processes": here.world, "dropped": dropped, "seconds": round(time.time() - started, 3)}
+        counts = train(run, model, rows(run, model, given, here), stored.folder.path, on_step)
+    facts = {"processes": here.world, "dropped": counts["dropped"], "seconds": round(time.time() - started, 3)}
+    facts["view_shares"] = view_shares.shares(counts)
     if here.rank == 0:
         trained = {} if trains else {"trained_parameters": 0}
         _finish(stored, model, optimiser.counts(model.clip) | trained | environment.facts(device) | facts)

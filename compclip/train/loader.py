@@ -6,11 +6,13 @@ A batch depends on its step alone, so that the number of workers changes nothing
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 import torch
 from torch.utils.data import DataLoader, Dataset
 
 from compclip.model.backbone import Model
+from compclip.train import view_shares
 from compclip.train.batch import Batch, Views
 from compclip.train.collate import collate
 from compclip.train.views import Rows
@@ -27,7 +29,8 @@ class _Steps(Dataset):
     def __getitem__(self, step: int) -> Batch:
         wanted = self.views(step)
         made, dropped = self.rows.batch(step, wanted)
-        return collate(made, wanted, self.model, dropped)
+        batch = collate(made, wanted, self.model, dropped)
+        return replace(batch, **view_shares.tally(made, wanted, self.rows.own))
 
 
 def batches(rows: Rows, views: Callable[[int], Views], model: Model, steps: range, workers: int) -> Iterator[Batch]:

@@ -26,6 +26,7 @@ from compclip.train import (
     method_loss,
     optimiser,
     throughput,
+    view_shares,
 )
 from compclip.train import (
     log as train_log,
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from compclip.config.sections import Run
 
 OnStep = Callable[[int, int, Model], None]  # optimiser steps done, of how many, and the model
+Counts = dict[str, dict[str, int]]  # by kind (`checkpoint.COUNTS`), then by reason or by part
 # The system's and a person's way to say stop, and those of clusters before a time limit or a preemption.
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1, signal.SIGUSR2)
 
@@ -47,12 +49,12 @@ def nothing(_done: int, _steps: int, _model: Model) -> None:
     """What is done before a step where nobody looks on."""
 
 
-def train(run: Run, model: Model, rows: Rows, work: Path, on_step: OnStep = nothing) -> dict[str, int]:
-    """Train `model` in place, resuming from `work` if there is something; gives the counts of replaced pictures.
+def train(run: Run, model: Model, rows: Rows, work: Path, on_step: OnStep = nothing) -> Counts:
+    """Train `model` in place, resuming from `work` if there is something; gives its counts, by kind.
 
     Every process of the run calls this with its own rows; the first alone writes, and calls `on_step` before each step:
     it may look at the model, and must leave it and the generators as they are. Raises UserError when the loss is no
-    longer finite, naming the step.
+    longer finite, naming the step, and for a part of the method's views that no sample had.
     """
     method, cfg = plugins.find(plugins.METHODS, run.method_name), run.train
     steps, first = total_steps(cfg, rows.per_epoch), distributed.current().rank == 0
@@ -66,7 +68,7 @@ def train(run: Run, model: Model, rows: Rows, work: Path, on_step: OnStep = noth
     log = (
         train_log.Log(work / "metrics.jsonl", header["step"], steps, cfg.batch_size, rows.per_epoch) if first else None
     )
-    dropped = dict(header["dropped"]) if first else {}
+    counts = {kind: dict(header.get(kind, {})) if first else {} for kind in checkpoint.COUNTS}
     step_of = accumulate.Step(model.clip, frozen, lambda: _autocast(device, cfg.precision), cfg.micro_batch, beside)
     meter = throughput.Meter(model.clip, frozen, torch.float32 if cfg.precision == "float32" else torch.bfloat16)
 
@@ -81,7 +83,8 @@ def train(run: Run, model: Model, rows: Rows, work: Path, on_step: OnStep = noth
                 on_step(step, steps, model)
             with meter.waiting():
                 batch = next(batches)
-            count(batch.dropped, dropped)
+            for kind, numbers in counts.items():
+                count(getattr(batch, kind), numbers)
             lr = optimiser.learning_rate(step, steps, cfg)
             adamw.zero_grad(set_to_none=True)
             seed_dropout(run.cell.seed, step, distributed.current().rank)
@@ -92,14 +95,21 @@ def train(run: Run, model: Model, rows: Rows, work: Path, on_step: OnStep = noth
             beside.after_step(model.clip)
             meter.add(batch, views_at(step))
             stopping = distributed.anywhere(stop.is_set) and step + 1 < steps
-            if first and ((step + 1) % cfg.log_every_steps == 0 or step + 1 == steps):
-                log.write(step + 1, terms, lr, model.clip.logit_scale.exp().item(), norm, meter.shares())
+            done, logging = step + 1, (step + 1) % cfg.log_every_steps == 0 or step + 1 == steps
+            judging = view_shares.is_due(done, cfg.batch_size, rows.per_epoch, steps)
+            if logging or judging:
+                total = _of_all(counts)
+            if logging and log:
+                shown = meter.shares() | view_shares.columns(total)
+                log.write(done, terms, lr, model.clip.logit_scale.exp().item(), norm, shown)
+            if judging:
+                view_shares.check(total, run, done % rows.per_epoch == 0 or done == steps)
             if (step + 1) % cfg.checkpoint_every_steps == 0 or stopping or step + 1 == steps:
-                _save(work, step + 1, model, adamw, dropped, beside)
+                _save(work, step + 1, model, adamw, counts, beside)
             if stopping:
                 raise SystemExit(f"stopped by a signal after step {step + 1} of {steps}; the same command goes on")
     model.clip.float()
-    return _of_all(dropped)
+    return _of_all(counts)
 
 
 def _resume(work: Path, model: Model, adamw: torch.optim.AdamW, beside: Extras) -> dict:
@@ -108,15 +118,13 @@ def _resume(work: Path, model: Model, adamw: torch.optim.AdamW, beside: Extras) 
     step = distributed.agreed(header["step"] if header else 0)
     if step and not header:
         header = checkpoint.read(work, model.clip, adamw, step, beside)
-    return header or {"step": 0, "dropped": {}}
+    return header or {"step": 0}
 
 
-def _save(
-    work: Path, step: int, model: Model, adamw: torch.optim.AdamW, dropped: dict[str, int], beside: Extras
-) -> None:
-    total = _of_all(dropped)
+def _save(work: Path, step: int, model: Model, adamw: torch.optim.AdamW, counts: Counts, beside: Extras) -> None:
+    total = _of_all(counts)
     if distributed.current().rank == 0:
-        checkpoint.write(work, step, model.clip, adamw, {"dropped": total}, beside)
+        checkpoint.write(work, step, model.clip, adamw, total, beside)
 
 
 def seed_dropout(seed: int, step: int, rank: int) -> None:
@@ -130,11 +138,12 @@ def count(new: dict[str, int], into: dict[str, int]) -> None:
         into[reason] = into.get(reason, 0) + number
 
 
-def _of_all(dropped: dict[str, int]) -> dict[str, int]:
+def _of_all(counts: Counts) -> Counts:
     """The counts of all processes together."""
-    total: dict[str, int] = {}
-    for counts in distributed.of_all(dropped):
-        count(counts, total)
+    total: Counts = {kind: {} for kind in counts}
+    for process_counts in distributed.of_all(counts):
+        for kind, numbers in process_counts.items():
+            count(numbers, total[kind])
     return total
 
 

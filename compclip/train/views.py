@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import zlib
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from functools import cached_property
 
 import numpy as np
@@ -20,7 +21,7 @@ from compclip.data.images import ImageError
 from compclip.data.sample import Sample
 from compclip.text import concepts, kept, swap
 from compclip.text.annotation import Annotation
-from compclip.train import composite
+from compclip.train import composite, view_shares
 from compclip.train.batch import View, Views
 from compclip.train.crops import RandomResizedCrop
 from compclip.train.ranked import Ranked
@@ -82,6 +83,9 @@ class Maker:
 
     def view(self, index: int, epoch: int, views: Views) -> View:
         """The view of sample `index`. Raises ImageError where a picture cannot be read."""
+        return _one_sided(self._view(index, epoch, views))
+
+    def _view(self, index: int, epoch: int, views: Views) -> View:
         sample = self.data.sample(index)
         rng = generator(self.seed, epoch, sample.id)
         which = int(rng.integers(self.data.captions(index)))
@@ -143,9 +147,12 @@ class Maker:
 
     def _composite(self, index: int, which: int, picture: Image.Image, views: Views, rng: np.random.Generator) -> View:
         own = self._sentences(index, which)
+        stand_ins = {view_shares.FURTHER} if len(own) < 2 else set()
         if views.partner:
-            other, said = self._partner_place(index, which, views.partner, rng)
+            (other, said), shares_noun = self._partner_place(index, which, views.partner, rng)
             their = self._sentences(other, said)
+            stand_ins |= {view_shares.FURTHER} if len(their) < 2 else set()
+            stand_ins |= {view_shares.PARTNER} if not shares_noun or other == index else set()
             common = views.partner == "common_noun"
             positives, negative = composite.captions(own, their, views.composite, rng, common, views.ends)
             theirs = self.load(self.data.sample(other))
@@ -153,13 +160,17 @@ class Maker:
         else:
             positives, negative = composite.own_captions(own, views.composite, rng, views.ends)
         texts = [_case(t, views.lowercase) for t in positives]
-        return View(picture, texts[0], (_case(negative, views.lowercase),), tuple(texts[1:]))
+        negatives = (_case(negative, views.lowercase),)
+        return View(picture, texts[0], negatives, tuple(texts[1:]), stand_ins=frozenset(stand_ins))
 
-    def _partner_place(self, index: int, which: int, kind: str, rng: np.random.Generator) -> Numbered:
-        """A partner and which of its captions; at random where no other first sentence has a noun of this one's."""
+    def _partner_place(self, index: int, which: int, kind: str, rng: np.random.Generator) -> tuple[Numbered, bool]:
+        """A partner and which of its captions, and whether it is of the kind.
+
+        It is any other one where no other first sentence has a noun of this one's.
+        """
         found = self.common.draw((index, which), rng) if kind == "common_noun" else None
         other = found[0] if found else self._partner(index, rng)
-        return found or (other, int(rng.integers(self.data.captions(other))))
+        return found or (other, int(rng.integers(self.data.captions(other)))), bool(found) or kind == "random"
 
     def _partner(self, index: int, rng: np.random.Generator) -> int:
         """Another sample of the same orientation; the sample itself only where there is no other."""
@@ -177,6 +188,13 @@ class Maker:
             return chosen
         others = (self.data.annotation(index, j) for j in range(self.data.captions(index)) if j != which)
         return chosen + tuple(s for a in others for s in kept.split(a))
+
+
+def _one_sided(view: View) -> View:
+    """Mask negatives that are the caption or one of the positives: no text is taught as both."""
+    said = {text.casefold() for text in (view.caption, *view.positives) if text is not None}
+    negatives = tuple([None if text is not None and text.casefold() in said else text for text in view.negatives])
+    return view if negatives == view.negatives else replace(view, negatives=negatives)
 
 
 def _caption(annotation: Annotation, views: Views) -> Annotation:

@@ -20,7 +20,9 @@ def test_loss_is_eq_2_with_the_batchs_negatives(features):
     assert expected > reference.clip(f.image_BD, f.text_BD, f.scale)
 
 
-@pytest.mark.parametrize("name,rule", [("negclip", swap.negclip), ("clic", swap.single)])
+@pytest.mark.parametrize(
+    "name,rule", [("negclip", swap.negclip), ("negclip_released", swap.negclip_released), ("clic", swap.single)]
+)
 def test_swap_chooses_the_rule(name, rule):
     assert negclip.views(negclip.Config(swap=name), 0).negatives == (rule,)
 
@@ -39,5 +41,7 @@ def test_as_many_hard_images_as_there_are_neighbours(changes):
 
 
 def test_an_unknown_swap_is_refused():
-    with pytest.raises(UserError, match="swap=negclp: must be one of negclip, clic; did you mean 'negclip'"):
+    with pytest.raises(
+        UserError, match="swap=negclp: must be one of negclip, negclip_released, clic; did you mean 'negclip'"
+    ):
         negclip.Config(swap="negclp")

@@ -28,7 +28,8 @@ NOTHING = {
 WRONG = {
     "config.yaml": ["cell: 3\n", "train: [1]\n", "method: x\n", "train: {lr: 1e999999}\n", "a: ${b}\n"],
     "environment.json": ['{"seconds": "x"}', '{"packages": [1]}', '{"dropped": 3}', '{"device_seconds": [1]}',
-                         '{"peak_memory_mib": {}}', '{"parameters": true}', '{"seconds": 1e999}'],
+                         '{"peak_memory_mib": {}}', '{"parameters": true}', '{"seconds": 1e999}', '{"view_shares": 3}',
+                         '{"view_shares": {"a": "x"}}'],
     "metrics.jsonl": ['{"step": "1"}\n', '{"step": 1, "loss": "x"}\n', '{"step": 1, "time": [1]}\n', "3\n"],
     "sugarcrepe.json": ['{"metrics": {"a": "x"}}', '{"metrics": {"a": 1e999}}', '{"counts": {"a": []}}',
                         '{"means": {"nope": ["swap"]}}', '{"means": {"swap": [[]]}}', '{"lower": 3}', '{"seconds": "x"}',

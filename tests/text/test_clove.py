@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import replace
 
 import numpy as np
@@ -10,8 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from compclip.base.errors import UserError
-from compclip.text import annotate, clove, edits, prepositions, relatives, scene
+from compclip.text import annotate, clove, edits, prepositions, relatives, scene, wordnet
 from compclip.text.annotation import Annotation
+from compclip.text.wordnet_files import HYPERNYM, HYPONYM
 from tests.text.conftest import SENTENCES, outcomes
 from tests.text.strategies import annotations
 
@@ -66,6 +68,20 @@ def test_weighted_words(word, pos, tag, known):
     assert len(words) <= relatives.COMMON + relatives.RARE and min(weights) > 0
     common = weights[: relatives.COMMON]
     assert list(common) == sorted(common, reverse=True)
+
+
+@pytest.mark.parametrize("word", ["look", "jump", "sitting"])
+def test_a_verb_whose_hypernym_has_none_gives_no_cousins_by_it(word):
+    """As in the authors' program: a sense of "look" lies right below "be", and no hypernym of "be" offers "stand"."""
+    base = wordnet.dictionary().bases(word, "v")
+    senses = [sense for lemma in base for sense in wordnet.synsets_of(lemma, "v")]
+    relations = (HYPERNYM, HYPERNYM, HYPONYM, HYPONYM)
+    cousins = functools.reduce(
+        lambda level, kind: [s for x in level for s in wordnet.related(x, kind)], relations, senses
+    )
+    opposites = [s for sense in senses for w in sense.words for s, _ in wordnet.dictionary().antonyms(sense, w)]
+    offered = {name for synset in [*cousins, *opposites] for name in synset.words}
+    assert {name for name, _ in relatives._relatives(word, "v")} <= offered
 
 
 def test_synonyms_and_insults_are_none():

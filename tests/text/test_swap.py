@@ -38,6 +38,33 @@ def test_negclip_moves_verb_phrases(annotated):
     assert "A red street. Cars pass slowly. A wet bus stops quickly." in made
 
 
+ORDERS = {  # what no exchange by negclip may give: the same things in another order
+    "A blue and white clock shows the time.": {"A white and blue clock shows the time."},
+    "A couch and a television in a room.": {"A television and a couch in a room."},
+    "Two giraffes near trees and bushes.": {"Two giraffes near bushes and trees."},
+    "A bathroom with a sink, toilet and shower.": {
+        "A bathroom with a toilet, sink and shower.",
+        "A bathroom with a shower, toilet and sink.",
+        "A bathroom with a sink, shower and toilet.",
+    },
+}
+
+
+@pytest.mark.parametrize("text", ORDERS)
+def test_negclip_exchanges_nothing_around_an_and(annotated, text):
+    """ "White and blue" for "blue and white" is true of the same picture; the authors' program takes it as a negative."""
+    made = outcomes(swap.negclip, annotated[text])
+    assert not made & ORDERS[text]
+    assert ORDERS[text] <= outcomes(swap.negclip_released, annotated[text])
+
+
+def test_negclip_takes_another_pair_of_the_kind(annotated):
+    assert outcomes(swap.negclip, annotated["A couch and a television in a room."]) == {
+        "A room and a television in a couch.",
+        "A couch and a room in a television.",
+    }
+
+
 def test_negclip_leaves_possessives_whole(annotated):
     """`man` touches `'s`; only the bounded nouns move. Both chunks have three tokens or more."""
     assert outcomes(swap.negclip, annotated["The man's dog sees the woman's cat."]) == {

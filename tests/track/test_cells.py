@@ -8,7 +8,9 @@ import pytest
 
 from compclip.base.files import write_json
 from compclip.runs.folder import Published
+from compclip.text import positives
 from compclip.track import log, store, sync
+from compclip.train import view_shares
 from tests import fake_runs
 from tests.track.project import HOME, params, tracked, update
 
@@ -90,6 +92,17 @@ def test_loss_curves_keep_the_steps_and_times_of_the_file(tmp_path, runs, uri):
     assert [(m.step, m.value, m.timestamp) for m in history] == [
         (10, 2.5, 1_700_000_010_000), (20, 2.0, 1_700_000_020_000), (30, 1.5, 1_700_000_030_000),
     ]  # fmt: skip
+
+
+def test_shares_of_samples_stand_by_themselves(tmp_path, runs, uri):
+    path = fake_runs.trained(runs, "clic-vit-scenes-0").metrics
+    name = f"share/positives/{view_shares.rule_name(positives.swap)}"
+    lines = [json.loads(line) | {name: 0.25} for line in path.read_text().splitlines()]
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    update(tmp_path, uri)
+    client, found = tracked(uri)
+    history = client.get_metric_history(found["clic-vit-scenes-0"].info.run_id, "share/positives/positives.swap")
+    assert [(m.step, m.value) for m in history] == [(10, 0.25), (20, 0.25), (30, 0.25)]
 
 
 def test_artifacts_are_the_run_s_files(tmp_path, runs, uri):

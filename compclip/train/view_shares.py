@@ -1,0 +1,103 @@
+"""The share of samples that had each text and picture that a method asks for.
+
+A part is one entry of the method's `Views`: `negatives/swap.negclip` is the text of that rule. Samples are counted
+where views are made, and the counts travel with the training state. A run of which a part never happened is not what
+its method says: it stops with a line, and publishes nothing.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from compclip.base.errors import UserError
+from compclip.runs.folder import SHARE
+from compclip.train.batch import View, Views
+
+if TYPE_CHECKING:
+    from compclip.config.sections import Run
+
+CHECKED = 16_384  # samples after which a part that none of them had is judged absent, before the epoch ends
+PARTNER, FURTHER = "partners", "positives/further"
+Counts = Mapping[str, Mapping[str, int]]  # samples that were `asked` for each part, and that `had` it
+
+
+def tally(rows: Sequence[View], views: Views, samples: int) -> dict[str, dict[str, int]]:
+    """Count for each part the views that were `asked` for it, and those that `had` it.
+
+    The first `samples` rows are the batch's own; the others are their neighbours.
+    """
+    asked: dict[str, int] = {"neighbours": samples * views.neighbours} if views.neighbours else {}
+    had = {"neighbours": len(rows) - samples} if views.neighbours else {}
+    for row in rows:
+        for part, present in _parts(row, views):
+            asked[part] = asked.get(part, 0) + 1
+            had[part] = had.get(part, 0) + present
+    return {"asked": asked, "had": had}
+
+
+def _parts(row: View, views: Views) -> Iterator[tuple[str, bool]]:
+    """Name each part that a view was asked for, as often as it was asked, and say whether it is there."""
+    negatives, positives = _text_names(views)
+    yield "captions", bool(row.caption)
+    yield from ((name, text is not None) for name, text in zip(negatives, row.negatives, strict=True))
+    if views.composite:
+        yield from ((name, name not in row.stand_ins) for name in positives)
+        if views.partner:
+            yield PARTNER, PARTNER not in row.stand_ins
+        return
+    yield from ((name, text is not None) for name, text in zip(positives, row.positives, strict=True))
+    if views.concepts:
+        yield "concepts", bool(row.concepts)
+    if views.target:
+        yield "targets", bool(row.target)
+    yield from (("negative_images", picture is not None) for picture in row.negative_images)
+
+
+@functools.lru_cache(maxsize=64)
+def _text_names(views: Views) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The names of a view's negatives and positives, in their order."""
+    if views.composite:
+        further = (FURTHER,) * (views.composite - 2)
+        return ("negatives/composite",), ("positives/second", *further)[: views.composite - 1]
+    negatives = [f"negatives/{rule_name(rule)}" for rule in views.negatives]
+    positives = [f"positives/{rule_name(rule)}" for rule in views.positives]
+    positives += ["positives/alternatives"] * views.alternatives
+    negatives += ["negatives/bag"] * (views.bag if views.bag_rule else 0)
+    return tuple(negatives), (*positives, *["positives/bag"] * views.bag)
+
+
+def rule_name(rule: Callable) -> str:
+    """Name a rule by its module and function, in characters that MLflow takes in a metric's name."""
+    while isinstance(rule, functools.partial):
+        rule = rule.func
+    name = f"{rule.__module__.rpartition('.')[2]}.{getattr(rule, '__name__', type(rule).__name__)}"
+    return re.sub(r"[^\w.]", "_", name, flags=re.ASCII)
+
+
+def shares(counts: Counts) -> dict[str, float]:
+    """Divide the samples that had a part by those that were asked for it."""
+    had = counts["had"]
+    return {part: round(had.get(part, 0) / number, 6) for part, number in sorted(counts["asked"].items()) if number}
+
+
+def columns(counts: Counts) -> dict[str, float]:
+    """Name the shares as a line of metrics.jsonl has them."""
+    return {SHARE + part: share for part, share in shares(counts).items()}
+
+
+def is_due(done: int, batch_size: int, per_epoch: int, steps: int) -> bool:
+    """Whether parts are judged after so many steps: after every CHECKED samples, each epoch, and the whole run."""
+    return done % -(-CHECKED // batch_size) == 0 or done % per_epoch == 0 or done == steps
+
+
+def check(counts: Counts, run: Run, epoch_ended: bool) -> None:
+    """Raise UserError for a part that no sample had; within an epoch only after CHECKED samples."""
+    for part, number in sorted(counts["asked"].items()):
+        if not counts["had"].get(part) and number >= (1 if epoch_ended else CHECKED):
+            raise UserError(
+                f"methods.{run.cell.method}: {part}: none of the first {number:,} samples of data.{run.cell.data} had "
+                "one; train without this part, or on data that has it"
+            )
