@@ -76,7 +76,11 @@ def make(root: Path, args: argparse.Namespace) -> float:
     """The project, but for what is there; gives the pictures' mean size in KiB."""
     write_params(root, args)
     if not (root / "train.json").is_file():
-        write_data(root, args)
+        write_captions(root, args)
+    for index, image in enumerate(read_json(root / "train.json")["images"]):
+        path = root / "photos" / image["filename"]
+        if not path.is_file():
+            write_atomic(path, photograph(index))
     if not (root / "data" / "photos" / "manifest.json").is_file():
         command(root, "data.prepare", "--data", "photos")
         command(root, "data.prepare", "--data", "photos", "--annotate")
@@ -104,8 +108,8 @@ def write_params(root: Path, args: argparse.Namespace) -> None:
     )
 
 
-def write_data(root: Path, args: argparse.Namespace) -> None:
-    """Photographs with the captions of the world's pictures, and beside each what belongs to the next two."""
+def write_captions(root: Path, args: argparse.Namespace) -> None:
+    """The captions of the world's pictures for photographs, and beside each what belongs to the next two."""
     count = max(args.batch * args.pool, args.batch)
     generate.generate(World(train=count, retrieval=2, records=2, per_class=1, processes=args.threads), root / "world")
     document = read_json(root / "world" / "train.json")
@@ -113,7 +117,6 @@ def write_data(root: Path, args: argparse.Namespace) -> None:
     for index, image in enumerate(document["images"]):
         image["filename"] = f"{index:06d}.jpg"
         captions[image["filename"]] = image["sentences"][0]["raw"]
-        write_atomic(root / "photos" / image["filename"], photograph(index))
     images = [{"file_name": name, "id": name} for name in captions]
     annotations = [{"image_id": name, "caption": caption} for name, caption in captions.items()]
     write_atomic(root / BESIDE, beside({"images": images, "annotations": annotations}))
