@@ -24,7 +24,7 @@ from compclip.model.backbone import WEIGHTS
 from compclip.model.weights import CONFIG
 from compclip.runs.folder import Inputs
 from compclip.train import __main__ as train_command
-from compclip.train import finish, loop, optimiser, views
+from compclip.train import accumulate, finish, loop, optimiser, views
 from tests import small_training, tiny_project
 from tests.prepared_set import all_annotations, prepared
 from tests.tiny_project import at, results, trained
@@ -264,3 +264,23 @@ def test_a_resumed_run_draws_the_same_dropout(here, tmp_path):
     assert all(torch.equal(whole[name], resumed[name]) for name in whole)
     masks = [loop.seed_dropout(seed, 3, 0) or torch.rand(8) for seed in (0, 1)]
     assert not torch.equal(*masks)
+
+
+def test_gradient_caching_drops_the_same_patches_twice(here, tmp_path, monkeypatch):
+    """A part is encoded twice, and the slope of the first embeddings is pulled into the second: they must be equal."""
+    path = here / "models" / "tiny" / CONFIG
+    config = read_json(path)
+    config["model_cfg"]["vision_cfg"]["patch_dropout"] = 0.5
+    files.write_json(path, config)
+    encode, seen = accumulate.encode.features, []
+
+    def recorded(*args):
+        features = encode(*args)
+        seen.append(features.image_BD.detach().clone())
+        return features
+
+    monkeypatch.setattr(accumulate.encode, "features", recorded)
+    small_training.train(here, "finetune", tmp_path, loop.nothing, "train.micro_batch=4", "train.max_steps=1")
+    parts = -(-read.load(here / "params.yaml").train.batch_size // 4)
+    first, second = seen[:parts], seen[parts : 2 * parts]
+    assert parts > 1 and all(torch.equal(a, b) for a, b in zip(first, second, strict=True))

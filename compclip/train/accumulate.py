@@ -71,17 +71,22 @@ class Step:
 
     def _cached(self, batch: Batch, views: Views, loss: Loss) -> dict[str, Tensor]:
         parts = [batch.rows(i, i + self.micro_batch) for i in range(0, len(batch), self.micro_batch)]
+        seeds = torch.randint(2**62, (len(parts),)).tolist()  # of dropout, which must be the same when encoded again
         with torch.no_grad(), self.autocast():
-            seen = [encode.features(self.clip, p.to(self._device), views) for p in parts]
+            seen = [self._encode(part, views, seed) for part, seed in zip(parts, seeds, strict=True)]
         leaves = self._leaves(join(seen))
         with self.autocast():
             terms = self._terms(leaves, self._taught(parts, views), loss)
         sum(terms.values()).backward()
         start, concepts = 0, 0
-        for part, before in zip(parts, seen, strict=True):
-            self._hand_on(part, views, before, leaves, (start, concepts))
+        for part, seed, before in zip(parts, seeds, seen, strict=True):
+            self._hand_on(part, views, seed, before, leaves, (start, concepts))
             start, concepts = start + len(part), concepts + len(before.owner_M)
         return terms
+
+    def _encode(self, part: Batch, views: Views, seed: int, seen: Features | None = None) -> Features:
+        torch.manual_seed(seed)
+        return encode.features(self.clip, part.to(self._device), views, self.frozen, seen)
 
     def _leaves(self, f: Features) -> Features:
         """The embeddings as leaves, so that the loss leaves its slope on them; scale and bias in the graph."""
@@ -89,10 +94,12 @@ class Step:
                   for name, tower in sloped() if getattr(f, name) is not None}  # fmt: skip
         return replace(f, **values, scale=self.clip.logit_scale.exp(), bias=self.clip.logit_bias)
 
-    def _hand_on(self, part: Batch, views: Views, seen: Features, leaves: Features, first: tuple[int, int]) -> None:
+    def _hand_on(
+        self, part: Batch, views: Views, seed: int, seen: Features, leaves: Features, first: tuple[int, int]
+    ) -> None:
         """Encode a part again and pull the slope of its embeddings, which stand from `first` on, into the towers."""
         with self.autocast():
-            again = encode.features(self.clip, part.to(self._device), views, self.frozen, seen)
+            again = self._encode(part, views, seed, seen)
         ends, slopes = [], []
         for name, _ in sloped():
             end, leaf = getattr(again, name), getattr(leaves, name)
