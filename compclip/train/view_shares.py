@@ -71,9 +71,9 @@ def _text_names(views: Views) -> tuple[tuple[str, ...], tuple[str, ...]]:
 
 def rule_name(rule: Callable) -> str:
     """Name a rule by its module and function, in characters that MLflow takes in a metric's name."""
-    while isinstance(rule, functools.partial):
-        rule = rule.func
-    name = f"{rule.__module__.rpartition('.')[2]}.{getattr(rule, '__name__', type(rule).__name__)}"
+    function = rule.func if isinstance(rule, functools.partial) else rule
+    name = getattr(rule, "__name__", getattr(function, "__name__", type(function).__name__))
+    name = f"{function.__module__.rpartition('.')[2]}.{name}"
     return re.sub(r"[^\w.]", "_", name, flags=re.ASCII)
 
 
