@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -46,3 +48,14 @@ def test_a_database_without_a_driver_is_one_line(url, tmp_path, monkeypatch):
     with pytest.raises(UserError) as told:
         sweep_command.main(["--study", "s", "--storage", url])
     assert "storage" in str(told.value) and "hunter2" not in str(told.value)
+
+
+def test_another_program_s_database_is_left_as_it_is(tmp_path):
+    """MLflow's has a table of versions, as Optuna's; a file with tables of anybody is not the study's either."""
+    for name, table in (("mlflow.db", "alembic_version"), ("bookmarks.db", "bookmarks")):
+        with closing(sqlite3.connect(tmp_path / name)) as database, database:
+            database.execute(f"CREATE TABLE {table} (x)")
+        before = (tmp_path / name).read_bytes()
+        with pytest.raises(UserError, match=f"{name}: is another program's database; give one that is the study's own"):
+            sweep_command.open_study(type("Study", (), {"name": "s"})(), f"sqlite:///{tmp_path / name}", "")
+        assert (tmp_path / name).read_bytes() == before

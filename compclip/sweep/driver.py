@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import optuna
+import sqlalchemy
 from optuna.trial import FrozenTrial, TrialState
 
 from compclip.base import json_text, urls
@@ -57,6 +58,7 @@ def open_study(study: Study, url: str, base_key: str) -> optuna.Study:
     sqlite = url.startswith("sqlite:")
     options = {"connect_args": {"timeout": SQLITE_TIMEOUT_S}} if sqlite else {"pool_pre_ping": True}
     try:
+        _check_storage(url, options)
         storage = optuna.storages.RDBStorage(url, engine_kwargs=options)
     except ImportError as error:
         raise UserError(f"storage {urls.shown(url)}: its driver is not installed; PostgreSQL's is psycopg") from error
@@ -75,6 +77,15 @@ def open_study(study: Study, url: str, base_key: str) -> optuna.Study:
                 "its trials would not compare: undo that, or give the study another name"
             )
     return opened
+
+
+def _check_storage(url: str, options: dict[str, Any]) -> None:
+    """Raise UserError for another program's database, as MLflow's: Optuna would leave tables there, and then end."""
+    engine = sqlalchemy.create_engine(url, **options)
+    names = sqlalchemy.inspect(engine).get_table_names()
+    engine.dispose()
+    if names and "studies" not in names and (url.startswith("sqlite:") or "alembic_version" in names):
+        raise UserError(f"storage {urls.shown(url)}: is another program's database; give one that is the study's own")
 
 
 def _changed(known: Any, value: Any) -> str:

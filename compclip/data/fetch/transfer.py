@@ -26,10 +26,10 @@ ATTEMPTS = 5  # without a step forward
 STEP = 1 << 20  # bytes that make an attempt a step forward
 PAUSE_S = 2.0  # before the second attempt; doubled before each further one
 CHUNK = 1 << 18
-TOTAL = re.compile(r"bytes (?:(\d+)-\d+|\*)/(\d+|\*)")
+TOTAL = re.compile(r"bytes (?:(\d{1,18})-\d{1,18}|\*)/(\d{1,18}|\*)", re.ASCII)
 NOWHERE = (
     requests.exceptions.TooManyRedirects, requests.exceptions.InvalidSchema, requests.exceptions.InvalidURL,
-    requests.exceptions.MissingSchema,
+    requests.exceptions.MissingSchema, ValueError,  # of a Location that is no UTF-8, or no address to urllib3
 )  # fmt: skip
 BUSY = (408, 425, 429, 500, 502, 503, 504)
 
@@ -152,7 +152,7 @@ def _span(response: requests.Response, have: int) -> tuple[int, int]:
         return have, int(found[2]) if found[2] != "*" else 0
     plain = not response.headers.get("Content-Encoding")
     length = response.headers.get("Content-Length", "")
-    return 0, int(length) if plain and length.isdecimal() else 0
+    return 0, int(length) if plain and re.fullmatch(r"\d{1,18}", length, re.ASCII) else 0
 
 
 def _check_total(total: int, wanted: Wanted) -> None:
