@@ -195,6 +195,7 @@ def test_file_tuned_with_a_learnt_bias_keeps_it(tmp_path):
         ({"model": "ViT-B-16-SigLIP", "tokenizer": "no/where"}, "tokenizer 'no/where': no folder with tokenizer.json"),
         ({"model": "ViT-B-32", "tokenizer": "no/where"}, "has CLIP's own tokenizer; remove"),
         ({"model": "hf-hub:nobody/nothing"}, "hf-hub:nobody/nothing: cannot fetch it"),
+        ({"model": "hf-hub:"}, "checkpoint 'hf-hub:': names no repository; give hf-hub:OWNER/NAME"),
         ({"model": "local-dir:no/where"}, "no such file or folder"),
         ({"model": "local-dir:no/where", "weights": "openai"}, "brings its own weights"),
     ],

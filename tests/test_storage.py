@@ -66,3 +66,14 @@ def test_a_locked_storage_is_one_line(tmp_path, monkeypatch):
     assert (
         told == "study s: storage: another program has locked it; end that one, or wait for it, then start this again"
     )
+
+
+def test_another_program_s_database_is_left_as_it_is(tmp_path):
+    """MLflow's has a table of versions, as Optuna's; a file with tables of anybody is not the study's either."""
+    for name, table in (("mlflow.db", "alembic_version"), ("bookmarks.db", "bookmarks")):
+        with contextlib.closing(sqlite3.connect(tmp_path / name)) as database, database:
+            database.execute(f"CREATE TABLE {table} (x)")
+        before = (tmp_path / name).read_bytes()
+        with pytest.raises(UserError, match=f"{name}: is another program's database; give one that is the study's own"):
+            sweep_command.open_study(type("Study", (), {"name": "s"})(), f"sqlite:///{tmp_path / name}", "")
+        assert (tmp_path / name).read_bytes() == before

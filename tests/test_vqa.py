@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import json
 import math
+import shutil
+import sqlite3
+from contextlib import closing
 from dataclasses import asdict
 
 import numpy as np
 import pytest
 import torch
 from PIL import Image
+from safetensors.torch import load_file, save_file
 
 from compclip.base.errors import UserError
 from compclip.base.files import fingerprint
@@ -224,6 +228,46 @@ def test_an_answer_that_the_model_cannot_give(pictures, folder):
         vqa.of_model(*hf.load(folder, "cpu"), Asking(answer="yes"))([(pictures[0], "dog")])
 
 
+HOSTILE = {
+    "fails": "{{ raise_exception('no') }}",
+    "undefined": "{{ a.b.c }}",
+    "no_text": "x",
+    "divides": "{{ 1 / 0 }}",
+    "no_syntax": "{% for %}",
+    "two_pictures": "<image><image>{{ messages[0].content[1].text }}",
+}
+
+
+@pytest.mark.parametrize("template", HOSTILE)
+def test_a_template_that_asks_nothing_is_one_line(pictures, folder, tmp_path, template):
+    hostile = shutil.copytree(folder, tmp_path / "m")
+    (hostile / "chat_template.jinja").write_text(HOSTILE[template])
+    with pytest.raises(UserError, match=f"--vqascore {hostile}: cannot be asked: .*; take a whole image-to-text"):
+        vqa.of_model(*hf.load(str(hostile), "cpu"), ASKING)([(pictures[0], "dog")])
+
+
+@pytest.mark.parametrize("change", [{"eos_token_id": "x"}, {"patch_size": 0}, {"image_token_index": 999}])
+def test_settings_that_fit_no_picture_are_one_line(pictures, tmp_path, change):
+    """Each in the file that has it: of answers, of pictures, of the model."""
+    transformers = pytest.importorskip("transformers", reason="optional: pip install compclip[captioners]")
+    folder = tiny_chat.llava(tmp_path / "m", transformers)
+    for name in ("generation_config.json", "processor_config.json", "config.json"):
+        raw = json.loads((folder / name).read_text())
+        if change.keys() & raw.keys() or name == "generation_config.json" and "eos_token_id" in change:
+            (folder / name).write_text(json.dumps(raw | change))
+    with pytest.raises(UserError, match=f"--vqascore {folder}: cannot be asked: "):
+        vqa.of_model(*hf.load(str(folder), "cpu"), ASKING)([(pictures[0], "dog")])
+
+
+def test_weights_that_answer_with_no_number_are_refused(pictures, blip, tmp_path):
+    """NaN would be a score that never wins."""
+    folder = shutil.copytree(blip, tmp_path / "m")
+    tensors = load_file(folder / "model.safetensors")
+    save_file({name: t.fill_(math.nan) for name, t in tensors.items()}, folder / "model.safetensors", {"format": "pt"})
+    with pytest.raises(UserError, match="answers with no numbers"):
+        vqa.of_model(*hf.load(str(folder), "cpu"), Asking("a picture of {}", "runs"))([(pictures[0], "dog")])
+
+
 def test_a_part_of_a_picture_is_what_is_asked_about(pictures, folder):
     ask = vqa.of_model(*hf.load(folder, "cpu"), ASKING)
     whole, part = ask([(pictures[0], "dog"), (boxed(pictures[0], (0, 0, 9, 9)), "dog")])
@@ -309,6 +353,17 @@ def test_an_endpoint_has_no_likelihood_of_the_whole_answer(tmp_path):
 def test_an_endpoint_that_tells_no_probabilities_is_refused(pictures, tmp_path, body):
     with serve(lambda _: body) as chat, pytest.raises(UserError, match=r"1 of 1 questions failed.* malformed"):
         vqa.of_endpoint(server(chat, tmp_path), Asking())([(pictures[0], "a cat")])
+
+
+@pytest.mark.parametrize("text", ["", "{", "[1]", "3", '{"Yes": "x"}', '{"Yes": [1]}', '{"Yes": null}', "[" * 100_000])
+def test_an_edited_answer_in_the_cache_is_one_line(pictures, tmp_path, text):
+    with serve(lambda _: told(Yes=0.5)) as chat:
+        ask = vqa.of_endpoint(server(chat, tmp_path), Asking())
+        ask([(pictures[0], "a cat")])
+        with closing(sqlite3.connect(tmp_path / "answers.sqlite")) as cache, cache:
+            cache.execute("UPDATE answers SET text = ?", [text])
+        with pytest.raises(UserError, match="answers.sqlite: holds a damaged answer; remove it, and all questions are"):
+            ask([(pictures[0], "a cat")])
 
 
 def test_no_endpoint_is_sent_a_part(pictures, tmp_path):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from dataclasses import asdict
 
@@ -153,8 +154,8 @@ def test_paths_that_do_not_fit(pair, tmp_path):
                 wise_ft.main([what, "c", option, value])
     with pytest.raises(UserError, match="--method c: is scored as .*; leave out wise_ft.alphas"):
         wise_ft.main(["--method", "c", "wise_ft.alphas=[0,1]"])
-    for alpha in ("nan", "inf", "-inf"):
-        with pytest.raises(UserError, match=f"--alpha {alpha}: must be a finite number"):
+    for alpha in ("nan", "inf", "-inf", "1e+99", "-1e+38"):
+        with pytest.raises(UserError, match=f"--alpha {re.escape(alpha)}: must be a finite number"):
             wise_ft.main(["--pretrained", a, "--tuned", b, f"--alpha={alpha}", "--out", str(tmp_path / "out")])
     with pytest.raises(UserError, match="device 'foo': "):
         wise_ft.main(["--pretrained", a, "--tuned", b, *rest, "--device", "foo"])

@@ -170,7 +170,7 @@ def fingerprint(*paths: str | Path) -> str:
     for path in map(Path, paths):
         files = sorted(p for p in path.rglob("*") if p.is_file()) if path.is_dir() else [path]
         for file in (file for file in files if not LEFT.fullmatch(file.name)):
-            digest.update(str(file.relative_to(path.parent)).encode() + b"\0")
+            digest.update(os.fsencode(file.relative_to(path.parent)) + b"\0")  # also of names that are no UTF-8
             digest.update(_file_hash(file))
     return digest.hexdigest()
 

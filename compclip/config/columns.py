@@ -65,11 +65,11 @@ def _ways(metric: str) -> tuple[str, ...]:
 
 
 def of(params: Params, benchmark: str) -> list[str]:
-    """The metrics that the report's columns name of one benchmark."""
+    """Return the metrics that the report's columns name of one benchmark."""
     columns = (name.partition("/") for name in params.report.columns if benchmark in params.evaluate.benchmarks)
     return [metric for name, _, metric in columns if name == benchmark]
 
 
-def absent(wanted: Iterable[str], metrics: Collection[str]) -> list[str]:
-    """Those of the wanted metrics that are not among a benchmark's, nor means of both ways."""
-    return [one for one in wanted if one not in metrics and not (_ways(one) and set(_ways(one)) <= set(metrics))]
+def absent(names: Iterable[str], metrics: Collection[str]) -> list[str]:
+    """Return the names that are not among a benchmark's metrics, nor means of both ways."""
+    return [name for name in names if name not in metrics and not (_ways(name) and set(_ways(name)) <= set(metrics))]

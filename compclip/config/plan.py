@@ -68,8 +68,8 @@ def documents(params: Params) -> Iterator[tuple[str, str, dict[str, Any]]]:
         yield "backbone", name, asked | {"code": code_of("backbone")}
     for name, benchmark in params.benchmarks.items():
         scored_by = code_of("benchmark", _benchmarks(params, [name]))
-        shown = {"columns": columns.of(params, name), "scorers": params.evaluate.scorers}
-        yield "benchmark", name, {"params": asdict(benchmark), **shown, "code": scored_by}
+        checked = {"columns": columns.of(params, name), "scorers": params.evaluate.scorers}
+        yield "benchmark", name, {"params": asdict(benchmark), **checked, "code": scored_by}
     every = list(resolved(params))
     yield "neighbours", "neighbours", neighbours(every)
     for method, runs in itertools.groupby(every, key=lambda run: run.cell.method):

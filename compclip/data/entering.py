@@ -20,7 +20,7 @@ THREADS = 4  # that wait for a disk
 
 
 def entered(samples: Iterable[Sample], counts: Counter) -> Iterator[Sample]:
-    """Samples with their captions on one line each, halves of surrogate pairs repaired.
+    """Samples with their captions on one line each, halves of surrogate pairs repaired in all that a source says.
 
     Dropped and counted: empty captions, pictures with a name that no file can have. Kept and counted: long captions,
     those that a picture has twice, repaired ones.
@@ -31,7 +31,8 @@ def entered(samples: Iterable[Sample], counts: Counter) -> Iterator[Sample]:
             counts["unreadable_image"] += 1
             continue
         captions = _captions(sample.captions, counts)
-        yield replace(sample, id=repaired(sample.id), url=repaired(sample.url), captions=captions)
+        texts = {name: repaired(getattr(sample, name)) for name in ("id", "url", "sha256")}
+        yield replace(sample, captions=captions, **texts)
 
 
 def _captions(texts: Iterable[str], counts: Counter) -> tuple[str, ...]:

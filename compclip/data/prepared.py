@@ -130,7 +130,14 @@ def _wide(path: Path, known: Shard) -> np.ndarray:
     batch = _batch(path, known)
     with _sound(path):
         batch.validate()
-        return numbers(batch["width"]) >= numbers(batch["height"])
+        return _integers(batch["width"]) >= _integers(batch["height"])
+
+
+def _integers(column: pa.Array) -> np.ndarray:
+    """Return the column as whole numbers. Raises TypeError for a column of others, as NaN."""
+    if not pa.types.is_integer(column.type):
+        raise TypeError(f"{column.type}: no whole numbers")
+    return numbers(column)
 
 
 class _Open:
@@ -147,7 +154,7 @@ class _Open:
                 raise ValueError("captions of no sample")
             self.rows = Rows(said.values, str(path))
             self._texts = {name: Strings(batch[name]) for name in ("id", "image", "split")}
-            self._numbers = {name: numbers(batch[name]) for name in ("width", "height", "offset", "length")}
+            self._numbers = {name: _integers(batch[name]) for name in ("width", "height", "offset", "length")}
             has = negatives.COLUMN in batch.schema.names
             self._beside = negatives.Places(batch[negatives.COLUMN]) if has else None
 

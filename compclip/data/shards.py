@@ -105,6 +105,10 @@ def read_manifest(path: Path, stage: str) -> Manifest:
         good = False
     if not good:
         raise UserError(f"{path}: not a manifest of this version; run `dvc repro {stage}` again")
+    if not found:
+        raise UserError(
+            f"{path}: names no shard; look for files and counts of its data set, and run `dvc repro {stage}`"
+        )
     return Manifest(found)
 
 

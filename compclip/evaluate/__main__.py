@@ -88,8 +88,8 @@ def _census(params: Params, name: Name, root: Path) -> int:
 
     if name not in params.benchmarks:
         raise unknown("benchmark", name, params.benchmarks, "benchmarks")
-    wanted, scorers = columns.of(params, name), params.evaluate.scorers
-    print(json.dumps(census.take(name, params.benchmarks[name], root, wanted, scorers)))
+    report_metrics, scorers = columns.of(params, name), params.evaluate.scorers
+    print(json.dumps(census.take(name, params.benchmarks[name], root, report_metrics, scorers)))
     return 0
 
 

@@ -105,29 +105,33 @@ def metrics(benchmark: Benchmark) -> list[str]:
     return list(benchmark.score(Unranked(image_ID, text_TD, image_row, text_row, {})).metrics)
 
 
-def check_columns(name: Name, benchmark: Benchmark, wanted: Sequence[str], scorers: Sequence[str] = ()) -> None:
+def check_columns(name: Name, benchmark: Benchmark, report_metrics: Sequence[str], scorers: Sequence[str] = ()) -> None:
     """Raise UserError for a metric that the report is to show and these files do not have."""
     from compclip.config import columns
     from compclip.evaluate.benchmark import by
 
-    names = metrics(benchmark) if wanted else []
+    names = metrics(benchmark) if report_metrics else []
     names += [by(scorer, metric) for scorer in scorers[1:] for metric in names]
-    for metric in columns.absent(wanted, names):
-        known = [f"{name}/{own}" for own in names]
-        raise unknown("column", f"{name}/{metric}", known, f"{columns.WHERE}: not in the files of {name}")
+    for metric in columns.absent(report_metrics, names):
+        where = f"{columns.WHERE}: not in the files of {name}"
+        raise unknown("column", f"{name}/{metric}", [f"{name}/{metric}" for metric in names], where)
 
 
 def take(
-    name: Name, section: Section, root: Path = Path("."), wanted: Sequence[str] = (), scorers: Sequence[str] = ()
+    name: Name,
+    section: Section,
+    root: Path = Path("."),
+    report_metrics: Sequence[str] = (),
+    scorers: Sequence[str] = (),
 ) -> dict[str, Any]:
     """Count a benchmark and keep what was found, with the state of its files; gives the counts.
 
-    Raises UserError for a metric among `wanted`, the report's columns, that the files do not have.
+    Raises UserError for a metric of the report's columns (`report_metrics`) that the files do not have.
     """
     from compclip.data import overlap  # and with it Pillow, which nobody needs who only asks for a fingerprint
 
     benchmark = load(name, section)
-    check_columns(name, benchmark, wanted, scorers)
+    check_columns(name, benchmark, report_metrics, scorers)
     found = census(benchmark)
     known = {"section": asdict(section), "files": {str(f): stamps.stamp(f) for f in benchmark.files}}
     overlap.write(root / stamps.FOLDER / f"{name}.arrow", dict.fromkeys(unboxed(ref)[0] for ref in benchmark.images))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import threading
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -18,6 +17,7 @@ if TYPE_CHECKING:
 
 ROOM = 2 << 30  # bytes of prepared pictures: some ten thousand of 224 x 224
 PIXEL = 4  # bytes, as Pillow holds RGB
+FARTHEST = 1e9  # pixels from a picture's corner: Pillow counts in 32 bits
 COLOURS = ("mean", "std")  # of a preparation what is done with numbers, later
 
 
@@ -75,5 +75,6 @@ def cut(picture: Image, path: data_images.Picture, box: Sequence[float], upright
 def _is_box(box: Sequence[float], full_width: int, full_height: int) -> bool:
     """Whether numbers make a box, and one that is not so much larger than its picture that it fills the memory."""
     width, height = box[2:]
-    is_one = all(map(math.isfinite, box)) and width > 0 and height > 0 and not data_images.is_strip(width, height)
+    near = all(abs(number) <= FARTHEST for number in box)  # false of NaN
+    is_one = near and width > 0 and height > 0 and not data_images.is_strip(width, height)
     return is_one and width * height <= 4 * full_width * full_height

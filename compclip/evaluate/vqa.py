@@ -18,16 +18,17 @@ tokens (the authors ask for two), and the probabilities of all spellings of the 
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from compclip.base.errors import UserError
+from compclip.base.errors import UserError, one_line
 from compclip.base.files import fingerprint
 from compclip.config.how import USUAL, How
 from compclip.config.servers import Server
@@ -58,15 +59,43 @@ def of_model(processor: Any, model: Any, asking: Asking, batch_size: int = BATCH
 
     def scores(pairs: Sequence[Pair]) -> np.ndarray:
         prompts = [asking.about(text) for _, text in pairs]
-        length_P = np.array([len(processor.tokenizer(prompt)["input_ids"]) for prompt in prompts])
+        with _answering(model):
+            length_P = np.array([len(processor.tokenizer(prompt)["input_ids"]) for prompt in prompts])
         found_P = np.empty(len(pairs))
         for batch in _alike(length_P, batch_size):
             pictures = [square(picture(pairs[place][0], upright), asking.pictures, processor) for place in batch]
             asked = [prompts[place] for place in batch]
-            found_P[batch] = likelihood(processor, model, pictures, asked, asking.answer, asking.dialogue).numpy()
+            with _answering(model):
+                scores_B = likelihood(processor, model, pictures, asked, asking.answer, asking.dialogue)
+            found_P[batch] = scores_B.numpy()
+        if np.isnan(found_P).any():
+            raise UserError(f"--vqascore {model.name_or_path}: answers with no numbers (NaN); fetch its weights again")
         return found_P
 
     return scores
+
+
+@contextlib.contextmanager
+def _answering(model: Any) -> Iterator[None]:
+    """Raise UserError for whatever a folder's template, tokenizer or settings make of a question."""
+    try:
+        yield
+    except UserError:
+        raise
+    except Exception as error:  # transformers and jinja2 have no one error for it
+        why = f"{type(error).__name__}: {one_line(str(error))[:300]}"
+        raise UserError(
+            f"--vqascore {model.name_or_path}: cannot be asked: {why}; take a whole image-to-text model's folder"
+        ) from error
+
+
+@contextlib.contextmanager
+def _undamaged(cache: str) -> Iterator[None]:
+    """Raise UserError for answers in the cache that are none of ours."""
+    try:
+        yield
+    except (ValueError, TypeError, AttributeError, OverflowError, RecursionError) as error:
+        raise UserError(f"{cache}: holds a damaged answer; remove it, and all questions are asked again") from error
 
 
 def _alike(length_P: np.ndarray, size: int) -> Iterable[np.ndarray]:
@@ -89,7 +118,8 @@ def of_endpoint(server: Server, asking: Asking) -> Scores:
     def scores(pairs: Sequence[Pair]) -> np.ndarray:
         asked = [_question(pair, asking) for pair in pairs]
         answers = chat.ask(asked, server).answers
-        return np.array([_likelihood(one.text, asking.answer) if one else math.nan for one in answers])
+        with _undamaged(server.cache):
+            return np.array([_likelihood(one.text, asking.answer) if one else math.nan for one in answers])
 
     return scores
 

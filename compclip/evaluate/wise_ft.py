@@ -13,7 +13,6 @@ the same curve, with other points on it.
 from __future__ import annotations
 
 import argparse
-import math
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -40,6 +39,7 @@ if TYPE_CHECKING:
     from compclip.config.sections import Params
 
 PLAN = Path("plan") / "wise_ft"
+FARTHEST = 1e6  # of --alpha on both sides: float32 holds what becomes of any weight
 
 
 @dataclass(frozen=True)
@@ -182,8 +182,10 @@ def _check_line(args: argparse.Namespace) -> None:
 def _check_pair(args: argparse.Namespace) -> None:
     if not (args.tuned and args.out) or args.alpha is None:
         raise UserError("--pretrained: needs --tuned, --alpha and --out as well")
-    if not math.isfinite(args.alpha):
-        raise UserError(f"--alpha {args.alpha}: must be a finite number, as 0.5; 0 is pretrained, 1 is tuned")
+    if not abs(args.alpha) <= FARTHEST:  # true of NaN
+        raise UserError(
+            f"--alpha {args.alpha}: must be a finite number, at most {FARTHEST:g}, as 0.5; 0 is pretrained, 1 is tuned"
+        )
 
 
 if __name__ == "__main__":

@@ -163,6 +163,8 @@ def load(
 ) -> Model:
     """A checkpoint: a folder in open_clip's format, `NAME::TAG` of a hub, or, with `model`, another's weights."""
     ref = str(ref).removeprefix("local-dir:")
+    if ref == "hf-hub:":
+        raise UserError("checkpoint 'hf-hub:': names no repository; give hf-hub:OWNER/NAME")
     if ref.startswith("hf-hub:"):
         ref = str(weights_files.fetch_repository(ref.removeprefix("hf-hub:")))
     if _is_folder(ref):

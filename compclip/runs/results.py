@@ -26,6 +26,7 @@ from compclip.runs.items import KINDS, Items
 DECLARED = ("kind", "lower", "scores")  # what a benchmark says of itself
 SECTION = re.compile(r"^(?=[a-z])", re.MULTILINE)  # where a section of config.yaml begins
 SECTIONS = 1024  # sections kept in memory
+LATEST_S = 1e11  # since the epoch: three thousand years
 # What others compute with of environment.json; the rest is shown as it stands.
 NUMBERS = ("seconds", "device_seconds", "processes", "peak_memory_mib", "trained_parameters", "parameters")
 MAPPINGS = ("packages", "dropped")
@@ -161,6 +162,8 @@ def _line(file: Path, number: int, text: str) -> dict[str, Any]:
     for key, found in value.items():
         if found is not None and type(found) is not float and not _is_number(found):  # a norm may be infinite
             raise UserError(f"{file}: line {number}: {key}={found!r}: must be a number; train the run again")
+    if (time := value.get("time")) is not None and not abs(time) < LATEST_S:  # true of NaN
+        raise UserError(f"{file}: line {number}: time={time!r}: is no time of a clock; train the run again")
     return value
 
 

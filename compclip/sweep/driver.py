@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import optuna
+import sqlalchemy
 from optuna.trial import FrozenTrial, TrialState
 
 from compclip.base import json_text, urls
@@ -56,6 +57,7 @@ class Sender(Protocol):
 def open_study(study: Study, url: str, base_key: str) -> optuna.Study:
     """The study in its storage, made where it is not there. Raises UserError where it was begun as another one."""
     try:
+        _check_storage(url)
         storage = optuna.storages.RDBStorage(url, engine_kwargs=_engine_options(url))
     except ImportError as error:
         raise UserError(f"storage {urls.shown(url)}: its driver is not installed; PostgreSQL's is psycopg") from error
@@ -88,6 +90,15 @@ def _bound_lock_wait(connection: Any, record: object) -> None:
     with contextlib.closing(connection.cursor()) as cursor:
         cursor.execute(f"SET lock_timeout = '{1000 * LOCKED_S:.0f}ms'")
     connection.commit()
+
+
+def _check_storage(url: str) -> None:
+    """Raise UserError for another program's database, as MLflow's: Optuna would leave tables there, and then end."""
+    engine = sqlalchemy.create_engine(url, **_engine_options(url))
+    names = sqlalchemy.inspect(engine).get_table_names()
+    engine.dispose()
+    if names and "studies" not in names and (url.startswith("sqlite:") or "alembic_version" in names):
+        raise UserError(f"storage {urls.shown(url)}: is another program's database; give one that is the study's own")
 
 
 def _changed(known: Any, value: Any) -> str:

@@ -202,7 +202,7 @@ def hand_over(client: MlflowClient, old: Any, entry: Entry, new: Logged) -> None
     if not new.model:
         return
     names = {v.name: str(v.version) for v in _versions(client, new.run)}
-    for version in _own_versions(client, old):
+    for version in _project_versions(client, old):
         number = names.get(version.name) or _version(client, version.name, entry, new)
         for alias, target in client.get_registered_model(version.name).aliases.items():
             if str(target) == str(version.version):
@@ -224,14 +224,14 @@ def remove(client: MlflowClient, run: Any, artifacts: Path | None) -> None:
 
     A version that somebody registered by hand stays, and with it the model that it names.
     """
-    for version in _own_versions(client, run):
+    for version in _project_versions(client, run):
         client.delete_model_version(version.name, version.version)
     for model in () if _versions(client, run.info.run_id) else _models(client, run):
         client.delete_logged_model(model.model_id)
         remove_files(model.artifact_location, artifacts, model.model_id)
 
 
-def _own_versions(client: MlflowClient, run: Any) -> list[Any]:
+def _project_versions(client: MlflowClient, run: Any) -> list[Any]:
     versions = _versions(client, run.info.run_id)
     return [v for v in versions if owned.version(v.tags, run.data.tags.get(PROJECT, ""))]
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from compclip.base.errors import UserError
 from compclip.base.files import read_mapping, write_json
 from compclip.base.names import Name
+from compclip.base.surrogates import repaired
 from compclip.config import grid as config_grid
 from compclip.config import read
 from compclip.track import entries as track_entries
@@ -43,7 +44,7 @@ def own_project(given: str = "", root: Path = Path()) -> Name:
             return name
         word = re.sub(r"[^\w.+-]", "_", root.resolve().name, flags=re.ASCII)[:40].lstrip(".+-") or "compclip"
         name = Name(f"{word}-{secrets.token_hex(3)}", str(file))
-        write_json(file, {"project": name, "folder": str(root.resolve())})
+        write_json(file, {"project": name, "folder": repaired(str(root.resolve()))})
     print(f"{file}: the project of this folder is {name}; {PROJECT} gives another name", file=sys.stderr)
     return name
 
@@ -64,13 +65,13 @@ def source(
     project: str = "", checkpoint_mib: float = CHECKPOINT_MIB, memory: Path | None = None,
 ) -> Source:  # fmt: skip
     """Read runs and studies; `memory`: what earlier calls read. Raises UserError where there is neither."""
-    project = own_project(project, root)
     params, known = read.load(params_path), Memory(memory)
     cells = [known.brief(*place) for place in reading.published(root)]
     sweeps = studies.read_all(where, known)
     known.keep()
     if not cells and not sweeps:
         raise UserError(f"{root}: holds no run; train one with `dvc repro` or give --root")
+    project = own_project(project, root)
     names = frozenset(c.name for c in config_grid.cells(params))
     inside = [b.run for b in cells if b.run.cell.name in names]
     every = [b.run for b in (*cells, *(t.run for s in sweeps for t in s.trials if t.run))]

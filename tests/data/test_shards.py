@@ -107,6 +107,13 @@ def test_another_manifest_is_refused(tmp_path, change):
         shards.read_manifest(tmp_path / "m.json", "annotate")
 
 
+def test_a_manifest_without_shards_is_one_line(tmp_path):
+    """Nothing is trained on nothing."""
+    shards.write_manifest(tmp_path / "m.json", Manifest(()))
+    with pytest.raises(UserError, match="m.json: names no shard; look for files and counts of its data set"):
+        shards.read_manifest(tmp_path / "m.json", "annotate")
+
+
 @pytest.fixture
 def photographs(tmp_path):
     """A data set of two pictures with three captions, one of them twice; its Data section."""
@@ -324,6 +331,25 @@ def test_a_shard_that_is_not_the_manifests(photographs, tmp_path):
     shards.write_batch(path, pa.RecordBatch.from_pydict({"id": ["a"]}))
     with pytest.raises(UserError, match="00000.arrow: not the shard that its manifest names; run `dvc repro annotate`"):
         Prepared(tmp_path / "data" / "x").sample(0)
+
+
+def test_a_width_that_is_no_number_is_one_line(photographs, tmp_path):
+    """NaN, in a column of its own kind."""
+    for stage in ("recaption", "annotate"):
+        prepare.run(stage, NAME, photographs, tmp_path)
+    folder = tmp_path / "data" / "x"
+    path = folder / "shards" / "00000.arrow"
+    batch = shards.read_batch(path, "annotate")
+    place = batch.schema.get_field_index("width")
+    batch = batch.set_column(place, "width", pa.array([float("nan")] * batch.num_rows))
+    path.unlink()
+    shards.write_batch(path, batch)
+    manifest = read_json(folder / "manifest.json")
+    manifest["shards"][0]["bytes"] = path.stat().st_size
+    write_json(folder / "manifest.json", manifest)
+    for look in (lambda prepared: prepared.sample(0), lambda prepared: prepared.wide):
+        with pytest.raises(UserError, match=r"00000.arrow: damaged \(TypeError\); run `dvc repro annotate` again"):
+            look(Prepared(folder))
 
 
 def test_an_annotated_shard_is_the_same_however_it_is_made(photographs, tmp_path):

@@ -215,3 +215,12 @@ def test_keys_and_suffixes():
         ("d.e/f", "txt"),
     ]
     assert tar_files.picture()[:2] == b"\xff\xd8"
+
+
+def test_half_a_surrogate_pair_in_what_is_said_of_a_picture_costs_no_other(tmp_path):
+    """JSON can write one, as a checksum too, and no shard can hold it."""
+    members = [*sample("a", "A dog."), ("b.jpg", picture()), ("b.txt", b"A cat."), ("b.json", b'{"sha256": "\\ud800"}')]
+    write(tmp_path / "0.tar", members)
+    prepare.run("recaption", Name("x", "data"), data(tmp_path), tmp_path)
+    (shard,) = (tmp_path / "data/x/samples").glob("*.arrow")
+    assert [(s.id, s.sha256) for s in shards.load(shard)] == [("0/a", ""), ("0/b", "\ufffd")]

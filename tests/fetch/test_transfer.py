@@ -123,6 +123,29 @@ def test_redirects_to_nowhere(files, part, to):
     assert not part.exists()
 
 
+@pytest.mark.parametrize("to", [b"/\xff\xfe", b"http://\xff/", b"http://[::1/", b"http://" + b"a" * 300 + b"/"])
+def test_a_location_that_is_no_address(files, part, to):
+    """No UTF-8, half an IPv6 address, a name longer than any."""
+    raw = b"HTTP/1.1 302 Found\r\nContent-Length: 0\r\nLocation: " + to + b"\r\n\r\n"
+    files.specials["/a.bin"] = lambda handler: handler.wfile.write(raw)
+    with pytest.raises(UserError, match="redirects to no file: "):
+        fetch(files, part)
+
+
+def test_a_length_of_thousands_of_digits_is_none(files, part):
+    """What comes counts."""
+    many = "9" * 5000
+    files.specials["/a.bin"] = lambda handler: sent(handler, 200, {"Content-Length": many, "Connection": "close"}, BODY)
+    fetch(files, part)
+    assert part.read_bytes() == BODY
+    part.write_bytes(BODY[:10])
+    transfer._beside(part).write_text('"x"')
+    range_of = {"Content-Range": f"bytes 10-19/{many}", "ETag": '"x"'}
+    files.specials["/a.bin"] = lambda handler: sent(handler, 206, range_of, BODY[10:20])
+    with pytest.raises(UserError, match="has more than 1,048,576 bytes"):
+        fetch(files, part)
+
+
 @pytest.mark.parametrize(
     ("code", "said"), [(404, "status 404: it is not there"), (403, "403: not for everybody"), (410, "status 410")]
 )

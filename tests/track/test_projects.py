@@ -102,12 +102,12 @@ def test_a_store_made_anew_says_what_it_removes(tmp_path, runs, uri, capsys):
 
 
 def test_hidden_files_of_others_stay_beside_the_database(tmp_path, runs, uri):
-    kept = [store.database(uri).with_name(name) for name in (".mlflow.db.bak", ".mlflow.db.2024.new", ".mlflow.db.x")]
-    for path in kept:
+    paths = [store.database(uri).with_name(name) for name in (".mlflow.db.bak", ".mlflow.db.2024.new", ".mlflow.db.x")]
+    for path in paths:
         path.write_text("mine")
     update(tmp_path, uri)
     sync.rebuild(source(tmp_path), uri)
-    assert [path.read_text() for path in kept if path.exists()] == ["mine"] * 3
+    assert [path.read_text() for path in paths if path.exists()] == ["mine"] * 3
 
 
 def versions(uri, model="compclip-vit-on-scenes"):

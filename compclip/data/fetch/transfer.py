@@ -32,10 +32,10 @@ PATIENCE_S = 600.0
 SLOWEST = 10 << 10  # bytes a second: with PATIENCE_S for a start, what a server must bring on the average
 LONGEST_MARK = 1000  # characters
 GZIP = 16 + zlib.MAX_WBITS
-TOTAL = re.compile(r"bytes (?:(\d+)-\d+|\*)/(\d+|\*)")
+TOTAL = re.compile(r"bytes (?:(\d{1,18})-\d{1,18}|\*)/(\d{1,18}|\*)", re.ASCII)
 NOWHERE = (
     requests.exceptions.TooManyRedirects, requests.exceptions.InvalidSchema, requests.exceptions.InvalidURL,
-    requests.exceptions.MissingSchema,
+    requests.exceptions.MissingSchema, ValueError,  # of a Location that is no UTF-8, or no address to urllib3
 )  # fmt: skip
 BUSY = (408, 425, 429, 500, 502, 503, 504)
 
@@ -208,7 +208,7 @@ def _span(response: requests.Response, have: int) -> tuple[int, int]:
             raise _Again("another part than was asked for")
         return have, int(found[2]) if found and found[2] != "*" else 0
     length = response.headers.get("Content-Length", "")
-    return 0, int(length) if length.isdecimal() and not _encoding(response) else 0
+    return 0, int(length) if re.fullmatch(r"\d{1,18}", length, re.ASCII) and not _encoding(response) else 0
 
 
 def _encoding(response: requests.Response) -> str:

@@ -1,4 +1,4 @@
-"""Folders of models that caption, and of one that fills in words."""
+"""Folders of models that caption or answer, and of one that fills in words."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ from tests.fuzz.reader import Reader
 
 
 def readers() -> Iterator[Reader]:
-    """A chat, as a model's folder has it; a CoCa model; a masked language model."""
+    """A chat, as a model's folder has it, that captions and answers; a CoCa model; a masked language model."""
     small = ("m/chat_template.jinja", "m/processor_config.json", "m/tokenizer_config.json", "m/generation_config.json")
     yield Reader("captioner:hf", _chat, lambda _: _captioned("hf", "m"), small)
+    yield Reader("vqascore", _chat, lambda _: _asked(), (*small, "m/config.json"))
     small_masked = ("m/config.json", "m/tokenizer*.json", "m/model.safetensors")
     yield Reader("masked", _masked, _filled, small_masked)
     yield Reader("captioner:coca", _coca, lambda _: _captioned("coca", "local-dir:m"), ("m/*",))
@@ -25,6 +26,14 @@ def _chat(folder: Path) -> None:
 
     tiny_chat.llava(folder / "m", transformers)
     _picture(folder)
+
+
+def _asked() -> object:
+    from compclip.evaluate import vqa
+    from compclip.evaluate.asking import Asking
+
+    ask, _ = vqa.opened("m", "cpu", Asking("describe this a {}", "red"))
+    return ask([("a.png", "dog"), ("a.png", "red cat")])
 
 
 def _masked(folder: Path) -> None:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
 import random
+import socket
 import tarfile
+import threading
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,8 +19,9 @@ NAMES = ("top/a.json", "top/b/c.json", "top/d.txt")
 
 
 def readers() -> Iterator[Reader]:
-    """A catalogue, a zip and a tar, a list with its counts."""
+    """A catalogue, a server's answer, a zip and a tar, a list with its counts."""
     yield Reader("fetch:catalogue", _catalogue, _listing)
+    yield Reader("fetch:answer", _answer, _answered)
     yield Reader("fetch:archive", _archives, _unpacked)
     yield Reader("fetch:list", _lists, _columns)
 
@@ -33,6 +37,39 @@ def _listing(_: random.Random) -> object:
     from compclip.data.fetch import __main__ as command
 
     return command.main(["--catalogue", "c.yaml", "--list"])
+
+
+def _answer(folder: Path) -> None:
+    head = 'HTTP/1.1 200 OK\r\nContent-Length: 3\r\nETag: "x"\r\n\r\n'
+    (folder / "200.http").write_text(f"{head}[1]")
+    (folder / "302.http").write_text("HTTP/1.1 302 Found\r\nLocation: /200.http\r\nContent-Length: 0\r\n\r\n")
+
+
+def _answered(_: random.Random) -> object:
+    """Fetch a file over two connections, of which each gets one answer as its file has it."""
+    from compclip.data.fetch import transfer
+
+    transfer.PAUSE_S = 0.0
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        thread = threading.Thread(target=_serve, args=(server,), daemon=True)
+        thread.start()
+        wanted = transfer.Wanted(f"http://127.0.0.1:{server.getsockname()[1]}/302.http", 0, 1 << 20)
+        try:
+            transfer.fetch(wanted, Path("x.part"), lambda have, total: None)
+        finally:
+            server.shutdown(socket.SHUT_RDWR)  # which ends the thread's waiting
+            thread.join()
+    return Path("x.part").read_bytes()
+
+
+def _serve(server: socket.socket) -> None:
+    with contextlib.suppress(OSError):  # the test has ended
+        while True:
+            connection, _ = server.accept()
+            with connection as client, contextlib.suppress(OSError):  # a file that is no more, a client that has gone
+                name = client.recv(1 << 16).split(b" ")[1][1:].decode("ascii", "replace")
+                path = Path("302.http" if name == "302.http" else "200.http")
+                client.sendall(path.read_bytes() if path.is_file() else b"")  # a pipe would never end
 
 
 def _archives(folder: Path) -> None:
