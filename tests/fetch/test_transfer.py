@@ -139,7 +139,7 @@ def test_a_length_of_thousands_of_digits_is_none(files, part):
     fetch(files, part)
     assert part.read_bytes() == BODY
     part.write_bytes(BODY[:10])
-    transfer._beside(part).write_text('"x"')
+    transfer._beside(part).write_text('ETag\n"x"\n0')
     range_of = {"Content-Range": f"bytes 10-19/{many}", "ETag": '"x"'}
     files.specials["/a.bin"] = lambda handler: sent(handler, 206, range_of, BODY[10:20])
     with pytest.raises(UserError, match="has more than 1,048,576 bytes"):
