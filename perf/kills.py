@@ -67,7 +67,6 @@ data: {{scenes: {{source: karpathy, path: data/scenes_world/train.json, images: 
 benchmarks: {{sugarcrepe: {{path: data/scenes_world/sugarcrepe, images: data/scenes_world/test}}}}
 evaluate: {{benchmarks: [sugarcrepe], threads: 1}}
 wise_ft: {{methods: [], seeds: [], benchmarks: [], alphas: [0, 1]}}
-report: {{bootstrap_samples: 200}}
 scenes: {{seed: 0, train: 40, retrieval: 4, records: 2, per_class: 1, processes: 1}}
 """  # noqa: E501
 HIT = {"kill": signal.SIGKILL, "write": signal.SIGKILL, "term": signal.SIGTERM}

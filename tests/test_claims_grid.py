@@ -29,7 +29,7 @@ grid: {seeds: [0, 1, 2]}
 train: {max_steps: 4, batch_size: 8, warmup_steps: 1}
 backbones: {scenes: {model: tiny.json, weights: ''}}
 evaluate: {benchmarks: [sugarcrepe, sugarcrepe_pp]}
-report: {bootstrap_samples: 200, columns: [sugarcrepe/replace, sugarcrepe/swap, sugarcrepe_pp/replace_itt]}
+report: {columns: [sugarcrepe/replace, sugarcrepe/swap, sugarcrepe_pp/replace_itt]}
 scenes: {train: 40, retrieval: 4, records: 12, per_class: 1, processes: 1}
 """
 

@@ -25,7 +25,6 @@ benchmarks:
   retrieval: {path: data/scenes_world/retrieval/dataset.json, images: data/scenes_world/test, split: test}
 evaluate: {benchmarks: [sugarcrepe, retrieval], threads: 1}
 wise_ft: {methods: [finetune], seeds: [0], benchmarks: [], alphas: [0, 0.5, 1]}
-report: {bootstrap_samples: 200}
 scenes: {seed: 0, train: 24, retrieval: 8, records: 2, per_class: 1, processes: 1}
 """
 

@@ -60,7 +60,6 @@ def params() -> str:
     little = {
         "grid": {"methods": list(METHODS), "backbones": ["tiny"], "seeds": list(SEEDS)},
         "train": {"max_steps": 3, "batch_size": 8, "warmup_steps": 1, "log_every_steps": 1},
-        "report": {"bootstrap_samples": 200},
         "scenes": {"train": 40, "retrieval": 2, "records": 2, "per_class": 1, "processes": 1},
     }
     made = OmegaConf.merge(grid, little)

@@ -14,7 +14,6 @@ from compclip.config.how import MISSING, Benchmark, How
 
 ACTIVATIONS = ("gelu", "quickgelu")
 OPENINGS = ("usual", "clic")
-FEWEST = 200  # bootstrap samples: five behind each end of the interval
 
 
 @dataclass(frozen=True)
@@ -171,15 +170,10 @@ class WiseFt:
 
 @dataclass(frozen=True)
 class Report:
-    """The columns of the comparison (`benchmark/metric`; none: all whole-benchmark metrics) and the bootstrap."""
+    """The columns of the comparison (`benchmark/metric`; none: all whole-benchmark metrics)."""
 
     columns: list[str] = field(default_factory=list)
-    bootstrap_samples: int = 10_000
     reference: str = ""  # a method of the grid that all others are compared with as well, beside the pretrained model
-
-    def __post_init__(self) -> None:
-        if self.bootstrap_samples < FEWEST:
-            raise UserError(f"bootstrap_samples={self.bootstrap_samples}: must be >= {FEWEST} for a 95 % interval")
 
 
 @dataclass(frozen=True)

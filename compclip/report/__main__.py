@@ -28,6 +28,7 @@ from compclip.report import (
     completeness,
     coverage,
     formats,
+    official,
     overlaps,
     page,
     plots,
@@ -81,6 +82,7 @@ def main(argv: list[str]) -> int:
         overlaps.read(args.root, [run.cell.data for run in runs]),
         among.read(folder / among.FOLDER),
         params.report.reference,
+        official.read(folder),
     )
     write(made, args.out)
     for line in (line for group in made.main for line in completeness.warnings(group)):

@@ -38,9 +38,10 @@ class Coverage:
 
     @property
     def text(self) -> str:
-        """'319 of 7,511 records (4 %)', '7,511 records'."""
-        share = "" if self.scored == self.records else f" ({100 * self.scored // self.records} %)"
-        return f"{self.short} records{share}"
+        """'319 of 7,511 records (4.2 %)', '7,511 records'."""
+        percent = 100 * self.scored / self.records
+        share = f"{percent:.1f}" if percent < 10 else f"{int(percent)}"  # never rounded up to all
+        return f"{self.short} records" + ("" if self.scored == self.records else f" ({share} %)")
 
 
 def runs_of(group: Group) -> tuple[FinishedRun, ...]:

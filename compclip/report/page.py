@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -29,6 +29,7 @@ from compclip.report import (
 from compclip.report.claims import Claim, Finding, judge
 from compclip.report.collect import Missing
 from compclip.report.formats import between, header, number
+from compclip.report.official import Official, equal, obstacles
 from compclip.report.overlaps import Shared
 from compclip.report.published import TOLERANCE, Comparison, Number, compare
 from compclip.report.statistics import Interval
@@ -59,6 +60,7 @@ class Page:
     models: tuple[among.Model, ...] = ()  # published ones, to stand among
     reference: str = ""  # the method that all others are compared with, beside the pretrained model
     contrasts: tuple[Group, ...] = ()  # the main tables as differences to it
+    official: Official = field(default_factory=Official)  # the benchmarks that published numbers are of
 
     def shared(self, group: Group) -> Shared:
         """What a table's trained rows have seen of the benchmarks."""
@@ -76,6 +78,7 @@ def build(
     published: Sequence[Number], defaults: Callable[[FinishedRun], dict[str, Any]],
     claims: Sequence[Claim] = (), lines: Sequence[wise_ft.Line] = (),
     shared: Mapping[str, Shared] | None = None, models: Sequence[among.Model] = (), against: str = "",
+    official: Official | None = None,
 ) -> Page:  # fmt: skip
     """Compute every table. `main`: summary and chosen columns; `parts`: groups of items; `rest`: all other metrics.
 
@@ -92,6 +95,7 @@ def build(
     return Page(
         tuple(runs), tuple(benchmarks), *made, tuple(missing), tuple(published), defaults, findings,
         tuple(lines), shared or {}, tuple(models), against, tuple(reference.contrasts(made[0], against)),
+        official or Official(),
     )  # fmt: skip
 
 
@@ -108,6 +112,8 @@ def render(page: Page) -> str:
         lines=[(g.name, f) for g in page.main if (f := line_figures(g, page.lines))],
         losses=[(g.name, f) for g in page.main if (f := loss_figures(g))],
         published=comparisons(page), tolerance=TOLERANCE, standings=standings(page), models=len(page.models),
+        not_published=unequal(page, {number.column for number in page.published}),
+        not_among=unequal(page, {column for model in page.models for column in model.values}),
         claims=claims_table.sections(page.findings), claims_rule=claims_table.RULE,
         count_names=names, counts=counts,
         group_counts=details.group_counts(page.runs),
@@ -274,13 +280,21 @@ def loss_figures(group: Group) -> list[tuple[str, Markup]]:
 
 
 def comparisons(page: Page) -> list[Comparison]:
-    """The papers' tables beside ours, over all columns of each group."""
-    return [comparison for group in _whole(page) for comparison in compare(page.published, group)]
+    """The papers' tables beside ours, over all columns of each group whose benchmark is the papers'."""
+    groups = [equal(group, page.official) for group in _whole(page)]
+    return [comparison for group in groups for comparison in compare(page.published, group)]
 
 
 def standings(page: Page) -> list[among.Standing]:
-    """Each method among published models, over all columns of each group."""
-    return [standing for group in _whole(page) for standing in among.standings(group, page.models)]
+    """Each method among published models, over all columns of each group whose benchmark is theirs."""
+    groups = [equal(group, page.official) for group in _whole(page)]
+    return [standing for group in groups for standing in among.standings(group, page.models)]
+
+
+def unequal(page: Page, names: Collection[str]) -> list[tuple[str, dict[str, list[str]]]]:
+    """Of each group the benchmarks with published numbers that ours do not compare with, by the reason."""
+    found = [(group.name, obstacles(group, names, page.official)) for group in _whole(page)]
+    return [(name, reasons) for name, reasons in found if reasons]
 
 
 def _whole(page: Page) -> list[Group]:

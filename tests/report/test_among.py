@@ -84,7 +84,8 @@ def test_the_page_shows_every_method_among_them(tmp_path):
     """swap: pretrained 45, negclip 80, clic 75 percent, among models of 50 and 78; names are escaped."""
     found = [Model("<b>", {"sugarcrepe/swap": 50.0}), Model("other", {"sugarcrepe/swap": 78.0})]
     runs = collect(fake_runs.cells(), fake_runs.BENCHMARKS, fake_runs.make(tmp_path / "runs"))[0]
-    made = page.build(runs, fake_runs.BENCHMARKS, None, (), (), lambda run: {}, models=found)
+    made = page.build(runs, fake_runs.BENCHMARKS, None, (), (), lambda run: {}, models=found,
+                      official=fake_runs.OFFICIAL)  # fmt: skip
     shown = {s.method: s.percentiles for s in page.standings(made)}
     assert {m: p[0].percentile for m, p in shown.items()} == {"pretrained": 0, "negclip": 100, "clic": 50}
     assert shown["clic"] == (

@@ -23,7 +23,8 @@ VOID = {"meta", "br", "hr", "img"}
 
 
 def build(runs, missing=(), published=()):
-    return page.build(runs, fake_runs.BENCHMARKS, None, missing, published, lambda run: DEFAULTS)
+    official = fake_runs.OFFICIAL
+    return page.build(runs, fake_runs.BENCHMARKS, None, missing, published, lambda run: DEFAULTS, official=official)
 
 
 @pytest.fixture
@@ -199,7 +200,7 @@ def project(tmp_path, monkeypatch):
     """A project folder with all runs and a grid that asks for them."""
     fake_runs.make(tmp_path)
     evaluate = SimpleNamespace(benchmarks=list(fake_runs.BENCHMARKS))
-    settings = SimpleNamespace(columns=[], bootstrap_samples=2000, reference="")
+    settings = SimpleNamespace(columns=[], reference="")
     params = SimpleNamespace(
         evaluate=evaluate,
         report=settings,
@@ -280,6 +281,7 @@ def test_published_numbers_stand_beside_ours(project):
         "NegCLIP,Table 3,NegCLIP,negclip,ViT-B/32,COCO,sugarcrepe,swap,75.5,percent\n"
         "NegCLIP,Table 3,Other,,ViT-B/32,COCO,sugarcrepe,swap,70.0,percent\n"
     )
+    (folder / "benchmarks.yaml").write_text("fingerprints: {sugarcrepe: [sugarcrepesugarcrepe]}")
     report_command.main([])
     tables = Reader((project / "reports/index.html").read_text()).tables
     (table,) = [t for t in tables if t[0][:2] == ["method", "source"]]

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import shutil
+from dataclasses import asdict
+
 import pytest
 
+from compclip.base.files import write_json
 from compclip.config import grid, read
 from compclip.report import __main__ as report_command
 from compclip.report import page, published
@@ -13,13 +17,17 @@ from tests import fake_grid
 from tests.conftest import ROOT
 from tests.test_grids import GRIDS, TABLES, rows
 
-PRINTED = published.read(ROOT / "experiments" / "published")
+FOLDER = ROOT / "experiments" / "published"
+PRINTED = published.read(FOLDER)
 
 
 def built(name, folder):
     params = read.load(GRIDS[name])
     runs, missing = collect(grid.cells(params), params.evaluate.benchmarks, fake_grid.make(params, folder))
-    return page.build(runs, params.evaluate.benchmarks, params.report.columns, missing, PRINTED, lambda run: {})
+    official = fake_grid.official(params, FOLDER)
+    return page.build(
+        runs, params.evaluate.benchmarks, params.report.columns, missing, PRINTED, lambda run: {}, official=official
+    )
 
 
 @pytest.mark.parametrize("name", TABLES)
@@ -55,17 +63,21 @@ def test_the_numbers_are_those_of_the_row(tmp_path):
 @pytest.mark.parametrize("name", ["clic_table10", "fsc_clip_components", "c2lip_table5", "hard_positives_table4"])
 def test_the_page_of_a_paper_s_grid(name, tmp_path, capsys):
     """The whole report, its mean columns and its published tables in every format."""
-    fake_grid.make(read.load(GRIDS[name]), tmp_path / "root")
+    params = read.load(GRIDS[name])
+    fake_grid.make(params, tmp_path / "root")
+    shutil.copytree(FOLDER, tmp_path / "published")
+    write_json(tmp_path / "published" / "benchmarks.yaml", asdict(fake_grid.official(params, FOLDER)))
     folders = ["--root", str(tmp_path / "root"), "--out", str(tmp_path / "out")]
     more = [
         "--published",
-        str(ROOT / "experiments" / "published"),
+        str(tmp_path / "published"),
         "--claims",
         str(ROOT / "experiments" / "claims.yaml"),
     ]
     assert report_command.main(["--params", str(GRIDS[name]), *folders, *more]) == 0
     html = (tmp_path / "out" / "index.html").read_text()
     paper, *tables = TABLES[name]
-    assert all(f"{paper}, {table}" in html for table in tables)
+    beside = html.partition('<h2 id="published">')[2]
+    assert all(f"<summary>{paper}, {table}</summary>" in beside for table in tables)
     for column in read.load(GRIDS[name]).report.columns:
         assert column.partition("/")[2] in (tmp_path / "out" / "report.csv").read_text()

@@ -48,7 +48,6 @@ def runs(tmp_path, monkeypatch) -> Path:
         "methods: {pretrained: {}, clic: {}}\nbackbones: {vit: {model: ViT-B-32}}\n"
         "data: {scenes: {source: karpathy, path: a, images: b, captioner: none}}\n"
         "benchmarks: {sugarcrepe: {path: a, images: b}}\nevaluate: {benchmarks: [sugarcrepe]}\n"
-        "report: {bootstrap_samples: 200}\n"
     )
     return fake_runs.make(tmp_path, fake_runs.cells(("pretrained", "clic")))
 
