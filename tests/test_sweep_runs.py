@@ -62,6 +62,7 @@ def here(here, monkeypatch):
     """The copy's processes have one thread and a store of their own."""
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    monkeypatch.setenv("COMPCLIP_PROJECT", "compclip")
     return here
 
 

@@ -44,7 +44,7 @@ def image(clip: nn.Module, image_B3HW: Tensor, tokens: bool = False) -> tuple[Te
     Eq. 3 and 6), and what follows the pool. Raises UserError for a tower of timm's without patches (ConvNeXt).
     """
     visual = clip.visual
-    first_weight = visual.conv1.weight if hasattr(visual, "conv1") else next(visual.parameters())
+    first_weight = next(getattr(visual, "conv1", visual).parameters())
     image_B3HW = image_B3HW.to(first_weight.dtype)
     if not tokens:
         return clip.encode_image(image_B3HW, normalize=True), None
