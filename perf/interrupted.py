@@ -33,6 +33,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
@@ -43,7 +44,7 @@ from compclip.data import prepare  # noqa: E402
 from compclip.evaluate import __main__ as evaluate_command  # noqa: E402
 from compclip.report import __main__ as report_command  # noqa: E402
 from compclip.track import __main__ as track_command  # noqa: E402
-from compclip.track import store  # noqa: E402
+from compclip.track import store, sync  # noqa: E402
 from perf.checkout import OUTSIDE  # noqa: E402
 from tests import tiny_project  # noqa: E402
 from tests.tiny_project import METHODS  # noqa: E402
@@ -249,8 +250,12 @@ def experiment(root: Path, kills: int, seed: int, kinds: Sequence[str] = WAYS) -
 
 @contextlib.contextmanager
 def inside(root: Path) -> Iterator[None]:
-    """The folder as the current one, and all that MLflow imports late: it logs into a store that nobody looks at."""
-    with contextlib.chdir(root), tempfile.TemporaryDirectory() as other, open(os.devnull, "w") as nowhere:
+    """The folder as the current one, and all that MLflow imports late: it logs into a store that nobody looks at.
+
+    The project's name lies with the files that are taken away, and would be another one each time.
+    """
+    project = mock.patch.dict(os.environ, {sync.PROJECT: "interrupted"})
+    with contextlib.chdir(root), project, tempfile.TemporaryDirectory() as other, open(os.devnull, "w") as nowhere:
         tiny_project.plan()
         with contextlib.redirect_stdout(nowhere):
             track_command.main(["--uri", f"sqlite:///{other}/mlflow.db"])
