@@ -30,9 +30,8 @@ def _chat(folder: Path) -> None:
 
 def _asked() -> object:
     from compclip.evaluate import vqa
-    from compclip.evaluate.asking import Asking
 
-    ask, _ = vqa.opened("m", "cpu", Asking("describe this a {}", "red"))
+    ask, _ = vqa.opened("m", "cpu", {"question": "describe this a {}", "answer": "red"})
     return ask([("a.png", "dog"), ("a.png", "red cat")])
 
 
