@@ -10,7 +10,7 @@ from compclip.base.errors import entry, unknown
 # Command, the module whose `main` it is, and what it is for; in the order of a day's work.
 DAILY = {
     "config": ("compclip.config.__main__", "check params.yaml, show a cell, switch to another grid, write an ablation"),
-    "fetch": ("compclip.data.fetch.__main__", "bring public benchmarks, captions and weights to where the grids look"),
+    "fetch": ("compclip.fetch.__main__", "bring public benchmarks, captions and weights to where the grids look"),
     "train": ("compclip.train.__main__", "train the stale runs of a method, or one cell"),
     "evaluate": ("compclip.evaluate.__main__", "score the runs of a method, or any checkpoint on any benchmarks"),
     "wise_ft": ("compclip.evaluate.wise_ft", "score the models between pretrained and tuned weights, or write one"),
@@ -33,7 +33,7 @@ DAILY = {
 # What `make` and `dvc repro` run before the first cell is trained; in the order of the stages.
 STAGES = {
     "wordnet": ("compclip.text.wordnet", "find, fetch or copy WordNet"),
-    "scenes": ("compclip.data.scenes.__main__", "make the embedded world, its pictures, captions and benchmarks"),
+    "scenes": ("compclip.scenes.__main__", "make the embedded world, its pictures, captions and benchmarks"),
     "prepare": ("compclip.launch.prepare", "read and caption a data set, have it rewritten, annotate it"),
     "backbone": ("compclip.model.__main__", "get a pretrained model"),
     "neighbours": ("compclip.train.neighbours", "find each picture's nearest ones, where a method shows them"),

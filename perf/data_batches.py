@@ -26,9 +26,10 @@ from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 from compclip.base.files import write_atomic
 from compclip.base.names import Name
 from compclip.config.sections import Data
-from compclip.data import images, prepare
+from compclip.data import images
 from compclip.data.prepared import Prepared
 from compclip.model import backbone
+from compclip.prepare import prepare
 from compclip.train import loader
 from compclip.train.batch import Views
 from compclip.train.views import Maker, Rows

@@ -107,7 +107,7 @@ class Stage:
 
     def start(self) -> subprocess.Popen:
         """The command, in a process group of its own."""
-        words = [sys.executable, "-m", "compclip.data.prepare", "--data", NAME, *STAGES[self.name]]
+        words = [sys.executable, "-m", "compclip.prepare.prepare", "--data", NAME, *STAGES[self.name]]
         with open(self.root / "said.log", "ab") as log:
             return subprocess.Popen(
                 words, cwd=self.root, env=environment(ROOT),

@@ -19,9 +19,10 @@ import pyarrow as pa
 from PIL import Image
 
 from compclip.base.files import read_mapping, write_atomic, write_json
-from compclip.data import annotate, shards
+from compclip.data import shards
 from compclip.data.prepared import Prepared
-from compclip.data.work import Work
+from compclip.prepare import annotate
+from compclip.prepare.work import Work
 from perf import annotation
 
 ROWS = 10_000  # samples of a tar

@@ -10,8 +10,8 @@ from typing import Any
 from compclip.base import links
 from compclip.base.names import Name
 from compclip.config.sections import Data
-from compclip.data import prepare
-from compclip.data.work import RECAPTION
+from compclip.prepare import prepare
+from compclip.prepare.work import RECAPTION
 from perf import data_memory  # and no more: who measures imports what the stage does
 
 GROWTH, PROCESSES = 1.1, 1.8

@@ -18,10 +18,11 @@ from PIL import Image
 from compclip.base.files import write_json
 from compclip.base.names import Name
 from compclip.config import read
-from compclip.data import partners, prepare, shards
+from compclip.data import partners, shards
 from compclip.data.prepared import Prepared
 from compclip.data.sample import Sample
-from compclip.data.work import ANNOTATE, Work
+from compclip.prepare import prepare
+from compclip.prepare.work import ANNOTATE, Work
 from perf import data_made, data_memory
 from perf.cells import command
 from perf.checkout import copy
@@ -56,7 +57,7 @@ def project(root: Path, count: int, rows: int) -> dict[str, Any]:
     found = {"recaption_s": command(root, *QUIET, f"recaption@{NAME}", f"rewrite@{NAME}", "benchmark")}
     with contextlib.chdir(root):
         made = asked()
-        found["analyse_a_shard_s"] = command(Path(), "compclip.data.work", str(made.folder), made.items[0].name)
+        found["analyse_a_shard_s"] = command(Path(), "compclip.prepare.work", str(made.folder), made.items[0].name)
         data_made.annotated(made, rows)
     found["collect_annotate_s"] = command(root, *QUIET, f"annotate@{NAME}")
     found["nothing_s"] = command(root, *QUIET, f"annotate@{NAME}")

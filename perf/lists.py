@@ -26,7 +26,7 @@ sys.path.insert(0, str(ROOT))
 
 from compclip.base.errors import entry  # noqa: E402
 from compclip.config.captions import Captions  # noqa: E402
-from compclip.data import joined  # noqa: E402
+from compclip.prepare import joined  # noqa: E402
 from perf.processes import status  # noqa: E402
 
 SHARD, GROWTH = 10_000, 1.1

@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from compclip.data import annotate, partners, shards
+from compclip.data import partners, shards
 from compclip.data.prepared import Prepared
 from compclip.data.sample import Sample
 from compclip.data.shards import Manifest
+from compclip.prepare import annotate
 from compclip.text.annotation import Annotation
 from compclip.text.columns import Columns
 

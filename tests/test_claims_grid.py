@@ -11,14 +11,14 @@ from omegaconf import OmegaConf
 
 from compclip.base.files import write_json
 from compclip.config.cell import Cell
-from compclip.data import prepare
-from compclip.data.scenes import __main__ as data_scenes_command
 from compclip.evaluate import __main__ as evaluate_command
 from compclip.model import __main__ as model_command
+from compclip.prepare import prepare
 from compclip.report import __main__ as report_command
 from compclip.report.claims import ABSENT, HOLDS, REFUTED, UNDECIDED
 from compclip.runs import folder
 from compclip.runs.folder import Published
+from compclip.scenes import __main__ as data_scenes_command
 from compclip.train import __main__ as train_command
 from tests.conftest import ROOT
 from tests.tiny_project import TINY

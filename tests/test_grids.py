@@ -11,7 +11,7 @@ import pytest
 from compclip.config import __main__ as config_command
 from compclip.config import grid as config_grid
 from compclip.config import read
-from compclip.data.fetch import catalogue
+from compclip.fetch import catalogue
 from compclip.report import published
 from tests.conftest import ROOT
 

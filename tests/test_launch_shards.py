@@ -17,12 +17,13 @@ from compclip.base.errors import UserError
 from compclip.base.files import fingerprint, read_json, write_json
 from compclip.config import asked, read
 from compclip.config.sections import Data
-from compclip.data import prepare, shards, work
+from compclip.data import shards
 from compclip.launch import __main__ as launch_command
 from compclip.launch import grid, profiles, slurm
 from compclip.launch import prepare as stage_command
 from compclip.launch import shards as sending
 from compclip.launch import task as task_command
+from compclip.prepare import prepare, work
 from compclip.runs import cluster, jobs, stages, status, tasks
 from compclip.runs.tasks import Task
 from tests.conftest import ROOT

@@ -20,7 +20,9 @@ ROOMS = (
     ("base",),
     ("config", "text"),
     ("model",),
-    ("data", "runs"),
+    ("data",),
+    ("llm", "fetch", "scenes", "runs"),
+    ("prepare",),
     ("train", "report"),
     ("methods", "evaluate"),
     ("benchmarks", "launch", "track"),
@@ -35,7 +37,7 @@ HEAVY = {
     "submitit": {"launch.slurm"},
     "peft": {"model.lora"},
     "nltk": {"text.wordnet", "text.wordnet_data"},
-    "transformers": {"data.captioners.hf", "data.fill_mask", "model.t5"},
+    "transformers": {"prepare.captioners.hf", "prepare.fill_mask", "model.t5"},
 }
 
 

@@ -16,11 +16,13 @@ from compclip.base.names import Name
 from compclip.config import grid, read
 from compclip.config.sections import Data
 from compclip.config.servers import Rewriter
-from compclip.data import chat, prepare, rewrite, shards
+from compclip.data import shards
 from compclip.data.prepared import Prepared
 from compclip.data.sample import Sample
 from compclip.data.shards import Manifest
+from compclip.llm import chat
 from compclip.methods import hard_positives
+from compclip.prepare import prepare, rewrite
 from compclip.text import annotation, positives
 from compclip.train.views import Maker
 from tests.chat_server import Reply, prompt, said, serve

@@ -8,9 +8,9 @@ import re
 import pytest
 
 from compclip.base.files import write_json
-from compclip.data import prepare
 from compclip.evaluate import __main__ as evaluate_command
 from compclip.model.__main__ import main as pretrain
+from compclip.prepare import prepare
 from compclip.train import __main__ as train_command
 from tests.tiny_project import TINY, trained
 

@@ -215,7 +215,7 @@ def test_its_source_and_captioner_prepare_data(installed, tmp_path):
         "methods: {margin: {}}\nbackbones: {b: {model: ViT-B-32}}\n"
         "grid: {methods: [margin], backbones: [b], data: [web], seeds: [0]}\n"
     )
-    done = run("-m", "compclip.data.prepare", "--data", "web", site=installed, cwd=tmp_path)
+    done = run("-m", "compclip.prepare.prepare", "--data", "web", site=installed, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     (sample,) = shards.load(tmp_path / "data" / "web" / "samples" / "00000.arrow")
     assert (sample.id, sample.captions, sample.width, sample.height) == ("a", ("seen: a red star",), 8, 6)

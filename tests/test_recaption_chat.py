@@ -11,9 +11,9 @@ import torch
 from PIL import Image
 
 from compclip.base.errors import UserError
-from compclip.data.captioners import hf
-from compclip.data.captioners._query import QUERY
 from compclip.data.sample import Sample
+from compclip.prepare.captioners import hf
+from compclip.prepare.captioners._query import QUERY
 from tests import tiny_chat
 from tests.captioned import captioned
 

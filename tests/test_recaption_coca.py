@@ -13,9 +13,9 @@ from PIL import Image
 from compclip.base.errors import UserError
 from compclip.base.files import write_json
 from compclip.data import images
-from compclip.data.captioners import coca as captioner
 from compclip.data.sample import Sample
 from compclip.model import backbone, coca
+from compclip.prepare.captioners import coca as captioner
 from tests.captioned import captioned
 from tests.test_towers import TINY
 

@@ -14,8 +14,8 @@ import torch
 from PIL import Image
 
 from compclip.base.errors import UserError
-from compclip.data.captioners import hf
 from compclip.data.sample import Sample
+from compclip.prepare.captioners import hf
 from tests import tiny_blip
 from tests.captioned import captioned
 from tests.tiny_blip import WORDS

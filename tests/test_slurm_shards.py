@@ -11,10 +11,12 @@ import pytest
 
 from compclip.base.errors import UserError
 from compclip.base.files import fingerprint
-from compclip.data import prepare, serving, shards
+from compclip.data import shards
 from compclip.evaluate import __main__ as evaluate_command
 from compclip.launch import __main__ as launch_command
 from compclip.launch import prepare as stage_command
+from compclip.llm import serving
+from compclip.prepare import prepare
 from compclip.report import __main__ as report_command
 from compclip.runs import cluster, jobs, tasks
 from compclip.train import __main__ as train_command

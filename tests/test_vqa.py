@@ -19,11 +19,11 @@ from compclip.base.errors import UserError
 from compclip.base.files import fingerprint
 from compclip.benchmarks import retrieval, sugarcrepe, sugarcrepe_pp, winoground
 from compclip.config.servers import Server
-from compclip.data.captioners import hf
 from compclip.evaluate import __main__ as command
 from compclip.evaluate import vqa
 from compclip.evaluate.asking import Asking
 from compclip.evaluate.boxes import boxed
+from compclip.prepare.captioners import hf
 from tests import tiny_blip, tiny_chat
 from tests.chat_server import prompt, serve
 

@@ -15,14 +15,14 @@ from compclip.base.files import fingerprint, write_json
 from compclip.config import __main__ as config_command
 from compclip.config import grid, read
 from compclip.config.sections import World
-from compclip.data import prepare
-from compclip.data.scenes import generate
 from compclip.evaluate import __main__ as evaluate_command
 from compclip.model.__main__ import main as pretrain
 from compclip.model.backbone import WEIGHTS
+from compclip.prepare import prepare
 from compclip.runs import keys, store
 from compclip.runs.progress import CLOCK
 from compclip.runs.store import StoredRun
+from compclip.scenes import generate
 from compclip.train import __main__ as train_command
 
 TINY = {

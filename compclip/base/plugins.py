@@ -18,7 +18,7 @@ from typing import NamedTuple
 from compclip.base.errors import UserError, one_line, unknown
 
 METHODS, BENCHMARKS = "compclip.methods", "compclip.benchmarks"
-SOURCES, CAPTIONERS = "compclip.data.sources", "compclip.data.captioners"
+SOURCES, CAPTIONERS = "compclip.prepare.sources", "compclip.prepare.captioners"
 SAMPLERS = "compclip.sweep.samplers"
 # What a module must offer; the tests of ours hold them to more.
 NEEDS = {

@@ -26,9 +26,9 @@ import numpy as np
 from compclip.base.errors import UserError, unknown
 from compclip.benchmarks import _choice, _table, retrieval
 from compclip.benchmarks._files import chosen, first_there, images_folder, present, value
-from compclip.data import literals
 from compclip.evaluate.benchmark import Benchmark, Items, Record
 from compclip.evaluate.embeddings import Embeddings
+from compclip.prepare import literals
 from compclip.runs.items import COMPOSITION
 
 CHOICES = {

@@ -23,10 +23,10 @@ from compclip.config.written import plain_yaml
 
 # The entry of each stage's code; what a plug-in brings is added by its name.
 ENTRIES = {
-    "scenes": "compclip.data.scenes.generate",
-    "recaption": "compclip.data.recaption",
-    "rewrite": "compclip.data.rewrite",
-    "annotate": "compclip.data.annotate",
+    "scenes": "compclip.scenes.generate",
+    "recaption": "compclip.prepare.recaption",
+    "rewrite": "compclip.prepare.rewrite",
+    "annotate": "compclip.prepare.annotate",
     "backbone": "compclip.model.backbone",
     "benchmark": "compclip.evaluate.census",
     "neighbours": "compclip.train.nearest",

@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from compclip.base.errors import UserError
-from compclip.data import negatives, partners, shards
+from compclip.data import negative_images, partners, shards
 from compclip.data.place import Place
 from compclip.data.sample import Sample
 from compclip.data.shards import Shard
@@ -155,8 +155,8 @@ class _Open:
             self.rows = Rows(said.values, str(path))
             self._texts = {name: Strings(batch[name]) for name in ("id", "image", "split")}
             self._numbers = {name: _integers(batch[name]) for name in ("width", "height", "offset", "length")}
-            has = negatives.COLUMN in batch.schema.names
-            self._beside = negatives.Places(batch[negatives.COLUMN]) if has else None
+            has = negative_images.COLUMN in batch.schema.names
+            self._beside = negative_images.Places(batch[negative_images.COLUMN]) if has else None
 
     def caption(self, row: int, which: int) -> int:
         """The number of a sample's caption within the shard."""

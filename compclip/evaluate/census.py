@@ -16,9 +16,9 @@ from compclip.base import plugins, surrogates
 from compclip.base.errors import UserError, unknown
 from compclip.base.files import write_json
 from compclip.base.names import Name
-from compclip.data import within
 from compclip.evaluate import stamps
 from compclip.evaluate.boxes import file_of, unboxed
+from compclip.prepare import within
 
 if TYPE_CHECKING:
     from compclip.config.how import Benchmark as Section
@@ -128,7 +128,7 @@ def take(
 
     Raises UserError for a metric of the report's columns (`report_metrics`) that the files do not have.
     """
-    from compclip.data import overlap  # and with it Pillow, which nobody needs who only asks for a fingerprint
+    from compclip.prepare import overlap  # and with it Pillow, which nobody needs who only asks for a fingerprint
 
     benchmark = load(name, section)
     check_columns(name, benchmark, report_metrics, scorers)

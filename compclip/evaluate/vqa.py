@@ -32,14 +32,15 @@ from compclip.base.errors import UserError, one_line
 from compclip.base.files import fingerprint
 from compclip.config.how import USUAL, How
 from compclip.config.servers import Server
-from compclip.data import chat, images
-from compclip.data.question import Question
+from compclip.data import images
 from compclip.evaluate import asking as askings
 from compclip.evaluate import score
 from compclip.evaluate.asking import ANSWER_LIKELIHOOD, FIRST_TOKEN, SQUARE_CUT, SQUARE_PADDED, Asking
 from compclip.evaluate.boxes import unboxed
 from compclip.evaluate.embeddings import Pair, Paired, Scores
 from compclip.evaluate.pictures import cut
+from compclip.llm import chat
+from compclip.llm.question import Question
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -53,7 +54,7 @@ CACHE = ".work/vqascore.sqlite"
 
 def of_model(processor: Any, model: Any, asking: Asking, batch_size: int = BATCH, upright: bool = False) -> Scores:
     """Scores by a model of transformers and its processor; pictures as they are stored, or turned `upright`."""
-    from compclip.data.captioners import hf
+    from compclip.prepare.captioners import hf
 
     likelihood = hf.answer_likelihood if asking.score == ANSWER_LIKELIHOOD else hf.first_token_likelihood
 
@@ -226,7 +227,7 @@ def opened(
     model: str, device: str, words: Mapping[str, str], how: How = USUAL, api_key_env: str = ""
 ) -> tuple[Scores, Mapping[str, str]]:
     """Scores by `URL::MODEL` or by a folder, and what results say of it. Raises UserError for neither."""
-    from compclip.data.captioners import hf
+    from compclip.prepare.captioners import hf
 
     asking = askings.of_family("", words)  # words that are wrong end here, before a model is read
     if model.startswith(("http://", "https://")):

@@ -1,6 +1,6 @@
 """The stages `recaption`, `rewrite`, `annotate` of dvc.yaml: `python -m compclip.launch.prepare --data NAME`.
 
-As `compclip.data.prepare`, with one more thing: shards that `python -m compclip.launch PROFILE --stage STAGE` sent to a
+As `compclip.prepare.prepare`; besides, shards that `python -m compclip.launch PROFILE --stage STAGE` sent to a
 cluster are waited for, and what is still missing then is made here.
 """
 
@@ -13,8 +13,8 @@ from pathlib import Path
 from compclip.base.errors import UserError, entry
 from compclip.base.names import Name
 from compclip.config.sections import Data
-from compclip.data import prepare
-from compclip.data.work import Work
+from compclip.prepare import prepare
+from compclip.prepare.work import Work
 from compclip.runs import jobs, tasks
 from compclip.runs.jobs import Job
 

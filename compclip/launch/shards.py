@@ -21,13 +21,13 @@ from compclip.config import grid as cells
 from compclip.config.asked import ANNOTATE, RECAPTION, REWRITE
 from compclip.config.sections import Data, Params
 from compclip.config.servers import Server
-from compclip.data import prepare
-from compclip.data.item import Item
-from compclip.data.work import Work
 from compclip.launch import grid
 from compclip.launch.prepare import forget
 from compclip.launch.profiles import Profile
 from compclip.launch.slurm import Slurm, parameters, recovered
+from compclip.prepare import prepare
+from compclip.prepare.item import Item
+from compclip.prepare.work import Work
 from compclip.runs import jobs, tasks
 from compclip.runs.tasks import Task
 

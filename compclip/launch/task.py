@@ -12,7 +12,7 @@ import sys
 
 from compclip.base.errors import UserError, entry
 from compclip.config import asked
-from compclip.data import work
+from compclip.prepare import work
 from compclip.runs import tasks
 from compclip.runs.tasks import Task
 

@@ -27,9 +27,9 @@ from compclip.base.errors import UserError, entry, unknown
 from compclip.base.files import write_atomic
 from compclip.config import read
 from compclip.config.sections import Pretrain
-from compclip.data.scenes import web
 from compclip.model import backbone, towers
 from compclip.model.backbone import Model
+from compclip.scenes import web
 from compclip.train import losses
 
 PARTS = 6  # of a step's texts, by length

@@ -106,7 +106,7 @@ def test_winoground_and_counterfactuals_in_tables(table, tmp_path, embeddings):
 def test_what_a_training_set_shares_with_pictures_in_a_table(table, tmp_path, monkeypatch):
     """They are known by their bytes."""
     from compclip.base.names import Name
-    from compclip.data import overlap
+    from compclip.prepare import overlap
 
     monkeypatch.chdir(tmp_path)
     census.take(Name("w", "benchmark"), Section("winoground", str(table.parent), "images"))

@@ -10,7 +10,7 @@ from compclip.base.errors import UserError
 from compclip.config import grid, plan, read
 from compclip.config.captions import Captions, Released
 from compclip.config.texts import Masked, Texts
-from compclip.data import look
+from compclip.prepare import look
 
 PARAMS = """
 grid: {methods: [hard_positives], backbones: [b], data: [d], seeds: [0]}

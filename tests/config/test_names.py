@@ -19,10 +19,10 @@ from compclip.base.errors import UserError
 from compclip.base.names import Name
 from compclip.config import __main__ as config_command
 from compclip.config import cell, documents, grid, read, structured
-from compclip.data import prepare
 from compclip.evaluate import __main__ as evaluate_command
 from compclip.evaluate import wise_ft
 from compclip.model import __main__ as model_command
+from compclip.prepare import prepare
 from compclip.runs import __main__ as runs_command
 from compclip.runs import store
 from compclip.runs.folder import Folder, Trained

@@ -10,8 +10,9 @@ from types import ModuleType
 
 from compclip.base.names import Name
 from compclip.config.sections import Data
-from compclip.data import prepare, shards
+from compclip.data import shards
 from compclip.data.sample import Sample
+from compclip.prepare import prepare
 
 
 def read(source: ModuleType, cfg: Data) -> tuple[list[Sample], Counter]:

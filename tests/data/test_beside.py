@@ -21,10 +21,11 @@ from compclip.config import grid
 from compclip.config import read as parameters
 from compclip.config.sections import Data
 from compclip.config.texts import Texts
-from compclip.data import beside, lists, literals, prepare, shards
+from compclip.data import shards
 from compclip.data.prepared import Prepared
 from compclip.data.sample import Sample
 from compclip.methods import finetune
+from compclip.prepare import beside, lists, literals, prepare
 from compclip.text import masked, stored
 from compclip.train.batch import Views
 from tests.conftest import ROOT

@@ -18,8 +18,9 @@ from compclip.base.errors import UserError
 from compclip.base.names import Name
 from compclip.config.sections import Data
 from compclip.config.texts import Masked
-from compclip.data import fill_mask, prepare, rewrite, shards
+from compclip.data import shards
 from compclip.data.prepared import Prepared
+from compclip.prepare import fill_mask, prepare, rewrite
 from compclip.text import masked
 from compclip.text.annotate import annotate
 from tests import tiny_masked

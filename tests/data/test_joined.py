@@ -22,8 +22,9 @@ from compclip.base.names import Name
 from compclip.config import grid
 from compclip.config.captions import Captions
 from compclip.config.sections import Data
-from compclip.data import index, joined, lists, prepare, shards
+from compclip.data import shards
 from compclip.data.sample import Sample
+from compclip.prepare import index, joined, lists, prepare
 
 DREAMLIP = (
     "Image Path,raw_caption,shortIB_captions,longIB_captions\n"

@@ -8,7 +8,7 @@ import pytest
 
 from compclip.base.errors import UserError
 from compclip.base.files import read_json, write_json
-from compclip.data import look
+from compclip.prepare import look
 
 
 @pytest.fixture

@@ -17,13 +17,14 @@ from compclip.base.errors import UserError
 from compclip.base.names import Name
 from compclip.config import grid, pictures, read
 from compclip.config.sections import Data
-from compclip.data import beside as beside_texts
-from compclip.data import images, negatives, overlap, prepare, shards
-from compclip.data.overlap import Known
+from compclip.data import images, negative_images, shards
 from compclip.data.place import Place
 from compclip.data.prepared import Prepared
 from compclip.data.sample import GONE, Member, Negative, Sample
 from compclip.methods import finetune
+from compclip.prepare import beside as beside_texts
+from compclip.prepare import negatives, overlap, prepare
+from compclip.prepare.overlap import Known
 from compclip.train.batch import Views
 from compclip.train.views import Maker
 from tests.conftest import ROOT
@@ -201,7 +202,7 @@ def test_samples_come_back_as_they_were(tmp_path_factory, given_samples):
     has = {name for name in shards.MORE if any(getattr(s, name) for s in samples)}
     assert set(shards.read_batch(path, "recaption").schema.names) == {*shards.SCHEMA.names, *has}
     for array in negatives.column(samples).values():
-        places = negatives.Places(array)
+        places = negative_images.Places(array)
         assert [places[row] for row in range(len(samples))] == [
             tuple(one.picture for one in sample.negatives) for sample in samples
         ]
@@ -229,7 +230,7 @@ def test_a_benchmarks_pictures_among_them(tmp_path):
 def test_a_damaged_column_is_an_error(spoil):
     """Never a read beyond the buffer; the last edge is right, and Arrow looks at no other."""
     samples = [Sample(name, "a", (), negatives=(Negative(name, 1, 2),)) for name in "bc"]
-    array = negatives.column(samples)[negatives.COLUMN]
+    array = negatives.column(samples)[negative_images.COLUMN]
     edges = pa.array([0, 99, 2], pa.int32())
     if spoil == "offsets":
         array = pa.ListArray.from_arrays(edges, array.values)
@@ -241,7 +242,7 @@ def test_a_damaged_column_is_an_error(spoil):
     else:
         array = pa.array([[1], [2]])
     with pytest.raises((ValueError, LookupError, TypeError, AttributeError, pa.ArrowException)):
-        negatives.Places(array)[0]
+        negative_images.Places(array)[0]
 
 
 LIST = {"file": "x.csv", "on": "image", "column": "c", "images": "i"}
@@ -276,9 +277,7 @@ def test_a_member_of_a_source_without_tars():
 
 def test_a_method_that_shows_them_needs_data_with_some(monkeypatch):
     monkeypatch.setattr(finetune, "views", lambda cfg, step: Views(negative_images=1))
-    with pytest.raises(
-        UserError, match="methods.finetune: shows negative images; data.scenes has none: add data.scenes"
-    ):
+    with pytest.raises(UserError, match="methods.finetune: shows negative images; data.scenes has none: add data.scenes"):
         read.load(ROOT / "params.yaml")
     listed = "{file: a.csv, 'on': key, column: made, images: a}"
     assert read.load(ROOT / "params.yaml", [f"data.scenes.negative_images={listed}"])

@@ -15,10 +15,11 @@ from compclip.base.errors import UserError
 from compclip.base.names import Name
 from compclip.config.how import Benchmark
 from compclip.config.sections import Data
-from compclip.data import overlap, prepare, shards
-from compclip.data.overlap import Identity, Known
+from compclip.data import shards
 from compclip.data.sample import Sample
 from compclip.evaluate import census
+from compclip.prepare import overlap, prepare
+from compclip.prepare.overlap import Identity, Known
 
 
 def sample(image: str, **more) -> Sample:

@@ -12,7 +12,7 @@ from compclip.base.errors import UserError
 from compclip.base.names import Name
 from compclip.config.captions import Released
 from compclip.config.sections import Data
-from compclip.data import prepare, released, rewrite
+from compclip.prepare import prepare, released, rewrite
 
 CAPTIONS = ["A dog  and a cat.", "A bus.", "A dog and a cat.", "A cup."]
 

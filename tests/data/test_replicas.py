@@ -10,9 +10,9 @@ import torch
 from PIL import Image
 
 from compclip.base.errors import UserError
-from compclip.data.answers import Answer
-from compclip.data.captioners import _replicas
 from compclip.data.sample import Sample
+from compclip.llm.answers import Answer
+from compclip.prepare.captioners import _replicas
 
 
 @pytest.fixture

@@ -12,10 +12,10 @@ import pytest
 from compclip.base.errors import UserError
 from compclip.base.files import fingerprint, read_json
 from compclip.config.sections import World
-from compclip.data.scenes import generate, grammar, layout, questions
-from compclip.data.scenes.layout import Scene, Thing
-from compclip.data.scenes.render import SIDE, render
-from compclip.data.scenes.words import COLOURS, RELATIONS, SYMBOLS
+from compclip.scenes import generate, grammar, layout, questions
+from compclip.scenes.layout import Scene, Thing
+from compclip.scenes.render import SIDE, render
+from compclip.scenes.words import COLOURS, RELATIONS, SYMBOLS
 
 SMALL = World(train=40, retrieval=6, records=4, per_class=1, processes=1)
 UMBRELLA = Thing("umbrella", "red", "small", "plain", 0)

@@ -16,9 +16,9 @@ from PIL import Image
 
 from compclip.base.files import read_json
 from compclip.config.sections import World
-from compclip.data.scenes import edits, generate, grammar, layout, making
-from compclip.data.scenes.grammar import Statement
-from compclip.data.scenes.layout import Scene, Thing
+from compclip.scenes import edits, generate, grammar, layout, making
+from compclip.scenes.grammar import Statement
+from compclip.scenes.layout import Scene, Thing
 from tests.data.scene_truth import PHRASE, false_sentences, meant
 
 SMALL = World(train=30, retrieval=6, records=4, per_class=1, processes=1, beside=True)

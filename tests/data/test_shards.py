@@ -19,10 +19,11 @@ from compclip.base.errors import UserError
 from compclip.base.files import read_json, write_json
 from compclip.base.names import Name
 from compclip.config.sections import Data
-from compclip.data import annotate, entering, prepare, shards, work
+from compclip.data import shards
 from compclip.data.prepared import Prepared
 from compclip.data.sample import Sample
 from compclip.data.shards import Manifest, Shard
+from compclip.prepare import annotate, entering, prepare, work
 from compclip.text import clove
 from tests.conftest import ROOT
 from tests.data.reading import in_folder

@@ -12,7 +12,7 @@ from PIL import Image
 from compclip.base.errors import UserError
 from compclip.config.sections import Data
 from compclip.data import images
-from compclip.data.sources import coco, flickr8k, karpathy
+from compclip.prepare.sources import coco, flickr8k, karpathy
 from tests.data.reading import read
 
 

@@ -16,9 +16,9 @@ from compclip.base.errors import UserError
 from compclip.benchmarks import _tars
 from compclip.config.sections import Data
 from compclip.data import tars
-from compclip.data.fetch import archives
-from compclip.data.fetch.archives import Rule
-from compclip.data.sources import webdataset
+from compclip.fetch import archives
+from compclip.fetch.archives import Rule
+from compclip.prepare.sources import webdataset
 from tests.data import reading, tar_files
 
 BACK = b"\xff" + (-tars.BLOCK).to_bytes(11, "big", signed=True)  # a number in base 256, as large files have it

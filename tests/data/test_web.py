@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from compclip.config.sections import Pretrain
-from compclip.data.scenes import layout, web
-from compclip.data.scenes.layout import Scene, Thing
-from compclip.data.scenes.render import SIDE
-from compclip.data.scenes.words import EVERY_COLOUR, EVERY_SYMBOL, NUMBERS, RARE_COLOURS, RARE_SYMBOLS, RELATIONS, SIZES
+from compclip.scenes import layout, web
+from compclip.scenes.layout import Scene, Thing
+from compclip.scenes.render import SIDE
+from compclip.scenes.words import EVERY_COLOUR, EVERY_SYMBOL, NUMBERS, RARE_COLOURS, RARE_SYMBOLS, RELATIONS, SIZES
 
 CFG = Pretrain()
 TRUE = replace(CFG, noise=0.0)

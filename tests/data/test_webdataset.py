@@ -15,9 +15,10 @@ from hypothesis import strategies as st
 from compclip.base.errors import UserError
 from compclip.base.names import Name
 from compclip.config.sections import Data
-from compclip.data import images, prepare, shards, tars
+from compclip.data import images, shards, tars
 from compclip.data.place import MAX_BYTES
-from compclip.data.sources import webdataset
+from compclip.prepare import prepare
+from compclip.prepare.sources import webdataset
 from tests.data import reading, tar_files
 from tests.data.tar_files import picture, sample, write
 

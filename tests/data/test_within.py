@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from compclip.base.errors import UserError
-from compclip.data import within
+from compclip.prepare import within
 
 
 @pytest.fixture

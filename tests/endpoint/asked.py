@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from compclip.data import chat
+from compclip.llm import chat
 from tests.chat_server import prompt, said
 
 

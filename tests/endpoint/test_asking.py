@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from compclip.base.errors import UserError
-from compclip.data import chat, post
+from compclip.llm import chat, post
 from tests.chat_server import Reply, prompt, said, serve
 from tests.endpoint.asked import echo, questions
 

@@ -15,9 +15,9 @@ from compclip.base.errors import UserError
 from compclip.base.names import Name
 from compclip.config import read
 from compclip.config.sections import Data
-from compclip.data import prepare
-from compclip.data.captioners import endpoint
 from compclip.data.sample import Sample
+from compclip.prepare import prepare
+from compclip.prepare.captioners import endpoint
 from tests.captioned import captioned
 from tests.chat_server import prompt, said, serve
 from tests.data.reading import in_folder

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from compclip.base import secret
 from compclip.base.errors import UserError
-from compclip.data import chat, post
-from compclip.data.question import Question
+from compclip.llm import chat, post
+from compclip.llm.question import Question
 from tests.chat_server import Reply, Stream, prompt, said, serve
 from tests.endpoint.asked import echo, questions
 

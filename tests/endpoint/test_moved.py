@@ -8,8 +8,8 @@ from dataclasses import replace
 from PIL import Image
 
 from compclip.config.sections import Data
-from compclip.data import recaption
-from compclip.data.captioners import endpoint
+from compclip.prepare import recaption
+from compclip.prepare.captioners import endpoint
 
 
 def test_a_server_may_move(server, tmp_path):

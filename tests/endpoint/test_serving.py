@@ -16,9 +16,10 @@ from compclip.base.errors import UserError
 from compclip.base.files import write_json
 from compclip.config.sections import Data
 from compclip.config.servers import Server
-from compclip.data import guard, prepare, serving
-from compclip.data.captioners import endpoint
 from compclip.data.sample import Sample
+from compclip.llm import guard, serving
+from compclip.prepare import prepare
+from compclip.prepare.captioners import endpoint
 from tests.captioned import captioned
 from tests.chat_server import said, serve
 from tests.conftest import ROOT

@@ -8,7 +8,7 @@ import zipfile
 
 import pytest
 
-from compclip.data.fetch import transfer
+from compclip.fetch import transfer
 from tests.fetch import file_server
 
 

@@ -12,8 +12,8 @@ import zipfile
 import pytest
 
 from compclip.base.errors import UserError
-from compclip.data.fetch import archives
-from compclip.data.fetch.archives import Rule, unpack
+from compclip.fetch import archives
+from compclip.fetch.archives import Rule, unpack
 
 MEMBERS = {"top/a/1.json": "[1]", "top/a/2.txt": "two", "top/b.json": "[]", "__MACOSX/top/._b.json": "x", "top/": ""}
 

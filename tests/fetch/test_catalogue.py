@@ -9,8 +9,8 @@ import pytest
 
 from compclip.base.errors import UserError
 from compclip.benchmarks import hard_positives, vl_checklist
-from compclip.data.fetch import catalogue
-from compclip.data.fetch.archives import Rule, unpack
+from compclip.fetch import catalogue
+from compclip.fetch.archives import Rule, unpack
 from tests.conftest import ROOT
 
 SHIPPED = catalogue.read()

@@ -11,10 +11,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from compclip.base.errors import UserError
-from compclip.data.fetch import __main__ as command
-from compclip.data.fetch import pictures
-from compclip.data.fetch.catalogue import Pictures
-from compclip.data.fetch.pictures import Way
+from compclip.fetch import __main__ as command
+from compclip.fetch import pictures
+from compclip.fetch.catalogue import Pictures
+from compclip.fetch.pictures import Way
 
 PROGRAM = """#!{python}
 import json, sys

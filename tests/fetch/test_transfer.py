@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from compclip.base.errors import UserError
-from compclip.data.fetch import transfer
-from compclip.data.fetch.transfer import Wanted
+from compclip.fetch import transfer
+from compclip.fetch.transfer import Wanted
 from tests.fetch.file_server import endless, etag, redirect, sent, status
 
 BODY = bytes(range(256)) * 400  # 102,400 bytes

@@ -38,7 +38,7 @@ def _listed() -> formats.Files:
 
 def _beside(_: random.Random) -> object:
     from compclip.config.sections import Data
-    from compclip.data import prepare
+    from compclip.prepare import prepare
 
     beside = {"file": "files/n.jsonl", "on": "key", "column": "made", "images": "pictures"}
     path = f"files/{formats.SOURCES['karpathy'][0]}"

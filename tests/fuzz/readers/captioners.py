@@ -45,7 +45,7 @@ def _masked(folder: Path) -> None:
 
 def _filled(_: random.Random) -> object:
     from compclip.config.texts import Masked
-    from compclip.data import fill_mask
+    from compclip.prepare import fill_mask
 
     return fill_mask.opened(Masked("m"))(["A dog runs on the grass.", "The red cat sleeps."])
 

@@ -107,7 +107,8 @@ def _sources() -> Iterator[Reader]:
 def _recaptioned(name: str, path: str) -> Callable[[random.Random], object]:
     def read(_: random.Random) -> object:
         from compclip.config.sections import Data
-        from compclip.data import prepare, shards
+        from compclip.data import shards
+        from compclip.prepare import prepare
 
         data = Data(source=name, path=f"files/{path}".rstrip("/"), images="pictures", captioner="none")
         prepare.run("recaption", Name("x", "data"), data)

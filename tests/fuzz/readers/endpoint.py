@@ -20,8 +20,8 @@ def readers() -> Iterator[Reader]:
 
 def _answered(likeliest: int = 0) -> str:
     """An answer with no more to it than its bytes; the server's other ways are tried over HTTP in their own tests."""
-    from compclip.data import chat
-    from compclip.data.question import Question
+    from compclip.llm import chat
+    from compclip.llm.question import Question
 
     path = Path("answer.json")
     try:

@@ -27,14 +27,14 @@ def readers() -> Iterator[Reader]:
 
 
 def _catalogue(folder: Path) -> None:
-    from compclip.data.fetch import catalogue
+    from compclip.fetch import catalogue
 
     entries = catalogue.FILE.read_text(encoding="utf-8").split("\n\n")
     (folder / "c.yaml").write_text("\n\n".join([*entries[1:4], *entries[-3:]]) + "\n")
 
 
 def _listing(_: random.Random) -> object:
-    from compclip.data.fetch import __main__ as command
+    from compclip.fetch import __main__ as command
 
     return command.main(["--catalogue", "c.yaml", "--list"])
 
@@ -47,7 +47,7 @@ def _answer(folder: Path) -> None:
 
 def _answered(_: random.Random) -> object:
     """Fetch a file over two connections, of which each gets one answer as its file has it."""
-    from compclip.data.fetch import transfer
+    from compclip.fetch import transfer
 
     transfer.PAUSE_S = 0.0
     with socket.create_server(("127.0.0.1", 0)) as server:
@@ -84,7 +84,7 @@ def _archives(folder: Path) -> None:
 
 
 def _unpacked(rng: random.Random) -> object:
-    from compclip.data.fetch.archives import Rule, unpack
+    from compclip.fetch.archives import Rule, unpack
 
     rule = rng.choice((Rule(), Rule(("*.json",), 1, "in")))
     return unpack(Path(rng.choice(("a.zip", "a.tar.gz"))), Path("data/x"), rule, Path("data/.new"))
@@ -100,8 +100,8 @@ def _lists(folder: Path) -> None:
 
 
 def _columns(rng: random.Random) -> object:
-    from compclip.data.fetch import pictures
-    from compclip.data.fetch.catalogue import Pictures
+    from compclip.fetch import pictures
+    from compclip.fetch.catalogue import Pictures
 
     kind = rng.choice(("csv", "parquet"))
     pictures._check_columns(Path(f"list.{kind}"), Pictures(list="x", format=kind, url="url", into="data/x"))

@@ -47,7 +47,7 @@ def _written(files: formats.Files) -> Make:
 def _joined(name: str) -> Callable[[random.Random], object]:
     def read(_: random.Random) -> object:
         from compclip.config.captions import Captions
-        from compclip.data import joined
+        from compclip.prepare import joined
 
         with joined.opened(Captions(name, "url", ["c"]), Path("index")) as captions:
             return captions.of([row["url"] for row in ROWS])
@@ -58,7 +58,7 @@ def _joined(name: str) -> Callable[[random.Random], object]:
 def _beside(name: str, on: str, column: str, **more: bool) -> Callable[[random.Random], object]:
     def read(_: random.Random) -> object:
         from compclip.config.texts import Texts
-        from compclip.data import joined
+        from compclip.prepare import joined
 
         with joined.opened(Texts(name, on, [column], **more), Path("index")) as texts:
             return texts.of(["one", "a", "b"])
@@ -67,33 +67,33 @@ def _beside(name: str, on: str, column: str, **more: bool) -> Callable[[random.R
 
 
 def _indexed(folder: Path) -> None:
-    from compclip.data import index
+    from compclip.prepare import index
 
     index.opened(folder / "index", lambda counts: ((row["url"], [row["c"]]) for row in ROWS))
 
 
 def _looked_up(_: random.Random) -> object:
-    from compclip.data import index
+    from compclip.prepare import index
 
     return index.Index(Path("index")).of([row["url"] for row in ROWS])
 
 
 def _rewritten(_: random.Random) -> object:
     from compclip.config.captions import Released
-    from compclip.data import released
+    from compclip.prepare import released
 
     with released.opened(Released("files/captions.json", swap="files/s.jsonl"), Path("index")) as given:
         return given(formats.TWO)
 
 
 def _pictures(folder: Path) -> None:
-    from compclip.data import overlap
+    from compclip.prepare import overlap
 
     formats.pictures(folder)
     overlap.write(folder / "b.arrow", [str(folder / name) for name in formats.PICTURES])
 
 
 def _read(_: random.Random) -> object:
-    from compclip.data import overlap
+    from compclip.prepare import overlap
 
     return overlap.read(Path("b.arrow"))
