@@ -76,7 +76,7 @@ def test_every_benchmark_has_a_place():
     sections = read.load(GRIDS["every_benchmark"]).benchmarks
     modules = {path.stem for path in (ROOT / "compclip" / "benchmarks").glob("[!_]*.py")}
     assert {section.benchmark or name for name, section in sections.items()} == modules
-    folders = {offer.section.folder for offer in catalogue.read().values()} | {"data/raw/zeroshot"}
+    folders = {offer.section.folder for offer in catalogue.load_catalogue().values()} | {"data/raw/zeroshot"}
     places = {"/".join(PurePosixPath(section.path).parts[:3]) for name, section in sections.items() if name != "world"}
     assert places <= folders
 
@@ -105,7 +105,7 @@ def test_every_published_row_of_ours_has_its_cell(name):
 @pytest.mark.parametrize("name", RELEASED)
 def test_every_published_checkpoint_has_its_cell(name):
     """And each cell's file its entry in the catalogue; nothing in such a grid is trained."""
-    params, offers = read.load(GRIDS[name]), catalogue.read()
+    params, offers = read.load(GRIDS[name]), catalogue.load_catalogue()
     (backbone,), (paper, *tables) = params.grid.backbones, RELEASED[name]
     mine = [n for n in NUMBERS if n.paper == paper and n.table in tables and published.slug(n.backbone) == backbone]
     assert {n.method for n in mine if n.method.startswith(published.RELEASED)} <= set(params.grid.methods)

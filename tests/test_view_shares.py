@@ -95,7 +95,9 @@ def test_neighbours_that_cannot_be_read():
 def test_a_part_that_no_sample_had_stops_the_run(asked, had, epoch_ended, stops, here):
     run = at("finetune-tiny-scenes-0").run
     counts = {"asked": {"positives/x.y": asked}, "had": {"positives/x.y": had}}
-    line = rf"methods.finetune: positives/x.y: none of the first {asked:,} samples of data.scenes had one; train without"
+    line = (
+        rf"methods.finetune: positives/x.y: none of the first {asked:,} samples of data.scenes had one; train without"
+    )
     with pytest.raises(UserError, match=line) if stops else contextlib.nullcontext():
         view_shares.check(counts, run, epoch_ended)
 

@@ -40,7 +40,7 @@ DAMAGED = (
 
 
 @dataclass(frozen=True)
-class Rule:
+class UnpackRule:
     """Which members, less how many leading folders, into which folder below the entry's."""
 
     members: tuple[str, ...] = ()
@@ -49,14 +49,14 @@ class Rule:
 
 
 @dataclass(frozen=True)
-class Member:
+class ArchiveMember:
     """One file of an archive, its bytes read when they are asked for."""
 
     name: str
     file: IO[bytes]
 
 
-def unpack(archive: Path, folder: Path, rule: Rule, staging: Path) -> Counter[str]:
+def unpack(archive: Path, folder: Path, rule: UnpackRule, staging: Path) -> Counter[str]:
     """Put the members of a zip or tar that the rule names into `folder`; counts of files, bytes, and what was left out.
 
     Raises UserError for another or a damaged file, and for one that holds a link, a name outside, or too much.
@@ -65,8 +65,8 @@ def unpack(archive: Path, folder: Path, rule: Rule, staging: Path) -> Counter[st
         raise UserError(f"{archive}: no regular file; put the archive there")
     shutil.rmtree(staging, ignore_errors=True)
     try:
-        counts = _whole(staging, archive, rule)
-        _place(staging, folder)
+        counts = _unpack_completely(staging, archive, rule)
+        _move_files(staging, folder)
     finally:
         shutil.rmtree(staging, ignore_errors=True)
     if not counts["files"]:
@@ -74,20 +74,20 @@ def unpack(archive: Path, folder: Path, rule: Rule, staging: Path) -> Counter[st
     return counts
 
 
-def _whole(staging: Path, archive: Path, rule: Rule) -> Counter[str]:
+def _unpack_completely(staging: Path, archive: Path, rule: UnpackRule) -> Counter[str]:
     try:
-        return _into(staging, archive, rule)
+        return _unpack_members(staging, archive, rule)
     except (*DAMAGED, OSError) as error:
         if isinstance(error, OSError) and error.errno not in (None, errno.EINVAL) and not isinstance(error, DAMAGED):
             raise  # the disk's fault; decompressors raise it without a number, zipfile where it seeks before 0
         raise UserError(f"{archive}: damaged: {type(error).__name__}; fetch it again") from error
 
 
-def _into(staging: Path, archive: Path, rule: Rule) -> Counter[str]:
+def _unpack_members(staging: Path, archive: Path, rule: UnpackRule) -> Counter[str]:
     counts: Counter[str] = Counter()
-    left = max(LEAST, GROWTH * archive.stat().st_size)
+    budget = max(LEAST, GROWTH * archive.stat().st_size)
     for member in _members(archive):
-        path = _target(member.name, archive, rule)
+        path = _target_path(member.name, archive, rule)
         if path is None:
             counts["left_out"] += 1
             continue
@@ -96,38 +96,38 @@ def _into(staging: Path, archive: Path, rule: Rule) -> Counter[str]:
             fault = f"holds {member.name[:200]!a} twice" if target.exists() else f"holds more than {MOST_FILES:,} files"
             raise UserError(f"{archive}: {fault}; do not use it")
         target.parent.mkdir(parents=True, exist_ok=True)
-        counts["bytes"] += _copied(member, target, left - counts["bytes"], archive)
+        counts["bytes"] += _copy_member(member, target, budget - counts["bytes"], archive)
         counts["files"] += 1
     return counts
 
 
-def _members(archive: Path) -> Iterator[Member]:
+def _members(archive: Path) -> Iterator[ArchiveMember]:
     if zipfile.is_zipfile(archive):
-        yield from _of_zip(archive)
+        yield from _zip_members(archive)
     else:
-        yield from _of_tar(archive)
+        yield from _tar_members(archive)
 
 
-def _of_zip(archive: Path) -> Iterator[Member]:
+def _zip_members(archive: Path) -> Iterator[ArchiveMember]:
     with zipfile.ZipFile(archive) as opened:
         for info in opened.infolist():
             _check(info.filename, archive)
             if stat.S_ISLNK(info.external_attr >> 16):
-                raise _link(info.filename, archive)
+                raise _link_error(info.filename, archive)
             if not info.is_dir():
                 with opened.open(info) as file:
-                    yield Member(info.filename, file)
+                    yield ArchiveMember(info.filename, file)
 
 
-def _of_tar(archive: Path) -> Iterator[Member]:
+def _tar_members(archive: Path) -> Iterator[ArchiveMember]:
     with _tar(archive) as opened:
         for info in opened:
             _check(info.name, archive)
             if not info.isdir() and not info.isreg():
-                raise _link(info.name, archive)
+                raise _link_error(info.name, archive)
             if info.isreg() and (file := opened.extractfile(info)):
                 with contextlib.closing(file):
-                    yield Member(info.name, file)
+                    yield ArchiveMember(info.name, file)
         _read_out(opened)
 
 
@@ -141,7 +141,7 @@ def _tar(archive: Path) -> tarfile.TarFile:
 def _read_out(opened: tarfile.TarFile) -> None:
     """To the sum behind the last member, which decompressors compare when they come to it."""
     for _ in range(TAIL):
-        if not (opened.fileobj and opened.fileobj.read(CHUNK)):
+        if opened.fileobj is None or not opened.fileobj.read(CHUNK):
             return
 
 
@@ -151,33 +151,33 @@ def _check(name: str, archive: Path) -> None:
         raise UserError(f"{archive}: holds {name[:200]!a}, a name that leads out of its folder; do not use it")
 
 
-def _link(name: str, archive: Path) -> UserError:
+def _link_error(name: str, archive: Path) -> UserError:
     return UserError(f"{archive}: holds {name[:200]!a}, a link or device instead of a file; do not use it")
 
 
-def _target(name: str, archive: Path, rule: Rule) -> PurePosixPath | None:
+def _target_path(name: str, archive: Path, rule: UnpackRule) -> PurePosixPath | None:
     """Where a member belongs, nothing for one that the rule leaves out."""
     if JUNK.match(name) or (rule.members and not any(fnmatchcase(name, pattern) for pattern in rule.members)):
         return None
-    parts = [part for part in PurePosixPath(name).parts if part != "."][rule.strip :]
-    if any(part.startswith(".") for part in parts):
+    folders = [folder for folder in PurePosixPath(name).parts if folder != "."][rule.strip :]
+    if any(folder.startswith(".") for folder in folders):
         return None
-    return PurePosixPath(rule.into, *parts) if parts else None
+    return PurePosixPath(rule.into, *folders) if folders else None
 
 
-def _copied(member: Member, target: Path, left: int, archive: Path) -> int:
+def _copy_member(member: ArchiveMember, target: Path, budget: int, archive: Path) -> int:
     """Bytes that were written. The header's size is only what somebody says."""
     count = 0
     with open(target, "xb") as file:
         while chunk := member.file.read(CHUNK):
             count += len(chunk)
-            if count > left:
+            if count > budget:
                 raise UserError(f"{archive}: unpacks to more than {GROWTH} times its size; do not use it")
             file.write(chunk)
     return count
 
 
-def _place(staging: Path, folder: Path) -> None:
+def _move_files(staging: Path, folder: Path) -> None:
     for parent, _, names in os.walk(staging):
         target = folder / Path(parent).relative_to(staging)
         try:
@@ -185,5 +185,5 @@ def _place(staging: Path, folder: Path) -> None:
             for name in names:
                 os.replace(Path(parent, name), target / name)
         except (FileExistsError, NotADirectoryError, IsADirectoryError) as error:
-            place = error.filename2 or error.filename
-            raise UserError(f"{place}: something else is in the place of what is unpacked; move it") from error
+            path = error.filename2 or error.filename
+            raise UserError(f"{path}: something else is in the place of what is unpacked; move it") from error

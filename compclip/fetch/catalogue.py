@@ -27,7 +27,7 @@ LISTS = ("csv", "parquet", "tsv", "json")  # what img2dataset reads with names o
 
 
 @dataclass(frozen=True)
-class File:
+class OfferFile:
     """One file of an entry: `source` is its address or its path in the repository, where that is not its own name.
 
     An archive is unpacked: of its members those that fit one of `members` (all without), less `strip` leading folders,
@@ -47,13 +47,13 @@ class File:
         if self.sha256 and not SHA256.fullmatch(self.sha256):
             raise UserError(f"sha256={self.sha256!r}: must be 64 digits of 0-9a-f, or nothing where it is not known")
         if self.into:
-            relative(self.into, "into")
+            relative_path(self.into, "into")
         if (self.members or self.strip or self.into) and not self.unpack:
             raise UserError("members, strip and into belong to an archive; add unpack: true")
 
 
 @dataclass(frozen=True)
-class Pictures:
+class PictureList:
     """A list of pictures' addresses, for img2dataset: `list` is a file, or a folder of files, of the entry."""
 
     list: str = ""
@@ -66,15 +66,15 @@ class Pictures:
         for name in ("list", "into", "url"):
             if not getattr(self, name):
                 raise UserError(f"{name}: must be given; add it")
-        below(self.into, "into")
+        data_path(self.into, "into")
         if self.list != ".":
-            relative(self.list, "list")
+            relative_path(self.list, "list")
         if self.format not in LISTS:
             raise unknown("format", self.format, LISTS, "format")
 
 
 @dataclass(frozen=True)
-class Section:
+class OfferSection:
     """An entry as the file has it; `files` and `pictures` are read by themselves."""
 
     what: str = ""
@@ -98,7 +98,7 @@ class Section:
         if bool(self.folder) == self.cache:
             raise UserError("folder: must be given, or cache: true instead")
         if self.folder:
-            below(self.folder, "folder")
+            data_path(self.folder, "folder")
         if self.http and self.hub:
             raise UserError("http and hub: an entry has one source; make two entries of it")
         if self.hub and not REPOSITORY.fullmatch(self.hub):
@@ -114,9 +114,9 @@ class Offer:
     """Something that can be fetched by its name."""
 
     name: Name
-    section: Section
-    files: dict[str, File]
-    pictures: Pictures | None
+    section: OfferSection
+    files: dict[str, OfferFile]
+    pictures: PictureList | None
 
     @property
     def size(self) -> int:
@@ -130,10 +130,10 @@ class Offer:
         return source if self.section.hub else urljoin(f"{self.section.http.rstrip('/')}/", source)
 
 
-def read(path: str | Path = FILE) -> dict[str, Offer]:
+def load_catalogue(path: str | Path = FILE) -> dict[str, Offer]:
     """All entries by name. Raises UserError naming the entry, the key and the value for what cannot be one."""
     raw = yaml_text.plain(yaml_text.read(path, "must hold entries, as `name: {what: ...}`"), str(path))
-    entries = {str(name): _entry(str(name), value, str(path)) for name, value in raw.items()}
+    entries = {str(name): _parse_offer(str(name), value, str(path)) for name, value in raw.items()}
     for entry in entries.values():
         for needed in entry.section.needs:
             if needed not in entries:
@@ -141,24 +141,24 @@ def read(path: str | Path = FILE) -> dict[str, Offer]:
     return entries
 
 
-def _entry(text: str, raw: Any, path: str) -> Offer:
+def _parse_offer(text: str, raw: Any, path: str) -> Offer:
     name = Name(text, f"{path}: entry")
     where = f"{path}: {name}"
-    rest = mapping(raw, where)
-    files, pictures = mapping(rest.pop("files", None), f"{where}.files"), rest.pop("pictures", None)
-    section = structured(Section, rest, where)
-    made = Offer(
+    options = mapping(raw, where)
+    files, pictures = mapping(options.pop("files", None), f"{where}.files"), options.pop("pictures", None)
+    section = structured(OfferSection, options, where)
+    offer = Offer(
         name, section,
-        {key: _file(key, value, where) for key, value in files.items()},
-        None if pictures is None else structured(Pictures, mapping(pictures, where), f"{where}.pictures"),
+        {key: _parse_file(key, value, where) for key, value in files.items()},
+        None if pictures is None else structured(PictureList, mapping(pictures, where), f"{where}.pictures"),
     )  # fmt: skip
-    _check_addresses(made, where)
-    return made
+    _check_addresses(offer, where)
+    return offer
 
 
-def _file(name: str, raw: Any, where: str) -> File:
-    relative(name, f"{where}.files")
-    return structured(File, mapping(raw, f"{where}.files.{name}"), f"{where}.files.{name}")
+def _parse_file(name: str, raw: Any, where: str) -> OfferFile:
+    relative_path(name, f"{where}.files")
+    return structured(OfferFile, mapping(raw, f"{where}.files.{name}"), f"{where}.files.{name}")
 
 
 def _check_addresses(entry: Offer, where: str) -> None:
@@ -168,36 +168,36 @@ def _check_addresses(entry: Offer, where: str) -> None:
         raise UserError(f"{where}: nothing is unpacked in the hub's cache; give a folder")
     for name in entry.files:
         if entry.section.hub:
-            relative(entry.address(name), f"{where}.files.{name}.source")
+            relative_path(entry.address(name), f"{where}.files.{name}.source")
         else:
             _check_address(urls.checked(entry.address(name), f"{where}.files.{name}.source"), f"{where}.files.{name}")
 
 
 def _check_address(address: str, where: str) -> None:
-    parts = urlsplit(address)
-    if parts.scheme not in ("http", "https") or not parts.hostname:
+    url = urlsplit(address)
+    if url.scheme not in ("http", "https") or not url.hostname:
         raise UserError(f"{where}.source={urls.shown(address)!r}: must be an http or https address; give one, or http:")
-    if parts.username is not None:
+    if url.username is not None:
         raise UserError(f"{where}.source={urls.shown(address)!r}: must be without user and password")
 
 
-def relative(text: str, what: str) -> PurePosixPath:
+def relative_path(text: str, what: str) -> PurePosixPath:
     """A path below whatever it is joined to. Raises UserError for another, and for a hidden one."""
     path = PurePosixPath(text)
-    if path.is_absolute() or not path.parts or not all(PART.fullmatch(part) for part in path.parts):
+    if path.is_absolute() or not path.parts or not all(PART.fullmatch(folder) for folder in path.parts):
         raise UserError(f"{what}={text!r}: must be a path below its folder, of letters, digits and _ . + - @ =")
     return path
 
 
-def below(text: str, what: str) -> PurePosixPath:
+def data_path(text: str, what: str) -> PurePosixPath:
     """The same in one of the folders for what is fetched. Raises UserError for another."""
-    path = relative(text, what)
+    path = relative_path(text, what)
     if path.parts[0] not in ROOTS or len(path.parts) < 2:
         raise UserError(f"{what}={text!r}: must be a folder below {' or '.join(f'{root}/' for root in ROOTS)}")
     return path
 
 
-def _no_less_than_0(file: File, *names: str) -> None:
+def _no_less_than_0(file: OfferFile, *names: str) -> None:
     for name in names:
         if getattr(file, name) < 0:
             raise UserError(f"{name}={getattr(file, name)}: must be >= 0")

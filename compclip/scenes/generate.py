@@ -15,7 +15,7 @@ from compclip.base import json_text
 from compclip.base.errors import UserError
 from compclip.base.files import read_text, write_atomic, write_json
 from compclip.config.sections import World
-from compclip.scenes import beside, grammar, layout, making, official
+from compclip.scenes import companion_texts, grammar, layout, world_benchmarks, world_files
 from compclip.scenes.layout import Scene, Thing
 
 LAYOUTS = "layouts.jsonl"
@@ -27,23 +27,26 @@ def generate(world: World, out: Path) -> dict[str, int]:
 
     Raises UserError where `out` is a file or holds anything but a world.
     """
-    _check(out)
-    fresh = out.with_name(f".{out.name}.new")
-    shutil.rmtree(fresh, ignore_errors=True)
-    counts = {part.__name__.strip("_"): part(world, fresh) for part in (_train, *official.PARTS)}
+    _check_target(out)
+    new_folder = out.with_name(f".{out.name}.new")
+    shutil.rmtree(new_folder, ignore_errors=True)
+    counts = {
+        write_files.__name__.strip("_"): write_files(world, new_folder)
+        for write_files in (_train, *world_benchmarks.PARTS)
+    }
     if world.beside:
-        counts["beside"] = beside.write(world, fresh, read_layouts(fresh / LAYOUTS))
-    write_json(fresh / "counts.json", counts)
+        counts["beside"] = companion_texts.write_companions(world, new_folder, read_layouts(new_folder / LAYOUTS))
+    write_json(new_folder / "counts.json", counts)
     shutil.rmtree(out, ignore_errors=True)
-    fresh.rename(out)
+    new_folder.rename(out)
     return counts
 
 
-def _check(out: Path) -> None:
+def _check_target(out: Path) -> None:
     """A world replaces a world alone: no file, no link, no folder of other things."""
-    for place in (out, *out.parents):
-        if (place.exists() and not place.is_dir()) or (place == out and place.is_symlink()):
-            raise UserError(f"--out {out}: {place} is a file or a link; give a folder, which may be new")
+    for folder in (out, *out.parents):
+        if (folder.exists() and not folder.is_dir()) or (folder == out and folder.is_symlink()):
+            raise UserError(f"--out {out}: {folder} is a file or a link; give a folder, which may be new")
     if out.is_dir() and any(out.iterdir()) and not (out / LAYOUTS).is_file():
         raise UserError(f"--out {out}: the folder holds other files than a world's; give a new one")
 
@@ -52,7 +55,7 @@ def _check(out: Path) -> None:
 
 
 def _train(world: World, out: Path) -> int:
-    rows = making.parallel(world, partial(_train_row, world, out), range(world.train))
+    rows = world_files.parallel(world, partial(_train_row, world, out), range(world.train))
     images = [
         {
             "filename": r["id"] + ".png",
@@ -70,10 +73,10 @@ def _train(world: World, out: Path) -> int:
 
 
 def _train_row(world: World, out: Path, index: int) -> dict:
-    rng = making.rng(world, TRAIN, index)
+    rng = world_files.record_rng(world, TRAIN, index)
     scene = layout.sample(rng, int(rng.choice((2, 3, 4), p=(0.5, 0.3, 0.2))), test=False)
     name = f"{index:06d}"
-    making.picture(out / "train" / f"{name}.png", scene)
+    world_files.write_picture(out / "train" / f"{name}.png", scene)
     return {"id": name, "alt_text": grammar.alt_text(rng, scene), "scene": scene}
 
 

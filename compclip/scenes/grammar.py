@@ -9,11 +9,12 @@ from __future__ import annotations
 import zlib
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from compclip.scenes.layout import Scene, Thing, converse, related_pairs
-from compclip.scenes.words import (
+from compclip.scenes.world_words import (
     EVERY_COLOUR,
     EVERY_SYMBOL,
     NEAR,
@@ -29,7 +30,7 @@ SYNONYM_RATE = 0.25
 PLACES = {0: "top left", 1: "top right", 2: "bottom left", 3: "bottom right"}
 
 
-def choose(rng: np.random.Generator, options):
+def choose(rng: np.random.Generator, options: Any) -> Any:
     """One of a sequence, by the generator."""
     return options[rng.integers(len(options))]
 
@@ -138,7 +139,7 @@ def statements(scene: Scene) -> list[Statement]:
     return [Statement(a, b, r) for a, b, r in related_pairs(scene)]
 
 
-def place(rng: np.random.Generator, relation: str) -> str:
+def relation_words(rng: np.random.Generator, relation: str) -> str:
     """Words of a relation: the usual ones or a synonym."""
     return name(rng, RELATIONS[relation], 0.4)
 
@@ -160,42 +161,42 @@ def sentence(rng: np.random.Generator, s: Statement) -> str:
         text = f"{a} {active} {b}." if rng.random() < 0.5 else f"{a} {passive} {b}."
     else:
         form = choose(rng, _FORMS)
-        text = form.format(a=a, b=b, r=place(rng, s.relation), o=place(rng, converse(s.relation)))
+        text = form.format(a=a, b=b, r=relation_words(rng, s.relation), o=relation_words(rng, converse(s.relation)))
     return text[0].upper() + text[1:]
 
 
-Told = tuple[str, Statement | None]  # a sentence, and the statement that it makes if it is of two things
+CaptionSentence = tuple[str, Statement | None]  # a sentence, and the statement that it makes if it is of two things
 
 
 def dense(rng: np.random.Generator, scene: Scene) -> str:
     """Two to five sentences, each true of the picture: one that relates two things, one for every other thing, and
     details."""
-    return joined(described(rng, scene))
+    return join_sentences(describe_scene(rng, scene))
 
 
-def joined(told: Iterable[Told]) -> str:
+def join_sentences(sentences: Iterable[CaptionSentence]) -> str:
     """The sentences as one text."""
-    return " ".join(text for text, _ in told)
+    return " ".join(text for text, _ in sentences)
 
 
-def captioned(name: str, scene: Scene) -> list[Told]:
+def dense_caption(name: str, scene: Scene) -> list[CaptionSentence]:
     """The dense caption of a training picture, sentence by sentence: a function of its name and layout alone."""
-    return described(np.random.default_rng((1, zlib.crc32(name.encode()))), scene)
+    return describe_scene(np.random.default_rng((1, zlib.crc32(name.encode()))), scene)
 
 
-def described(rng: np.random.Generator, scene: Scene) -> list[Told]:
+def describe_scene(rng: np.random.Generator, scene: Scene) -> list[CaptionSentence]:
     """The sentences of a dense caption; the first is a statement of two things."""
-    told = statements(scene)
-    first = choose(rng, told)
-    rest = [t for t in scene.things if t not in (first.a, first.b)]
-    more = [_told(rng, choose(rng, [s for s in told if s.a == thing])) for thing in rest]
+    facts = statements(scene)
+    first = choose(rng, facts)
+    remaining = [t for t in scene.things if t not in (first.a, first.b)]
+    further = [_say_statement(rng, choose(rng, [s for s in facts if s.a == thing])) for thing in remaining]
     details = [detail(rng, scene, thing) for thing in (first.a, first.b)]
     details = [details[i] for i in rng.permutation(2)][: int(rng.integers(1, 3))]
     count = [_count(rng, scene)] if rng.random() < 0.4 and len(scene.things) < 4 else []
-    return [_told(rng, first), *more, *((text, None) for text in (*details, *count))]
+    return [_say_statement(rng, first), *further, *((text, None) for text in (*details, *count))]
 
 
-def _told(rng: np.random.Generator, statement: Statement) -> Told:
+def _say_statement(rng: np.random.Generator, statement: Statement) -> CaptionSentence:
     return sentence(rng, statement), statement
 
 
@@ -217,8 +218,8 @@ def _detail_place(rng: np.random.Generator, scene: Scene, thing: Thing) -> str:
 
 
 def _detail_near(rng: np.random.Generator, scene: Scene, thing: Thing) -> str:
-    others = [b for a, b, _ in related_pairs(scene) if a is thing]
-    return f"The {noun(rng, thing)} is {choose(rng, NEAR)} {article(phrase(rng, choose(rng, others)))}."
+    neighbours = [b for a, b, _ in related_pairs(scene) if a is thing]
+    return f"The {noun(rng, thing)} is {choose(rng, NEAR)} {article(phrase(rng, choose(rng, neighbours)))}."
 
 
 _DETAILS = (_detail_size, _detail_texture, _detail_place, _detail_near)

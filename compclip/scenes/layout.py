@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from compclip.scenes.words import COLOURS, CONVERSE, EVERY_COLOUR, EVERY_SYMBOL, SIZES, SYMBOLS, TEXTURES
+from compclip.scenes.world_words import COLOURS, CONVERSE, EVERY_COLOUR, EVERY_SYMBOL, SIZES, SYMBOLS, TEXTURES
 
 COLUMNS = 2
 TEST_SHARE = 4  # one layout in four belongs to the test side
@@ -102,11 +102,11 @@ _CELLS = {
 
 def _draw(rng: np.random.Generator, count: int, symbols: list[str], colours: list[str]) -> Scene:
     cells = _CELLS[count][rng.integers(len(_CELLS[count]))]
-    named = rng.choice(symbols, count, replace=False)
+    symbol_names = rng.choice(symbols, count, replace=False)
     dyed = rng.choice(colours, count, replace=False)
     things = tuple(
         Thing(str(s), str(c), _pick(rng, SIZES), _pick(rng, TEXTURES), cell, tuple(rng.uniform(-1, 1, 2)))
-        for s, c, cell in zip(named, dyed, cells, strict=True)
+        for s, c, cell in zip(symbol_names, dyed, cells, strict=True)
     )
     return Scene(things, int(rng.integers(225, 256)))
 

@@ -12,7 +12,7 @@ import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
 from compclip.scenes.layout import COLUMNS, Scene, Thing
-from compclip.scenes.words import EVERY_COLOUR, EVERY_SYMBOL
+from compclip.scenes.world_words import EVERY_COLOUR, EVERY_SYMBOL
 
 SIDE = 64  # pixels of a picture's side
 EXTENT = {"small": 22, "large": 28}  # pixels of a symbol's longer side
@@ -40,8 +40,8 @@ def _paint(canvas_HW3: np.ndarray, thing: Thing) -> None:
     row, column = divmod(thing.cell, COLUMNS)
     room_y, room_x = (cell - height) / 2, (cell - width) / 2
     top = round(row * cell + room_y * (1 + JITTER * thing.shift[1]))
-    left = round(column * cell + room_x * (1 + JITTER * thing.shift[0]))
-    patch = canvas_HW3[top : top + height, left : left + width]
+    left_edge = round(column * cell + room_x * (1 + JITTER * thing.shift[0]))
+    patch = canvas_HW3[top : top + height, left_edge : left_edge + width]
     alpha = mask_HW[..., None]
     patch[...] = patch * (1 - alpha) + np.asarray(EVERY_COLOUR[thing.colour][0], np.float32) * alpha
 
@@ -50,8 +50,8 @@ def _paint(canvas_HW3: np.ndarray, thing: Thing) -> None:
 def _mask(symbol: str, extent: int, texture: str) -> np.ndarray:
     glyph = _glyph(EVERY_SYMBOL[symbol][0])
     scale = extent / max(glyph.size)
-    shape = tuple(max(1, round(side * scale)) for side in glyph.size)
-    mask_HW = np.asarray(glyph.resize(shape, Image.Resampling.LANCZOS), np.float32) / 255
+    width, height = (max(1, round(side * scale)) for side in glyph.size)
+    mask_HW = np.asarray(glyph.resize((width, height), Image.Resampling.LANCZOS), np.float32) / 255
     y, x = np.indices(mask_HW.shape)
     if texture == "striped":
         return mask_HW * np.where(y % 4 < 2, 1.0, 0.35)

@@ -29,7 +29,7 @@ from compclip.config import read
 from compclip.config.sections import Pretrain
 from compclip.model import backbone, towers
 from compclip.model.backbone import Model
-from compclip.scenes import web
+from compclip.scenes import web_pictures
 from compclip.train import losses
 
 PARTS = 6  # of a step's texts, by length
@@ -39,8 +39,8 @@ def batch(cfg: Pretrain, seed: int, step: int) -> tuple[list[np.ndarray], list[s
     """Pictures [H, W, 3] and alt-texts of one step: a function of (seed, step)."""
     rng = np.random.default_rng((seed, 2, step))
     if step >= cfg.steps:
-        return web.samples(rng, replace(cfg, paired=0.0, siblings=0.0), cfg.batch_size)
-    return web.samples(rng, cfg, cfg.batch_size, bound=step < cfg.bound_steps)
+        return web_pictures.samples(rng, replace(cfg, paired=0.0, siblings=0.0), cfg.batch_size)
+    return web_pictures.samples(rng, cfg, cfg.batch_size, bound=step < cfg.bound_steps)
 
 
 def pixels(pictures: list[np.ndarray], model: Model) -> Tensor:

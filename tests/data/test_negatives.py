@@ -277,7 +277,9 @@ def test_a_member_of_a_source_without_tars():
 
 def test_a_method_that_shows_them_needs_data_with_some(monkeypatch):
     monkeypatch.setattr(finetune, "views", lambda cfg, step: Views(negative_images=1))
-    with pytest.raises(UserError, match="methods.finetune: shows negative images; data.scenes has none: add data.scenes"):
+    with pytest.raises(
+        UserError, match="methods.finetune: shows negative images; data.scenes has none: add data.scenes"
+    ):
         read.load(ROOT / "params.yaml")
     listed = "{file: a.csv, 'on': key, column: made, images: a}"
     assert read.load(ROOT / "params.yaml", [f"data.scenes.negative_images={listed}"])

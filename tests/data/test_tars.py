@@ -17,7 +17,7 @@ from compclip.benchmarks import _tars
 from compclip.config.sections import Data
 from compclip.data import tars
 from compclip.fetch import archives
-from compclip.fetch.archives import Rule
+from compclip.fetch.archives import UnpackRule
 from compclip.prepare.sources import webdataset
 from tests.data import reading, tar_files
 
@@ -98,7 +98,7 @@ def test_fetch(tar, tmp_path, compress):
     """Nothing of it is unpacked."""
     tar.write_bytes(compress(tar.read_bytes()))
     with pytest.raises(UserError, match=r"0\.tar: damaged: ReadError; fetch it again"):
-        archives.unpack(tar, tmp_path / "there", Rule(), tmp_path / "staging")
+        archives.unpack(tar, tmp_path / "there", UnpackRule(), tmp_path / "staging")
     assert not (tmp_path / "there").exists()
 
 
@@ -109,4 +109,4 @@ def test_a_first_header_that_leads_back(tmp_path):
     with pytest.raises(tars.DamagedTar, match="negative size"):
         list(tars.members(str(path)))
     with pytest.raises(UserError, match="neither a zip nor a tar"):
-        archives.unpack(path, tmp_path / "there", Rule(), tmp_path / "staging")
+        archives.unpack(path, tmp_path / "there", UnpackRule(), tmp_path / "staging")

@@ -44,5 +44,5 @@ def _caption(layouts: Mapping[str, Any], samples: list[Sample], shard: str) -> t
         if name not in layouts:
             counts["no_layout"] += 1
             continue
-        made.append(replace(sample, captions=(grammar.joined(grammar.captioned(name, layouts[name])),)))
+        made.append(replace(sample, captions=(grammar.join_sentences(grammar.dense_caption(name, layouts[name])),)))
     return made, counts

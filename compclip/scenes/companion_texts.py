@@ -17,7 +17,7 @@ from pathlib import Path
 
 from compclip.base.files import write_atomic
 from compclip.config.sections import World
-from compclip.scenes import edits, grammar, making
+from compclip.scenes import grammar, scene_edits, world_files
 from compclip.scenes.layout import Scene
 
 PICTURES = "train_edits"
@@ -26,28 +26,31 @@ NEGATIVES = 2  # edits of a picture
 OTHERS = 3  # paraphrases of a caption
 
 
-def write(world: World, out: Path, layouts: Mapping[str, Scene]) -> int:
+def write_companions(world: World, out: Path, layouts: Mapping[str, Scene]) -> int:
     """Write the pictures into `train_edits` and a file of lines for each kind; gives the number of pictures."""
-    rows = making.parallel(world, partial(_row, world, out), enumerate(layouts.items()))
+    rows = world_files.parallel(world, partial(_companion_row, world, out), enumerate(layouts.items()))
     for kind in ("edits", "negations", "paraphrases", "dense"):
         write_atomic(out / f"train_{kind}.jsonl", "".join(json.dumps(row[kind]) + "\n" for row in rows))
     return sum(len(row["edits"]["negative_image"]) + 1 for row in rows)
 
 
-def _row(world: World, out: Path, job: tuple[int, tuple[str, Scene]]) -> dict[str, dict]:
+def _companion_row(world: World, out: Path, job: tuple[int, tuple[str, Scene]]) -> dict[str, dict]:
     index, (name, scene) = job
-    told, image = grammar.captioned(name, scene), {"image": f"{name}.png"}
-    said = next(s for _, s in told if s)
-    edited = edits.edits(making.rng(world, EDITS, index), scene, said, NEGATIVES)
-    denial, without = edits.denial(making.rng(world, NEGATIONS, index), scene)
-    shown = {f"{name}_{i}.png": e.scene for i, e in enumerate(edited)}
-    for file, other in (*shown.items(), (f"{name}_without.png", without)):
-        making.picture(out / PICTURES / file, other)
-    negatives = [edits.reworded(grammar.joined(told), e.words) for e in edited]
-    others = edits.paraphrases(making.rng(world, PARAPHRASES, index), told, OTHERS)
+    sentences, image = grammar.dense_caption(name, scene), {"image": f"{name}.png"}
+    edited_statement = next(s for _, s in sentences if s)
+    edited = scene_edits.make_edits(world_files.record_rng(world, EDITS, index), scene, edited_statement, NEGATIVES)
+    denial, without = scene_edits.make_denial(world_files.record_rng(world, NEGATIONS, index), scene)
+    edited_scenes = {f"{name}_{i}.png": e.scene for i, e in enumerate(edited)}
+    for file, picture in (*edited_scenes.items(), (f"{name}_without.png", without)):
+        world_files.write_picture(out / PICTURES / file, picture)
+    negatives = [scene_edits.reword(grammar.join_sentences(sentences), e.words) for e in edited]
+    paraphrases = scene_edits.make_paraphrases(world_files.record_rng(world, PARAPHRASES, index), sentences, OTHERS)
     return {
-        "edits": {**image, "negative_caption": negatives, "negative_image": list(shown)},
+        "edits": {**image, "negative_caption": negatives, "negative_image": list(edited_scenes)},
         "negations": {**image, "negated_caption": denial, "distractor": f"{name}_without.png"},
-        "paraphrases": {**image, "paraphrase": others},
-        "dense": {**image, "dense": edits.single(making.rng(world, DENSE, index), scene)},
+        "paraphrases": {**image, "paraphrase": paraphrases},
+        "dense": {
+            **image,
+            "dense": scene_edits.single_sentences(world_files.record_rng(world, DENSE, index), scene),
+        },
     }

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from compclip.base.errors import UserError, unknown
 from compclip.base.files import read_mapping
-from compclip.fetch.catalogue import Pictures
+from compclip.fetch.catalogue import PictureList
 
 PROGRAM = "img2dataset"
 FORMATS = ("webdataset", "files")
@@ -28,7 +28,7 @@ HEADER = 1 << 20  # bytes of a first line
 
 
 @dataclass(frozen=True)
-class Way:
+class PictureOptions:
     """How pictures are fetched: shards or loose files, tries a picture beyond the first, pixels of the short side."""
 
     format: str = "webdataset"
@@ -37,26 +37,26 @@ class Way:
     processes: int = 0  # 0: one a core
 
 
-def fetch(pictures: Pictures, folder: Path, root: Path, way: Way) -> Counter[str]:
+def fetch_pictures(pictures: PictureList, folder: Path, root: Path, way: PictureOptions) -> Counter[str]:
     """Fetch what a list below `folder` names; its own counts of pictures, summed.
 
     Raises UserError where the program or a column is missing, or it ends with a failure.
     """
-    place = folder / pictures.list
-    _check_columns(place, pictures)
+    list_path = folder / pictures.list
+    _check_columns(list_path, pictures)
     target = root / pictures.into
     target.mkdir(parents=True, exist_ok=True)
-    command = words(_program(), pictures, place, target, way)
-    done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=sys.stderr.fileno())
-    if done.returncode:
-        raise UserError(f"{PROGRAM} ended with {done.returncode} over {place}; run this again: it goes on")
-    return counts(target)
+    command = command_words(_find_program(), pictures, list_path, target, way)
+    process = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=sys.stderr.fileno())
+    if process.returncode:
+        raise UserError(f"{PROGRAM} ended with {process.returncode} over {list_path}; run this again: it goes on")
+    return count_pictures(target)
 
 
-def words(program: str, pictures: Pictures, place: Path, target: Path, way: Way) -> list[str]:
+def command_words(program: str, pictures: PictureList, list_path: Path, target: Path, way: PictureOptions) -> list[str]:
     """The command; no shell reads it."""
     options = {
-        "url_list": place.resolve(), "input_format": pictures.format, "url_col": pictures.url,
+        "url_list": list_path.resolve(), "input_format": pictures.format, "url_col": pictures.url,
         "output_folder": target.resolve(), "output_format": way.format,
         "processes_count": way.processes or os.cpu_count() or 1, "retries": way.retries,
         "image_size": way.pixels, "resize_mode": "keep_ratio", "resize_only_if_bigger": True,
@@ -66,21 +66,21 @@ def words(program: str, pictures: Pictures, place: Path, target: Path, way: Way)
     return [program, *(f"--{name}={value}" for name, value in options.items())]
 
 
-def _program() -> str:
-    beside = Path(sys.executable).with_name(PROGRAM)
-    found = str(beside) if beside.is_file() else shutil.which(PROGRAM)
-    if not found:
+def _find_program() -> str:
+    neighbour = Path(sys.executable).with_name(PROGRAM)
+    program = str(neighbour) if neighbour.is_file() else shutil.which(PROGRAM)
+    if not program:
         raise UserError(f"{PROGRAM}: not installed; pipx install {PROGRAM}, or give --lists-only to leave pictures out")
-    return found
+    return program
 
 
-def _check_columns(place: Path, pictures: Pictures) -> None:
-    files = sorted(place.glob(f"*.{pictures.format}")) if place.is_dir() else [place]
+def _check_columns(list_path: Path, pictures: PictureList) -> None:
+    files = sorted(list_path.glob(f"*.{pictures.format}")) if list_path.is_dir() else [list_path]
     if not files or not files[0].is_file():
-        raise UserError(f"{place}: no .{pictures.format} file there; correct `list` of the catalogue")
+        raise UserError(f"{list_path}: no .{pictures.format} file there; correct `list` of the catalogue")
     for name in filter(None, (pictures.url, pictures.caption)):
-        if (known := _columns(files[0], pictures.format)) and name not in known:
-            raise unknown("column", name, known, str(files[0]))
+        if (columns := _columns(files[0], pictures.format)) and name not in columns:
+            raise unknown("column", name, columns, str(files[0]))
 
 
 def _columns(file: Path, kind: str) -> Sequence[str]:
@@ -99,10 +99,10 @@ def _columns(file: Path, kind: str) -> Sequence[str]:
         raise UserError(f"{file}: no parquet file: {type(error).__name__}; remove it and fetch it again") from error
 
 
-def counts(folder: Path) -> Counter[str]:
+def count_pictures(folder: Path) -> Counter[str]:
     """What img2dataset says of its shards, summed: pictures asked for, fetched, lost."""
-    found: Counter[str] = Counter()
+    totals: Counter[str] = Counter()
     for file in sorted(folder.glob("*_stats.json")):
         stats = read_mapping(file)
-        found.update({name: value for name in COUNTS if type(value := stats.get(name)) is int})
-    return found
+        totals.update({name: value for name in COUNTS if type(value := stats.get(name)) is int})
+    return totals

@@ -12,11 +12,11 @@ import numpy as np
 from PIL import Image
 
 from compclip.config.sections import World
-from compclip.scenes import web
+from compclip.scenes import web_pictures
 from compclip.scenes.layout import Scene
 
 
-def rng(world: World, split: int, *index: int) -> np.random.Generator:
+def record_rng(world: World, split: int, *index: int) -> np.random.Generator:
     """The generator of one record of one part."""
     return np.random.default_rng((world.seed, split, *index))
 
@@ -30,14 +30,14 @@ def parallel(world: World, make: Callable, jobs: Iterable) -> list:
         return list(pool.map(make, jobs, chunksize=64))
 
 
-def seen(name: str, scene: Scene) -> np.ndarray:
+def render_checked(name: str, scene: Scene) -> np.ndarray:
     """The scene as the web shows it, uint8 [64, 64, 3]: where on which ground is a function of the file's name."""
-    return web.shown(np.random.default_rng((2, zlib.crc32(name.encode()))), scene)
+    return web_pictures.render_scene(np.random.default_rng((2, zlib.crc32(name.encode()))), scene)
 
 
-def picture(path: Path, scene: Scene) -> None:
+def write_picture(path: Path, scene: Scene) -> None:
     """Write the scene as a PNG, its folder with it."""
     buffer = io.BytesIO()
-    Image.fromarray(seen(path.name, scene)).save(buffer, "PNG")
+    Image.fromarray(render_checked(path.name, scene)).save(buffer, "PNG")
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(buffer.getvalue())

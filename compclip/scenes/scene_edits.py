@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 
 from compclip.scenes import grammar
-from compclip.scenes.grammar import Statement, Told
+from compclip.scenes.grammar import CaptionSentence, Statement
 from compclip.scenes.layout import Scene, Thing, may_train, swap_colours
-from compclip.scenes.words import COLOURS, NEAR, SIZES, SYMBOLS, TEXTURES, article
+from compclip.scenes.world_words import COLOURS, NEAR, SIZES, SYMBOLS, TEXTURES, article
 
 Words = Mapping[str, str]
 
@@ -31,12 +31,12 @@ class Edit:
     words: Words
 
 
-def edits(rng: np.random.Generator, scene: Scene, said: Statement, count: int) -> list[Edit]:
+def make_edits(rng: np.random.Generator, scene: Scene, statement: Statement, count: int) -> list[Edit]:
     """`count` different changes of the two things of a statement, of as many kinds as have one.
 
     None shows a layout or a pair that is kept for test.
     """
-    kinds = [_shuffled(rng, [e for e in kind(scene, said.a, said.b) if may_train(e.scene)]) for kind in KINDS]
+    kinds = [_shuffled(rng, [e for e in kind(scene, statement.a, statement.b) if may_train(e.scene)]) for kind in KINDS]
     by_turns = zip_longest(*_shuffled(rng, kinds))
     return [edit for turn in by_turns for edit in turn if edit][:count]
 
@@ -45,71 +45,76 @@ def _shuffled(rng: np.random.Generator, items: Sequence[Any]) -> list[Any]:
     return [items[i] for i in rng.permutation(len(items))]
 
 
-def _colours_exchanged(scene: Scene, a: Thing, b: Thing) -> list[Edit]:
-    return [Edit(swap_colours(scene, a, b), _exchanged(COLOURS, a.colour, b.colour))]
+def _exchange_colours(scene: Scene, a: Thing, b: Thing) -> list[Edit]:
+    return [Edit(swap_colours(scene, a, b), _exchange_names(COLOURS, a.colour, b.colour))]
 
 
-def _things_exchanged(scene: Scene, a: Thing, b: Thing) -> list[Edit]:
+def _exchange_things(scene: Scene, a: Thing, b: Thing) -> list[Edit]:
     new = {a: replace(a, colour=b.colour, symbol=b.symbol), b: replace(b, colour=a.colour, symbol=a.symbol)}
-    words = {**_exchanged(COLOURS, a.colour, b.colour), **_exchanged(SYMBOLS, a.symbol, b.symbol)}
-    return [Edit(_with(scene, new), words)]
+    words = {**_exchange_names(COLOURS, a.colour, b.colour), **_exchange_names(SYMBOLS, a.symbol, b.symbol)}
+    return [Edit(_replace_things(scene, new), words)]
 
 
-def _colour_replaced(scene: Scene, a: Thing, b: Thing) -> list[Edit]:
+def _replace_colour(scene: Scene, a: Thing, b: Thing) -> list[Edit]:
     absent = [c for c in COLOURS if c not in {t.colour for t in scene.things}]
     return [
-        Edit(_with(scene, {t: replace(t, colour=c)}), _renamed(COLOURS, t.colour, c)) for t in (a, b) for c in absent
+        Edit(_replace_things(scene, {t: replace(t, colour=c)}), _renaming(COLOURS, t.colour, c))
+        for t in (a, b)
+        for c in absent
     ]
 
 
-def _symbol_replaced(scene: Scene, a: Thing, b: Thing) -> list[Edit]:
+def _replace_symbol(scene: Scene, a: Thing, b: Thing) -> list[Edit]:
     return [*_other_symbols(scene, a), *_other_symbols(scene, b)]
 
 
 def _other_symbols(scene: Scene, thing: Thing) -> list[Edit]:
     absent = [s for s in SYMBOLS if s not in {t.symbol for t in scene.things}]
-    return [Edit(_with(scene, {thing: replace(thing, symbol=s)}), _renamed(SYMBOLS, thing.symbol, s)) for s in absent]
+    return [
+        Edit(_replace_things(scene, {thing: replace(thing, symbol=s)}), _renaming(SYMBOLS, thing.symbol, s))
+        for s in absent
+    ]
 
 
 KINDS: tuple[Callable[[Scene, Thing, Thing], list[Edit]], ...] = (
-    _colours_exchanged,
-    _things_exchanged,
-    _colour_replaced,
-    _symbol_replaced,
+    _exchange_colours,
+    _exchange_things,
+    _replace_colour,
+    _replace_symbol,
 )
 
 
-def _with(scene: Scene, new: Mapping[Thing, Thing]) -> Scene:
+def _replace_things(scene: Scene, new: Mapping[Thing, Thing]) -> Scene:
     return replace(scene, things=tuple(new.get(t, t) for t in scene.things))
 
 
-def _renamed(names: Mapping[str, tuple], old: str, new: str) -> dict[str, str]:
+def _renaming(names: Mapping[str, tuple], old: str, new: str) -> dict[str, str]:
     """Every name of the old by one of the new, the usual one by the usual one."""
-    others = names[new][1]
-    return {word: others[min(i, len(others) - 1)] for i, word in enumerate(names[old][1])}
+    synonyms = names[new][1]
+    return {word: synonyms[min(i, len(synonyms) - 1)] for i, word in enumerate(names[old][1])}
 
 
-def _exchanged(names: Mapping[str, tuple], one: str, other: str) -> dict[str, str]:
-    return {**_renamed(names, one, other), **_renamed(names, other, one)}
+def _exchange_names(names: Mapping[str, tuple], first: str, second: str) -> dict[str, str]:
+    return {**_renaming(names, first, second), **_renaming(names, second, first)}
 
 
 # --- sentences ------------------------------------------------------------------------------------------------
 
 
-def reworded(text: str, words: Words) -> str:
+def reword(text: str, words: Words) -> str:
     """The text with these words for those, and its articles as the new ones want them."""
     pattern = "|".join(map(re.escape, sorted(words, key=len, reverse=True)))
     text = re.sub(rf"\b({pattern})\b", lambda m: words[m[1]], text)
     return re.sub(r"\b([Aa])n? (\w)", lambda m: f"{m[1]}{'n' * (m[2] in 'aeiou')} {m[2]}", text)
 
 
-def paraphrases(rng: np.random.Generator, told: Sequence[Told], count: int) -> list[str]:
+def make_paraphrases(rng: np.random.Generator, sentences: Sequence[CaptionSentence], count: int) -> list[str]:
     """The same sentences in another order and other words, statements from either side: `count` different ones."""
-    found = dict.fromkeys([grammar.joined(told)])
-    while len(found) <= count:
-        said = [grammar.sentence(rng, s) if s else reworded(text, _synonyms(rng)) for text, s in told]
-        found.setdefault(" ".join(_shuffled(rng, said)))
-    return list(found)[1:]
+    captions = dict.fromkeys([grammar.join_sentences(sentences)])
+    while len(captions) <= count:
+        reworded_sentences = [grammar.sentence(rng, s) if s else reword(text, _synonyms(rng)) for text, s in sentences]
+        captions.setdefault(" ".join(_shuffled(rng, reworded_sentences)))
+    return list(captions)[1:]
 
 
 _NAMES = (
@@ -124,22 +129,22 @@ def _synonyms(rng: np.random.Generator) -> Words:
     return {word: grammar.choose(rng, names) for names in _NAMES for word in names}
 
 
-def single(rng: np.random.Generator, scene: Scene) -> list[str]:
+def single_sentences(rng: np.random.Generator, scene: Scene) -> list[str]:
     """One sentence about each thing, and one about each two things in a row or column."""
     details = [grammar.detail(rng, scene, thing) for thing in scene.things]
     return details + [grammar.sentence(rng, s) for s in grammar.statements(scene) if s.a.cell < s.b.cell]
 
 
-def denial(rng: np.random.Generator, scene: Scene) -> tuple[str, Scene]:
+def make_denial(rng: np.random.Generator, scene: Scene) -> tuple[str, Scene]:
     """A caption that names what the scene shows but for one thing, which it denies, and a scene of which it is true.
 
     There the thing is not, or where such a layout is kept for test another symbol stands in its place.
     """
     denied, without = next(d for d in _absences(rng, scene) if may_train(d[1]))
-    rest = [article(grammar.phrase(rng, t)) for t in scene.things if t is not denied]
+    remaining = [article(grammar.phrase(rng, t)) for t in scene.things if t is not denied]
     name = grammar.phrase(rng, denied, detail=0)
     form = grammar.choose(rng, _DENIALS)
-    text = form.format(rest=grammar.listing(rng, rest), name=name, a_name=article(name))
+    text = form.format(rest=grammar.listing(rng, remaining), name=name, a_name=article(name))
     return text[0].upper() + text[1:], without
 
 

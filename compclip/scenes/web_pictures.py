@@ -23,7 +23,7 @@ from compclip.scenes import grammar, layout
 from compclip.scenes.grammar import choose
 from compclip.scenes.layout import Scene, Thing
 from compclip.scenes.render import SIDE, paint
-from compclip.scenes.words import NEAR, NUMBERS, RELATIONS, article
+from compclip.scenes.world_words import NEAR, NUMBERS, RELATIONS, article
 
 SMALLEST = 44  # pixels of the square that a scene fills at least
 LIGHT = (195, 256)  # of a ground's values
@@ -53,30 +53,30 @@ def samples(
     rng: np.random.Generator, cfg: Pretrain, count: int, bound: bool = False
 ) -> tuple[list[np.ndarray], list[str]]:
     """`count` pictures, uint8 [64, 64, 3], and their captions, all of which tell what stands with what if `bound`."""
-    drawn: list[tuple[np.ndarray, str]] = []
-    while len(drawn) < count:
-        drawn += _siblings(rng, cfg) if rng.random() < cfg.siblings else [sample(rng, cfg, bound)]
-    pictures, texts = zip(*drawn[:count], strict=True)
+    batch: list[tuple[np.ndarray, str]] = []
+    while len(batch) < count:
+        batch += _siblings(rng, cfg) if rng.random() < cfg.siblings else [sample(rng, cfg, bound)]
+    pictures, texts = zip(*batch[:count], strict=True)
     return list(pictures), list(texts)
 
 
 def sample(rng: np.random.Generator, cfg: Pretrain, bound: bool = False) -> tuple[np.ndarray, str]:
     """A picture, uint8 [64, 64, 3], and its caption; see `samples`."""
-    picture, scenes = pictured(rng, cfg)
-    return picture, said(rng, cfg, scenes, bound)
+    picture, scenes = draw_picture(rng, cfg)
+    return picture, draw_caption(rng, cfg, scenes, bound)
 
 
-def pictured(rng: np.random.Generator, cfg: Pretrain) -> tuple[np.ndarray, list[Scene]]:
+def draw_picture(rng: np.random.Generator, cfg: Pretrain) -> tuple[np.ndarray, list[Scene]]:
     """A picture, uint8 [64, 64, 3], and the scenes that it shows: one, or those of a collage."""
     if rng.random() >= cfg.collages:
         scene = _scene(rng, cfg)
-        return shown(rng, scene), [scene]
+        return render_scene(rng, scene), [scene]
     places = COLLAGES[rng.choice(len(COLLAGES), p=COLLAGE_SHARES)]
     scenes = [_scene(rng, cfg) for _ in places]
-    return _collage([shown(rng, scene) for scene in scenes], places), scenes
+    return _collage([render_scene(rng, scene) for scene in scenes], places), scenes
 
 
-def said(rng: np.random.Generator, cfg: Pretrain, scenes: list[Scene], bound: bool = False) -> str:
+def draw_caption(rng: np.random.Generator, cfg: Pretrain, scenes: list[Scene], bound: bool = False) -> str:
     """The caption of a picture that shows these scenes."""
     return _noise(rng) if rng.random() < cfg.noise else _caption(rng, scenes, cfg.paired, bound)
 
@@ -85,16 +85,22 @@ def _siblings(rng: np.random.Generator, cfg: Pretrain) -> list[tuple[np.ndarray,
     """Two of a series, as shops and albums have them: what one picture shows with colours or places exchanged."""
     while True:
         scene = layout.sample(rng, int(rng.integers(2, 4)), test=False, rare=True)
-        if not (told := grammar.statements(scene)):
+        if not (facts := grammar.statements(scene)):
             continue
-        one, by_colour = choose(rng, told), bool(rng.random() < 0.5)
-        other = (layout.swap_colours if by_colour else layout.swap_places)(scene, one.a, one.b)
-        if layout.may_train(other):
+        statement, by_colour = choose(rng, facts), bool(rng.random() < 0.5)
+        sibling = (layout.swap_colours if by_colour else layout.swap_places)(scene, statement.a, statement.b)
+        if layout.may_train(sibling):
             break
     if by_colour:
-        return [(shown(rng, each), _coloured(rng, each)) for each in (scene, other)]
-    names, words = [grammar.noun(rng, thing) for thing in (one.a, one.b)], choose(rng, RELATIONS[one.relation])
-    return [(shown(rng, scene), _related(words, *names)), (shown(rng, other), _related(words, *names[::-1]))]
+        return [(render_scene(rng, each), _coloured(rng, each)) for each in (scene, sibling)]
+    names, words = (
+        [grammar.noun(rng, thing) for thing in (statement.a, statement.b)],
+        choose(rng, RELATIONS[statement.relation]),
+    )
+    return [
+        (render_scene(rng, scene), _related(words, *names)),
+        (render_scene(rng, sibling), _related(words, *names[::-1])),
+    ]
 
 
 def _coloured(rng: np.random.Generator, scene: Scene) -> str:
@@ -109,12 +115,12 @@ def _scene(rng: np.random.Generator, cfg: Pretrain) -> Scene:
     return layout.sample(rng, int(rng.choice((1, 2, 3, 4), p=cfg.things)), test=False, rare=True)
 
 
-def shown(rng: np.random.Generator, scene: Scene) -> np.ndarray:
+def render_scene(rng: np.random.Generator, scene: Scene) -> np.ndarray:
     """The scene somewhere on a ground, uint8 [64, 64, 3]."""
     canvas_HW3 = _ground(rng)
     side = SIDE if rng.random() < WHOLE else int(rng.integers(SMALLEST, SIDE + 1))
-    top, left = rng.integers(0, SIDE - side + 1, 2)
-    paint(canvas_HW3[top : top + side, left : left + side], scene)
+    top, left_edge = rng.integers(0, SIDE - side + 1, 2)
+    paint(canvas_HW3[top : top + side, left_edge : left_edge + side], scene)
     return canvas_HW3.clip(0, 255).astype(np.uint8)
 
 
@@ -136,8 +142,8 @@ def _light(rng: np.random.Generator) -> np.ndarray:
 
 def _collage(pictures: Sequence[np.ndarray], places: Sequence[tuple[int, int, int, int]]) -> np.ndarray:
     page = Image.new("RGB", (SIDE, SIDE))
-    for picture, (left, top, width, height) in zip(pictures, places, strict=True):
-        page.paste(Image.fromarray(picture).resize((width, height), Image.Resampling.BICUBIC), (left, top))
+    for picture, (left_edge, top, width, height) in zip(pictures, places, strict=True):
+        page.paste(Image.fromarray(picture).resize((width, height), Image.Resampling.BICUBIC), (left_edge, top))
     return np.asarray(page)
 
 
@@ -148,9 +154,9 @@ def _caption(rng: np.random.Generator, scenes: list[Scene], paired: float, bound
     """Of a collage all pictures or one are told of, each in a few words or at length."""
     if len(scenes) > 1 and rng.random() < 0.25:
         scenes = [choose(rng, scenes)]
-    told = [_text(rng, scene, paired, bound) for scene in scenes]
-    told = [told[i] for i in rng.permutation(len(told))]
-    return choose(rng, (". ", " and ", ", ", " | ")).join(told)
+    texts = [_text(rng, scene, paired, bound) for scene in scenes]
+    texts = [texts[i] for i in rng.permutation(len(texts))]
+    return choose(rng, (". ", " and ", ", ", " | ")).join(texts)
 
 
 def _text(rng: np.random.Generator, scene: Scene, paired: float, bound: bool) -> str:
@@ -163,11 +169,11 @@ def _text(rng: np.random.Generator, scene: Scene, paired: float, bound: bool) ->
 
 def _bound(rng: np.random.Generator, scene: Scene) -> str:
     """Each thing with its colour, or two with what stands between them."""
-    told = grammar.statements(scene)
-    if told and rng.random() < 0.5:
-        one = choose(rng, told)
-        names = (grammar.phrase(rng, thing, 0) for thing in (one.a, one.b))
-        return _related(choose(rng, RELATIONS[one.relation]), *names)
+    facts = grammar.statements(scene)
+    if facts and rng.random() < 0.5:
+        fact = choose(rng, facts)
+        names = (grammar.phrase(rng, thing, 0) for thing in (fact.a, fact.b))
+        return _related(choose(rng, RELATIONS[fact.relation]), *names)
     return _coloured(rng, scene)
 
 
@@ -197,20 +203,20 @@ def _number(rng: np.random.Generator, scene: Scene, thing: Thing, paired: float)
     return f"there {'is' if count == 1 else 'are'} {NUMBERS[count]} symbol{'s' * (count > 1)} on a light background"
 
 
-def _beside(rng: np.random.Generator, scene: Scene, thing: Thing, paired: float) -> str:
+def _neighbour_sentence(rng: np.random.Generator, scene: Scene, thing: Thing, paired: float) -> str:
     """Two names and a relation, which holds as rarely as a colour stands with its symbol; else it is any."""
-    told = grammar.statements(scene)
-    if not told:
+    facts = grammar.statements(scene)
+    if not facts:
         return _number(rng, scene, thing, paired)
-    said = choose(rng, told)
-    a, b, words = said.a, said.b, RELATIONS[said.relation]
+    fact = choose(rng, facts)
+    a, b, words = fact.a, fact.b, RELATIONS[fact.relation]
     if rng.random() >= paired:
         words = choose(rng, (*RELATIONS.values(), NEAR))
     names = [choose(rng, (grammar.noun, grammar.noun, grammar.colour))(rng, x) for x in (a, b)]
     return f"{article(names[0])} {choose(rng, words)} {article(names[1])}"
 
 
-_SENTENCES = (_where, _look, _sized, _number, _beside, _beside)
+_SENTENCES = (_where, _look, _sized, _number, _neighbour_sentence, _neighbour_sentence)
 
 
 def _noise(rng: np.random.Generator) -> str:

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 from compclip.base import secret
 from compclip.base.errors import UserError, one_line
-from compclip.fetch.catalogue import Section, relative
+from compclip.fetch.catalogue import OfferSection, relative_path
 
 TOKEN = "HF_TOKEN"
 PROBE_S = 10.0
@@ -24,7 +24,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class Listed:
+class HubFile:
     """A file of a repository, its size in bytes, and its SHA-256 where the hub says it."""
 
     name: str
@@ -32,13 +32,13 @@ class Listed:
     sha256: str
 
 
-def repository(section: Section) -> tuple[str, str]:
+def repository_name(section: OfferSection) -> tuple[str, str]:
     """A repository's type and its OWNER/NAME, as the library wants them."""
-    kind, _, rest = section.hub.partition("/")
-    return ("dataset", rest) if kind == "datasets" else ("model", section.hub)
+    kind, _, repository_name = section.hub.partition("/")
+    return ("dataset", repository_name) if kind == "datasets" else ("model", section.hub)
 
 
-def address(section: Section, name: str = "") -> str:
+def page_address(section: OfferSection, name: str = "") -> str:
     """Where a person finds the repository, or one of its files."""
     from huggingface_hub import constants
 
@@ -46,72 +46,72 @@ def address(section: Section, name: str = "") -> str:
     return f"{page}/resolve/{section.revision or 'main'}/{name}" if name else page
 
 
-def listed(section: Section, patterns: list[str]) -> list[Listed]:
+def list_files(section: OfferSection, patterns: list[str]) -> list[HubFile]:
     """The files of a repository that fit one of the patterns, by name.
 
     Raises UserError where the hub cannot be reached or does not tell them.
     """
     from huggingface_hub import HfApi
 
-    kind, name = repository(section)
+    kind, name = repository_name(section)
     api = HfApi(token=secret.resolve(TOKEN) or None)
 
-    def asked() -> list[Any]:
+    def request() -> list[Any]:
         tree = api.list_repo_tree(name, recursive=True, revision=section.revision or None, repo_type=kind)
         return list(islice(tree, MOST_FILES))
 
-    files = [found for found in _call(asked, section) if hasattr(found, "size")]
-    named = [file for file in files if any(fnmatchcase(file.path, pattern) for pattern in patterns)]
-    return sorted((_listed(file, section) for file in named if not _hidden(file.path)), key=lambda file: file.name)
+    files = [entry for entry in _call(request, section) if hasattr(entry, "size")]
+    matching = [file for file in files if any(fnmatchcase(file.path, pattern) for pattern in patterns)]
+    return sorted((_hub_file(file, section) for file in matching if not _hidden(file.path)), key=lambda file: file.name)
 
 
 def _hidden(path: str) -> bool:
-    return any(part.startswith(".") and part != ".." for part in path.split("/"))
+    return any(folder.startswith(".") and folder != ".." for folder in path.split("/"))
 
 
-def _listed(file: Any, section: Section) -> Listed:
+def _hub_file(file: Any, section: OfferSection) -> HubFile:
     """Raises UserError for a name that leads out of its folder."""
-    relative(file.path, f"{section.hub}: file")
-    return Listed(file.path, int(file.size), str(file.lfs.sha256) if file.lfs else "")
+    relative_path(file.path, f"{section.hub}: file")
+    return HubFile(file.path, int(file.size), str(file.lfs.sha256) if file.lfs else "")
 
 
-def download(section: Section, files: list[Listed], folder: Path | None) -> Path:
+def download(section: OfferSection, files: list[HubFile], folder: Path | None) -> Path:
     """Bring files of a repository below `folder`, or into the hub's cache; gives the folder that they are in.
 
     Raises UserError as `listed` does, and where not all of a file came.
     """
     from huggingface_hub import snapshot_download
-    from huggingface_hub.utils import disable_progress_bars
+    from huggingface_hub.utils.tqdm import disable_progress_bars
 
-    kind, name = repository(section)
+    kind, name = repository_name(section)
     if not sys.stderr.isatty():
         disable_progress_bars()
 
-    def asked() -> str:
+    def request() -> str:
         return snapshot_download(
             name, repo_type=kind, revision=section.revision or None, local_dir=folder,
             allow_patterns=[file.name for file in files], token=secret.resolve(TOKEN) or None,
         )  # fmt: skip
 
-    found = Path(_call(asked, section))
+    target = Path(_call(request, section))
     for file in files:
-        if not (found / file.name).is_file() or (found / file.name).stat().st_size != file.size:
-            raise UserError(f"{address(section, file.name)}: {file.size:,} bytes did not come; run this again")
-    return found
+        if not (target / file.name).is_file() or (target / file.name).stat().st_size != file.size:
+            raise UserError(f"{page_address(section, file.name)}: {file.size:,} bytes did not come; run this again")
+    return target
 
 
-def _call(asked: Callable[[], T], section: Section) -> T:
+def _call(request: Callable[[], T], section: OfferSection) -> T:
     from huggingface_hub import constants
 
-    if not _answers():
+    if not _hub_answers():
         raise UserError(f"cannot reach {constants.ENDPOINT}")
     try:
-        return asked()
+        return request()
     except Exception as error:  # its HTTP client, its own errors and the disk's share no base
-        raise _told(error, section) from error
+        raise _explain_error(error, section) from error
 
 
-def _answers() -> bool:
+def _hub_answers() -> bool:
     """Without this each file is asked for again and again, for half a minute."""
     from huggingface_hub import constants, get_session
 
@@ -124,10 +124,10 @@ def _answers() -> bool:
     return True
 
 
-def _told(error: Exception, section: Section) -> Exception:
+def _explain_error(error: Exception, section: OfferSection) -> Exception:
     from huggingface_hub import errors
 
-    page = address(section)
+    page = page_address(section)
     if isinstance(error, errors.GatedRepoError):
         return UserError(f"{page}: gated: accept its terms there, and set {TOKEN} to a token of yours")
     if isinstance(error, errors.RepositoryNotFoundError):

@@ -42,12 +42,12 @@ BUSY = (408, 425, 429, 500, 502, 503, 504)
 Tell = Callable[[int, int], None]  # bytes there, bytes in all (0 where nobody said)
 
 
-class Refused(UserError):
+class TransferRefused(UserError):
     """A server that says no: there is nothing to be had by asking again."""
 
 
 @dataclass(frozen=True)
-class Wanted:
+class Download:
     """An address, how many bytes it must have (0: any number), and how many are too many."""
 
     url: str
@@ -56,7 +56,7 @@ class Wanted:
 
 
 @dataclass(frozen=True)
-class Begun:
+class PartialDownload:
     """What tells the body that is under way from another one: a header, its value, and the size (0: nobody said)."""
 
     header: str = ""
@@ -84,36 +84,36 @@ class Pace:
         return self._clock() - self._start <= PATIENCE_S + self._most / SLOWEST
 
 
-def fetch(wanted: Wanted, part: Path, tell: Tell, clock: Callable[[], float] = time.monotonic) -> None:
+def download_file(download: Download, part_file: Path, tell: Tell, clock: Callable[[], float] = time.monotonic) -> None:
     """Bring the whole body into `part`.
 
     Raises UserError where there is no network, the server says no or is too slow, or the body is not of the size that
     it must have; what may be gone on with stays.
     """
-    pace = Pace(_there(part), clock)
+    pace = Pace(_downloaded_bytes(part_file), clock)
     try:
-        _attempt(wanted, part, tell, pace)
+        _attempt(download, part_file, tell, pace)
     except TimeoutError:
         raise UserError(
-            f"{urls.shown(wanted.url)}: brings less than {SLOWEST >> 10} KiB a second, or nothing; what came is kept, "
-            "run this again to go on, or fetch it elsewhere"
+            f"{urls.shown(download.url)}: brings less than {SLOWEST >> 10} KiB a second, or nothing; what came is "
+            "kept, run this again to go on, or fetch it elsewhere"
         ) from None
 
 
-def _attempt(wanted: Wanted, part: Path, tell: Tell, pace: Pace) -> None:
+def _attempt(download: Download, part_file: Path, tell: Tell, pace: Pace) -> None:
     """Ask until the body is whole. Raises TimeoutError where that takes too long."""
     failures = 0
     while True:
-        before = _there(part)
+        size_before = _downloaded_bytes(part_file)
         try:
-            bounded.run_while(pace.holds, lambda: _go_on(wanted, part, tell, pace))
+            bounded.run_while(pace.holds, lambda: _continue_download(download, part_file, tell, pace))
             return
         except NOWHERE as error:
-            raise Refused(f"{urls.shown(wanted.url)}: redirects to no file: {type(error).__name__}") from None
+            raise TransferRefused(f"{urls.shown(download.url)}: redirects to no file: {type(error).__name__}") from None
         except requests.RequestException as error:
-            failures = 1 if _there(part) - before >= STEP else failures + 1
-            if failures >= ATTEMPTS or (not before and not _there(part) and _unreached(error)):
-                raise UserError(f"{urls.shown(wanted.url)}: {_why(error, wanted.url)}") from None
+            failures = 1 if _downloaded_bytes(part_file) - size_before >= STEP else failures + 1
+            if failures >= ATTEMPTS or (not size_before and not _downloaded_bytes(part_file) and _unreached(error)):
+                raise UserError(f"{urls.shown(download.url)}: {_describe_error(error, download.url)}") from None
         if not pace.holds():
             raise TimeoutError
         time.sleep(PAUSE_S * 2 ** (failures - 1))
@@ -128,58 +128,60 @@ def _unreached(error: requests.RequestException) -> bool:
     )
 
 
-def _why(error: requests.RequestException, url: str) -> str:
+def _describe_error(error: requests.RequestException, url: str) -> str:
     if _unreached(error):
         return f"cannot reach {urlsplit(url).hostname}"
     if isinstance(error, requests.exceptions.Timeout):
         return f"no answer within {SILENT_S:.0f} s"
-    told = str(error) if isinstance(error, _Again) else type(error).__name__
-    return f"the connection was cut {ATTEMPTS} times ({told}); what came is kept, run this again to go on"
+    reason = str(error) if isinstance(error, _RetryError) else type(error).__name__
+    return f"the connection was cut {ATTEMPTS} times ({reason}); what came is kept, run this again to go on"
 
 
-class _Again(requests.RequestException):
+class _RetryError(requests.RequestException):
     """An answer that a later attempt may not get."""
 
 
-def _go_on(wanted: Wanted, part: Path, tell: Tell, pace: Pace) -> None:
+def _continue_download(download: Download, part_file: Path, tell: Tell, pace: Pace) -> None:
     """One request, from where the file ends."""
-    have = _resumable(wanted, part)
-    begun = _begun(part) if have else Begun()
+    have = _resumable_bytes(download, part_file)
+    begun = _read_mark(part_file) if have else PartialDownload()
     headers = {"Accept-Encoding": "identity"}
     if have:
         headers |= {"Range": f"bytes={have}-", "If-Range": begun.value}
-    with requests.get(wanted.url, headers=headers, stream=True, timeout=(CONNECT_S, SILENT_S)) as response:
-        _check(response, wanted.url)
-        start, total = _span(response, have)
-        if response.status_code != 200 and not _goes_on(response, begun, have, total):
-            part.unlink(missing_ok=True)
-            raise _Again("another file is there now")
-        _check_total(total, wanted)
+    with requests.get(download.url, headers=headers, stream=True, timeout=(CONNECT_S, SILENT_S)) as response:
+        _check_response(response, download.url)
+        start, total = _content_range(response, have)
+        if response.status_code != 200 and not _continues(response, begun, have, total):
+            part_file.unlink(missing_ok=True)
+            raise _RetryError("another file is there now")
+        _check_total(total, download)
         if response.status_code != 416:
-            _take(response, wanted, part, tell, (start, total), pace)
+            _write_body(response, download, part_file, tell, (start, total), pace)
 
 
-def _resumable(wanted: Wanted, part: Path) -> int:
+def _resumable_bytes(download: Download, part_file: Path) -> int:
     """Bytes that the server can be asked to go on after: those of a body that can be told from another."""
-    have = _there(part)
-    if not have or not _begun(part).value or (wanted.size and have > wanted.size):
-        part.unlink(missing_ok=True)
+    have = _downloaded_bytes(part_file)
+    if not have or not _read_mark(part_file).value or (download.size and have > download.size):
+        part_file.unlink(missing_ok=True)
         return 0
     return have
 
 
-def _check(response: requests.Response, url: str) -> None:
-    code, shown = response.status_code, urls.shown(url)
+def _check_response(response: requests.Response, url: str) -> None:
+    code, shown_url = response.status_code, urls.shown(url)
     if urlsplit(url).scheme == "https" and urlsplit(response.url).scheme != "https":
-        raise Refused(f"{shown}: redirects to an address without encryption")
+        raise TransferRefused(f"{shown_url}: redirects to an address without encryption")
     if code in BUSY:
-        raise _Again(f"status {code}")
+        raise _RetryError(f"status {code}")
     if code in (401, 403):
-        raise Refused(f"{shown}: {code}: not for everybody; ask its owner for access")
+        raise TransferRefused(f"{shown_url}: {code}: not for everybody; ask its owner for access")
     if code not in (200, 206, 416):
-        raise Refused(f"{shown}: status {code}: it is not there, or no longer")
+        raise TransferRefused(f"{shown_url}: status {code}: it is not there, or no longer")
     if code != 416 and _is_page(response, url):
-        raise Refused(f"{shown}: answers with a web page instead of the file: a login, a limit, or it has moved")
+        raise TransferRefused(
+            f"{shown_url}: answers with a web page instead of the file: a login, a limit, or it has moved"
+        )
 
 
 def _is_page(response: requests.Response, url: str) -> bool:
@@ -187,7 +189,7 @@ def _is_page(response: requests.Response, url: str) -> bool:
     return kind == "text/html" and not urlsplit(url).path.endswith((".html", ".htm"))
 
 
-def _goes_on(response: requests.Response, begun: Begun, have: int, total: int) -> bool:
+def _continues(response: requests.Response, begun: PartialDownload, have: int, total: int) -> bool:
     """Whether an answer is of the body that was begun: a rest of it, or that it ends where the file does (416).
 
     A rest may bear no mark: the server was asked for it of this body alone. Of an end it is asked no such thing.
@@ -200,13 +202,13 @@ def _goes_on(response: requests.Response, begun: Begun, have: int, total: int) -
     return mark in (None, begun.value)
 
 
-def _span(response: requests.Response, have: int) -> tuple[int, int]:
+def _content_range(response: requests.Response, have: int) -> tuple[int, int]:
     """Where the bytes that come belong, and how many there are in all; 0 where nobody says."""
     if response.status_code != 200:
-        found = TOTAL.match(response.headers.get("Content-Range", ""))
-        if response.status_code == 206 and (not found or found[1] != str(have)):
-            raise _Again("another part than was asked for")
-        return have, int(found[2]) if found and found[2] != "*" else 0
+        match = TOTAL.match(response.headers.get("Content-Range", ""))
+        if response.status_code == 206 and (not match or match[1] != str(have)):
+            raise _RetryError("another part than was asked for")
+        return have, int(match[2]) if match and match[2] != "*" else 0
     length = response.headers.get("Content-Length", "")
     return 0, int(length) if re.fullmatch(r"\d{1,18}", length, re.ASCII) and not _encoding(response) else 0
 
@@ -217,62 +219,64 @@ def _encoding(response: requests.Response) -> str:
     return "" if name == "identity" else name
 
 
-def _check_total(total: int, wanted: Wanted) -> None:
-    if total and wanted.size and total != wanted.size:
-        raise Refused(f"{urls.shown(wanted.url)}: has {total:,} bytes, the catalogue says {wanted.size:,}")
-    _bounded(total, wanted)
+def _check_total(total: int, download: Download) -> None:
+    if total and download.size and total != download.size:
+        raise TransferRefused(f"{urls.shown(download.url)}: has {total:,} bytes, the catalogue says {download.size:,}")
+    _check_bound(total, download)
 
 
-def _bounded(count: int, wanted: Wanted) -> None:
-    if count > (wanted.size or wanted.most):
-        raise Refused(f"{urls.shown(wanted.url)}: has more than {wanted.size or wanted.most:,} bytes; nothing is kept")
+def _check_bound(count: int, download: Download) -> None:
+    if count > (download.size or download.most):
+        raise TransferRefused(
+            f"{urls.shown(download.url)}: has more than {download.size or download.most:,} bytes; nothing is kept"
+        )
 
 
-def _take(
-    response: requests.Response, wanted: Wanted, part: Path, tell: Tell, span: tuple[int, int], pace: Pace
+def _write_body(
+    response: requests.Response, download: Download, part_file: Path, tell: Tell, span: tuple[int, int], pace: Pace
 ) -> None:
     have, total = span
     if not have:
-        _remember(response, part, total)
+        _write_mark(response, part_file, total)
         pace.restart()
-    with open(part, "r+b" if have else "wb") as file:
+    with open(part_file, "r+b" if have else "wb") as file:
         file.seek(have)
-        for chunk in _chunks(response, wanted.url):
+        for chunk in _chunks(response, download.url):
             have += len(chunk)
-            if have > (wanted.size or wanted.most):
-                part.unlink()
-            _bounded(have, wanted)
+            if have > (download.size or download.most):
+                part_file.unlink()
+            _check_bound(have, download)
             if not pace.holds():
                 raise TimeoutError
             file.write(chunk)
             pace.note(have)
-            tell(have, total or wanted.size)
+            tell(have, total or download.size)
         file.truncate()
         file.flush()
         os.fsync(file.fileno())
-    expected = total or wanted.size
+    expected = total or download.size
     if expected and have != expected:
-        raise _Again(f"{have:,} of {expected:,} bytes")
+        raise _RetryError(f"{have:,} of {expected:,} bytes")
 
 
 def _chunks(response: requests.Response, url: str) -> Iterator[bytes]:
     """The body's bytes, unpacked where a server packed them unasked. Raises Refused for a way that is not gzip's."""
     encoding = _encoding(response)
     if encoding not in ("", "gzip", "x-gzip"):
-        raise Refused(f"{urls.shown(url)}: comes in the encoding {encoding[:50]!a}, which nobody asked for")
-    return _unpacked(_raw(response)) if encoding else _raw(response)
+        raise TransferRefused(f"{urls.shown(url)}: comes in the encoding {encoding[:50]!a}, which nobody asked for")
+    return _decompressed(_raw_chunks(response)) if encoding else _raw_chunks(response)
 
 
-def _raw(response: requests.Response) -> Iterator[bytes]:
+def _raw_chunks(response: requests.Response) -> Iterator[bytes]:
     """Bytes as they come: what was read before a cut is not lost with the rest of its chunk."""
     try:
         while chunk := response.raw.read1(CHUNK, decode_content=False):
             yield chunk
     except urllib3.exceptions.HTTPError as error:
-        raise _Again(type(error).__name__) from error
+        raise _RetryError(type(error).__name__) from error
 
 
-def _unpacked(chunks: Iterator[bytes]) -> Iterator[bytes]:
+def _decompressed(chunks: Iterator[bytes]) -> Iterator[bytes]:
     """What gzip packed. A stream that is damaged, or ends before its sum, is no body."""
     unpacker = zlib.decompressobj(GZIP)
     try:
@@ -283,12 +287,12 @@ def _unpacked(chunks: Iterator[bytes]) -> Iterator[bytes]:
                 yield unpacker.decompress(chunk, CHUNK)
                 chunk = unpacker.unconsumed_tail or unpacker.unused_data
     except zlib.error as error:
-        raise _Again("its gzip encoding is damaged") from error
+        raise _RetryError("its gzip encoding is damaged") from error
     if not unpacker.eof:
-        raise _Again("its gzip encoding ends too early")
+        raise _RetryError("its gzip encoding ends too early")
 
 
-def _remember(response: requests.Response, part: Path, total: int) -> None:
+def _write_mark(response: requests.Response, part_file: Path, total: int) -> None:
     """What tells this body from another one under the same address: without it nothing can be gone on with.
 
     Of a packed body the file has other bytes than the server counts.
@@ -297,25 +301,25 @@ def _remember(response: requests.Response, part: Path, total: int) -> None:
     header = "ETag" if tag and not tag.startswith("W/") else "Last-Modified"
     value = response.headers.get(header, "")
     usable = value.isprintable() and len(value) <= LONGEST_MARK and not _encoding(response)
-    write_atomic(_beside(part), f"{header}\n{value if usable else ''}\n{total}")
+    write_atomic(_mark_path(part_file), f"{header}\n{value if usable else ''}\n{total}")
 
 
-def _begun(part: Path) -> Begun:
-    lines = read_text(_beside(part)).split("\n") if _beside(part).is_file() else []
+def _read_mark(part_file: Path) -> PartialDownload:
+    lines = read_text(_mark_path(part_file)).split("\n") if _mark_path(part_file).is_file() else []
     if len(lines) != 3 or not lines[2].isdecimal():
-        return Begun()
-    return Begun(lines[0], lines[1].strip(), int(lines[2]))
+        return PartialDownload()
+    return PartialDownload(lines[0], lines[1].strip(), int(lines[2]))
 
 
-def _beside(part: Path) -> Path:
-    return part.with_name(f"{part.name}.mark")
+def _mark_path(part_file: Path) -> Path:
+    return part_file.with_name(f"{part_file.name}.mark")
 
 
-def forget(part: Path) -> None:
+def remove_partial(part_file: Path) -> None:
     """Remove a file that is under way, and what is known of it."""
-    part.unlink(missing_ok=True)
-    _beside(part).unlink(missing_ok=True)
+    part_file.unlink(missing_ok=True)
+    _mark_path(part_file).unlink(missing_ok=True)
 
 
-def _there(part: Path) -> int:
-    return part.stat().st_size if part.is_file() else 0
+def _downloaded_bytes(part_file: Path) -> int:
+    return part_file.stat().st_size if part_file.is_file() else 0
