@@ -1,4 +1,4 @@
-"""What tests/test_distributed.py runs in each of two processes: every method's loss and gradients against one process.
+"""What tests/train/test_distributed.py runs in each of two processes: every method's loss and gradients against one process.
 
 B = 6 images, three a process, K negatives and P positives by the method's own views, L = 12 positions. Concepts are
 spread unevenly, the first process has a single valid negative, the second one's texts are longer.

@@ -16,7 +16,7 @@ from compclip.config import plan, read
 from compclip.config.sections import Params
 from compclip.config.written import plain_yaml
 from tests.conftest import ROOT
-from tests.test_layers import PACKAGE, imports, modules, own
+from tests.pipeline.test_layers import PACKAGE, imports, modules, own
 
 PARAMS = ROOT / "params.yaml"
 EVERY = [  # a stage of each kind, and plug-ins of each kind

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from compclip.base.errors import UserError
 from compclip.base.files import write_json
 from compclip.model import architecture, weights
-from tests.test_towers import TINY
+from tests.model.test_towers import TINY
 
 RECORD = {"model_cfg": TINY, "preprocess_cfg": {"size": 32, "mean": [0.5, 0.5, 0.5], "std": [0.5, 0.5, 0.5]}}
 

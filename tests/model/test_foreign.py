@@ -19,8 +19,8 @@ from compclip.base.errors import UserError
 from compclip.base.files import read_json, write_json
 from compclip.config.sections import Backbone, Lora
 from compclip.model import backbone, hub, lora, sharing
-from tests.test_backbone import SIGLIP, _hf_tokenizer
-from tests.test_towers import TINY
+from tests.model.test_backbone import SIGLIP, _hf_tokenizer
+from tests.model.test_towers import TINY
 
 
 @pytest.fixture(autouse=True)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from compclip.base.files import write_json
 from compclip.config.sections import Lora
 from compclip.model import backbone, frozen, lora, towers
-from tests.test_towers import TINY
+from tests.model.test_towers import TINY
 
 TEXTS = [
     "a red umbrella", "a red umbrella left of a blue anchor", "a red anchor left of a blue umbrella", "", "a", "!", "! !",

@@ -19,8 +19,8 @@ from torch.nn import functional as F
 from compclip.base.errors import UserError
 from compclip.base.files import read_json, write_json
 from compclip.model import backbone, weights
-from tests.test_backbone import SIGLIP
-from tests.test_towers import TEXTS, TINY
+from tests.model.test_backbone import SIGLIP
+from tests.model.test_towers import TEXTS, TINY
 
 QUICK = TINY | {"quick_gelu": True}
 

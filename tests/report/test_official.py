@@ -14,8 +14,8 @@ from compclip.report import among, official, page, published
 from compclip.report.collect import collect
 from compclip.report.official import Official
 from tests import fake_runs
+from tests.config.test_grids import GRIDS
 from tests.conftest import ROOT
-from tests.test_grids import GRIDS
 
 FOLDER = ROOT / "experiments" / "published"
 KNOWN = official.read(FOLDER)

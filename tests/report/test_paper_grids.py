@@ -14,8 +14,8 @@ from compclip.report import page, published
 from compclip.report.collect import collect
 from compclip.report.tables import SUMMARIES
 from tests import fake_grid
+from tests.config.test_grids import GRIDS, TABLES, rows
 from tests.conftest import ROOT
-from tests.test_grids import GRIDS, TABLES, rows
 
 FOLDER = ROOT / "experiments" / "published"
 PRINTED = published.read(FOLDER)

@@ -10,7 +10,7 @@ from compclip.report import stale
 from compclip.report.collect import collect
 from compclip.runs.folder import Published
 from tests import fake_grid, fake_runs
-from tests.test_grids import GRIDS
+from tests.config.test_grids import GRIDS
 
 NAME = "clic.frozen_text-vit_b_32-laion-0"
 

@@ -53,7 +53,7 @@ def _filled(_: random.Random) -> object:
 def _coca(folder: Path) -> None:
     from compclip.base.files import write_json
     from compclip.model import backbone
-    from tests.test_recaption_coca import COCA
+    from tests.prepare.test_recaption_coca import COCA
 
     write_json(folder / "tiny.json", COCA)
     made = backbone.create(str(folder / "tiny.json"), "random", tells=True)

@@ -13,7 +13,7 @@ from compclip.base.errors import UserError
 from compclip.config.how import How
 from compclip.evaluate import boxes, cache, embed
 from compclip.evaluate.cache import Cache
-from tests.test_embed import TEXTS, encoded, model, pictures  # noqa: F401
+from tests.evaluate.test_embed import TEXTS, encoded, model, pictures  # noqa: F401
 
 EYE = np.eye(4, dtype=np.float32)
 KEYS = [cache.key(bytes([number])) for number in range(4)]

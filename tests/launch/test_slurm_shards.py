@@ -26,7 +26,7 @@ from tests.tiny_project import wait_for
 
 CELL = "finetune-tiny-tars-0"
 TARS, PICTURES = 3, 4  # and pictures of each
-STAND_IN = Path(__file__).with_name("endpoint") / "stand_in.py"
+STAND_IN = Path(__file__).resolve().parents[1] / "llm/endpoint/stand_in.py"
 SERVER = f"'{sys.executable}' -S -I {STAND_IN} {{port}}"
 OPTIONS = {"server": SERVER, "model": "m", "cache": "cache/answers.sqlite"}
 DATA = {"source": "webdataset", "path": "tars", "images": "tars", "captioner": "endpoint", "options": OPTIONS}

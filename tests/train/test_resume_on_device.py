@@ -16,7 +16,7 @@ from compclip.model import towers
 from compclip.train import checkpoint, extras, optimiser
 from compclip.train.extras import Extras
 from tests import distributed_check
-from tests.test_extras import Method
+from tests.train.test_extras import Method
 
 KINDS = ("full", "lora", "bfloat16")
 State = tuple[nn.Module, Extras, optimiser.AdamW]

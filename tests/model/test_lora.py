@@ -17,7 +17,7 @@ from compclip.base.files import write_json
 from compclip.config.sections import Lora, Train
 from compclip.model import backbone, lora, towers
 from compclip.train import optimiser
-from tests.test_towers import TEXTS, TINY
+from tests.model.test_towers import TEXTS, TINY
 
 BOTH = ("image", "text")
 PROJECTIONS = ("attn.in_proj_weight", "attn.out_proj.weight", "mlp.c_fc.weight", "mlp.c_proj.weight")
@@ -243,7 +243,7 @@ def test_attention_is_multihead_attention(batch_first):
 
 def test_siglip_trunk(tmp_path):
     """timm's fused projections, MLPs, attention pool and patch embedding are adapted, and merge."""
-    from tests.test_towers import _timm_clip
+    from tests.model.test_towers import _timm_clip
 
     clip = _timm_clip()
     image, before = torch.randn(2, 3, 32, 32), own(clip)
@@ -274,7 +274,7 @@ def test_siglip_trunk(tmp_path):
 
 def test_eva_s_trunk():
     """Its three projections and its gated MLP are adapted, and used: one whose bias stands beside it would not be."""
-    from tests.test_towers import TIMM, _timm_clip
+    from tests.model.test_towers import TIMM, _timm_clip
 
     clip, image = _timm_clip(*TIMM["EVA02"]), torch.randn(1, 3, 32, 32)
     lora.inject(clip, Lora(), ("image",))

@@ -17,7 +17,7 @@ from compclip.model import backbone, tokenizers
 from compclip.train import composite
 from compclip.train.batch import View, Views
 from compclip.train.collate import collate
-from tests.test_embed import CONFIG
+from tests.evaluate.test_embed import CONFIG
 
 LENGTH = 12
 ours, theirs = tokenizers.Clip(LENGTH), open_clip.SimpleTokenizer(context_length=LENGTH)

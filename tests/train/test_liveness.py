@@ -9,7 +9,7 @@ import torch.distributed as dist
 
 from compclip.train import liveness
 from tests.conftest import ROOT
-from tests.test_distributed import two
+from tests.train.test_distributed import two
 
 
 @pytest.mark.parametrize("lost, number, work", [(0, signal.SIGSTOP, "collective"), (1, signal.SIGKILL, "alone")])

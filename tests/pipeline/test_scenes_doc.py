@@ -25,7 +25,7 @@ DOC = ROOT / "docs" / "scenes.md"
 SEEDS = (0, 1)
 METHODS = ("pretrained", "finetune", "hinge")
 CELLS = [f"{method}-tiny-scenes-{seed}" for method in METHODS for seed in SEEDS]
-# One process instead of a `dvc repro`; tests/test_pipeline.py shows that it runs these.
+# One process instead of a `dvc repro`; tests/pipeline/test_pipeline.py shows that it runs these.
 COMMANDS = """
 import importlib, json, sys
 for module, *argv in json.loads(sys.argv[1]):

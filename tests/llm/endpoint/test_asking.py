@@ -9,7 +9,7 @@ import pytest
 from compclip.base.errors import UserError
 from compclip.llm import chat, post
 from tests.chat_server import Reply, prompt, said, serve
-from tests.endpoint.asked import echo, questions
+from tests.llm.endpoint.asked import echo, questions
 
 
 def test_busy_then_success(server):

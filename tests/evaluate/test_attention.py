@@ -13,7 +13,7 @@ from compclip.base.errors import UserError
 from compclip.base.files import write_json
 from compclip.evaluate import attention
 from compclip.model import backbone, towers
-from tests.test_towers import TINY
+from tests.model.test_towers import TINY
 
 PARAMS = """
 grid: {methods: [finetune], backbones: [tiny], data: [d], seeds: [0]}

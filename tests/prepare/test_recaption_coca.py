@@ -17,7 +17,7 @@ from compclip.data.sample import Sample
 from compclip.model import backbone, coca
 from compclip.prepare.captioners import coca as captioner
 from tests.captioned import captioned
-from tests.test_towers import TINY
+from tests.model.test_towers import TINY
 
 WORDS = {"context_length": 12, "vocab_size": 49408, "width": 16, "heads": 2, "layers": 2}
 COCA = {

@@ -18,8 +18,8 @@ from compclip.model.backbone import WEIGHTS
 from compclip.train import __main__ as train_command
 from compclip.train import driver, optimiser
 from tests import tiny_project
-from tests.test_lora import outputs
-from tests.test_towers import TEXTS
+from tests.model.test_lora import outputs
+from tests.model.test_towers import TEXTS
 from tests.tiny_project import trained
 
 VARIANT = "methods.fsc_clip.variants.lora={train: {lora: {rank: 2}}}"

@@ -23,7 +23,7 @@ from compclip.train import checkpoint, collate, decoders
 from compclip.train.batch import View, Views, Widths
 from compclip.train.loop import nothing
 from tests import small_training, tiny_project
-from tests.test_towers import TEXTS, TINY
+from tests.model.test_towers import TEXTS, TINY
 from tests.tiny_project import cell, trained
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from compclip.base import code, plugins
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "compclip"
 
 # The folders in the order in which data flows; those of one line know nothing of each other.

@@ -18,7 +18,7 @@ from compclip.base.errors import UserError
 from compclip.llm import chat, post
 from compclip.llm.question import Question
 from tests.chat_server import Reply, Stream, prompt, said, serve
-from tests.endpoint.asked import echo, questions
+from tests.llm.endpoint.asked import echo, questions
 
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
 

@@ -18,8 +18,8 @@ from compclip.train import __main__ as train_command
 from compclip.train import finish, view_shares
 from compclip.train.batch import View, Views
 from tests.small_training import train
-from tests.test_distributed import two
 from tests.tiny_project import at, trained
+from tests.train.test_distributed import two
 
 PIXELS = np.zeros((1, 1, 3), np.uint8)
 

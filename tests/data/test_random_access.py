@@ -25,8 +25,8 @@ from compclip.text.annotation import Annotation
 from compclip.train import composite, ranked, views
 from compclip.train.batch import Views
 from compclip.train.crops import RandomResizedCrop
+from tests.data.test_composite import tagged
 from tests.prepared_set import all_annotations, prepared
-from tests.test_composite import tagged
 
 SIZES = [(40, 20), (20, 40), (30, 30), (10, 11)]
 

@@ -50,7 +50,7 @@ def metric(root: Path, method: str, seed: int, column: str) -> float:
 
 
 def run() -> None:
-    """What `dvc repro report` runs, in one process; tests/test_pipeline.py shows that it runs that."""
+    """What `dvc repro report` runs, in one process; tests/pipeline/test_pipeline.py shows that it runs that."""
     commands = [
         (data_scenes_command.main, "--out data/scenes_world"),
         (prepare.main, "--data scenes"),

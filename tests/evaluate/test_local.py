@@ -14,8 +14,8 @@ from compclip.config.how import How
 from compclip.evaluate import embed, local, score
 from compclip.evaluate.pictures import Pictures
 from compclip.model import towers
-from tests.test_embed import TEXTS, model, pictures  # noqa: F401
-from tests.test_evaluate import _loaded, checkpoint, params, root  # noqa: F401
+from tests.evaluate.test_embed import TEXTS, model, pictures  # noqa: F401
+from tests.evaluate.test_evaluate import _loaded, checkpoint, params, root  # noqa: F401
 
 
 def paired(model, pictures, texts, scorer, **how):  # noqa: F811

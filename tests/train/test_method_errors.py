@@ -8,7 +8,7 @@ import pytest
 
 from compclip.base.errors import UserError
 from compclip.train import __main__ as train_command
-from tests.test_plugins import on_path, package  # noqa: F401
+from tests.base.test_plugins import on_path, package  # noqa: F401
 
 HEAD = """from dataclasses import dataclass
 

@@ -18,7 +18,7 @@ from compclip.methods import c2lip
 from compclip.model import backbone, hub, tokenizers, towers
 from compclip.train import encode, optimiser
 from compclip.train.batch import Batch
-from tests.test_towers import TEXTS, TINY
+from tests.model.test_towers import TEXTS, TINY
 
 SIGLIP = {
     "embed_dim": 192,

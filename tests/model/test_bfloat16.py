@@ -10,8 +10,8 @@ from compclip.base.files import write_json
 from compclip.config.sections import Lora, Train
 from compclip.model import backbone, frozen, lora, towers
 from compclip.train import optimiser
-from tests.test_backbone import SIGLIP
-from tests.test_towers import TEXTS, TINY
+from tests.model.test_backbone import SIGLIP
+from tests.model.test_towers import TEXTS, TINY
 
 FAMILIES = {
     "CLIP": TINY,

@@ -23,8 +23,8 @@ from compclip.model import backbone, lora, mixture
 from compclip.runs.folder import Published
 from tests import tiny_project
 from tests.conftest import ROOT
-from tests.test_lora import fit
-from tests.test_towers import TEXTS, TINY
+from tests.model.test_lora import fit
+from tests.model.test_towers import TEXTS, TINY
 
 VARIANT = "methods.fsc_clip.variants.lora={train: {lr: 0.05, lora: {rank: 2}}}"
 GRID = "grid.methods=[pretrained,fsc_clip,fsc_clip.lora]"
