@@ -15,10 +15,8 @@ DAILY = {
     "evaluate": ("compclip.evaluate.__main__", "score the runs of a method, or any checkpoint on any benchmarks"),
     "wise_ft": ("compclip.evaluate.wise_ft", "score the models between pretrained and tuned weights, or write one"),
     "attention": ("compclip.evaluate.attention", "draw where a text looks in a picture, before and after fine-tuning"),
-    "report": (
-        "compclip.report.__main__",
-        "compare all cells of the grid: page, tables, claims; `report validity`: do the scenes predict",
-    ),
+    "report": ("compclip.report.__main__", "compare all cells of the grid: page, tables, claims"),
+    "validity": ("compclip.validity.__main__", "measure how far the embedded scenes predict the papers' numbers"),
     "track": ("compclip.track.__main__", "bring MLflow up to date with the run files"),
     "dashboard": ("compclip.track.dashboard", "open the MLflow UI over all runs"),
     "launch": (
@@ -64,6 +62,9 @@ def main(argv: list[str]) -> int:
     if not argv or argv[0] in ("-h", "--help", "help"):
         print(listing())
         return 0
+    if argv[:2] == ["report", "validity"]:
+        print("`compclip report validity` is called `compclip validity` now", file=sys.stderr)
+        argv = argv[1:]
     if argv[0] not in COMMANDS:
         raise unknown("command", argv[0], COMMANDS)
     return importlib.import_module(COMMANDS[argv[0]][0]).main(argv[1:])

@@ -1,7 +1,6 @@
 """The grid's results as one page and as tables: `python -m compclip.report [--partial]`.
 
-`python -m compclip report published` writes instead which of the papers' numbers have a method in the grids, and
-`python -m compclip report validity` whether what methods do on the embedded scenes is what they do to CLIP.
+`python -m compclip report published` writes instead which of the papers' numbers have a method in the grids.
 
 Reads the runs and results of the grid in params.yaml; writes index.html, report.md, report.csv, report.tex, claims.csv,
 reference.csv, metrics.json and plots/ into reports/. A missing cell or result is an error that names it, unless
@@ -41,11 +40,10 @@ from compclip.report import (
 )
 from compclip.report.claims import Claim
 from compclip.report.collect import collect
-from compclip.report.validity import command as validity
 from compclip.runs.results import FinishedRun
 
 PUBLISHED, CLAIMS = Path("experiments/published"), Path("experiments/claims.yaml")  # where they are, if there are any
-OTHERS = "Two reports of their own: `report published`, `report validity` (--help)."
+OTHERS = "A report of its own: `report published`."
 LEGEND = (
     "Mean ± standard deviation over seeds, in percent; best **bold**, second best <u>underlined</u>; ▲ ▼ better or "
     "worse than the pretrained model where the 95 % interval of the difference excludes 0: over seeds and items "
@@ -57,8 +55,6 @@ def main(argv: list[str]) -> int:
     """The `report` stage."""
     if argv[:1] == ["published"]:
         return coverage.main(argv[1:])
-    if argv[:1] == ["validity"]:
-        return validity.main(argv[1:])
     args = _parser().parse_args(argv)
     _check_given(args)
     params = read.load(args.params)
@@ -93,7 +89,9 @@ def main(argv: list[str]) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="python -m compclip.report", description=__doc__.splitlines()[0], epilog=OTHERS
+        prog="python -m compclip.report",
+        description=__doc__.splitlines()[0],
+        epilog="A report of its own: `report published`.",
     )
     parser.add_argument("--partial", action="store_true", help="show the cells there are and name the missing ones")
     parser.add_argument("--params", type=Path, default=Path("params.yaml"), help="the file that holds the grid")

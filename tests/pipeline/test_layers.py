@@ -26,7 +26,7 @@ ROOMS = (
     ("train", "report"),
     ("methods", "evaluate"),
     ("benchmarks", "launch", "track"),
-    ("sweep",),
+    ("sweep", "validity"),
 )
 FLOOR = {room: floor for floor, rooms in enumerate(ROOMS) for room in rooms}
 HEAVY = {

@@ -122,7 +122,7 @@ def _claimed(_: random.Random) -> object:
 
 
 def _validity(_: random.Random) -> object:
-    from compclip.report.validity import declared
+    from compclip.validity import declared
 
     return declared.read(Path("experiments/validity.yaml"))
 

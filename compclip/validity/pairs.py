@@ -16,8 +16,8 @@ from compclip.report import tables
 from compclip.report.published import Number
 from compclip.report.statistics import mean_std
 from compclip.report.tables import Column
-from compclip.report.validity.declared import Counterpart, Declared
 from compclip.runs.results import FinishedRun
+from compclip.validity.declared import Counterpart, Declared
 
 DIGITS = 6  # of differences: what is equal stays equal, whatever order it was summed in
 Table = tuple[str, str]  # paper and its table

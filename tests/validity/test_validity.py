@@ -14,10 +14,10 @@ from compclip.config import read
 from compclip.report import coverage, published
 from compclip.report.published import Number
 from compclip.report.tables import Column
-from compclip.report.validity import analysis, declared, pairs, split
-from compclip.report.validity.declared import Counterpart, Declared, Source
-from compclip.report.validity.pairs import Pair, Printed
-from compclip.report.validity.split import CHOOSING, HELD_OUT
+from compclip.validity import analysis, declared, pairs, split
+from compclip.validity.declared import Counterpart, Declared, Source
+from compclip.validity.pairs import Pair, Printed
+from compclip.validity.split import CHOOSING, HELD_OUT
 from tests.conftest import ROOT
 
 FILE, TABLES = ROOT / "experiments" / "validity.yaml", ROOT / "experiments" / "published"

@@ -15,8 +15,8 @@ from compclip.base import yaml_text
 from compclip.base.errors import UserError, unknown
 from compclip.config.cell import PRETRAINED
 from compclip.report.published import Number
-from compclip.report.validity import split
-from compclip.report.validity.split import CHOOSING, HALVES
+from compclip.validity import split
+from compclip.validity.split import CHOOSING, HALVES
 
 SECTIONS = ("headline", "rows", "same", "baselines", "columns", "without", "split")
 HEADLINES = ("within_columns", "raw")

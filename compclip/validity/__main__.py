@@ -1,4 +1,4 @@
-"""Whether the scenes predict the papers: `python -m compclip report validity [--params GRID] [--held-out]`.
+"""Whether the scenes predict the papers: `python -m compclip validity [--params GRID] [--held-out]`.
 
 Reads experiments/validity.yaml, the papers' tables and the results of a scenes grid; writes validity.html,
 validity.json and pairs.csv. Rows and columns that are kept aside are not read into any number. --held-out shows them:
@@ -14,7 +14,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from compclip.base.errors import UserError
+from compclip.base.errors import UserError, entry
 from compclip.base.files import out_folder, read_json, write_atomic, write_json
 from compclip.config import grid, read
 from compclip.config.cell import PRETRAINED
@@ -22,13 +22,13 @@ from compclip.config.sections import Params
 from compclip.report import coverage, published, stale, tables
 from compclip.report.collect import Missing, collect
 from compclip.report.tables import Column
-from compclip.report.validity import analysis, declared, page, unpaired
-from compclip.report.validity import pairs as pairs_of
-from compclip.report.validity.declared import Declared
-from compclip.report.validity.page import Found
-from compclip.report.validity.pairs import Pair
-from compclip.report.validity.split import CHOOSING, HELD_OUT
 from compclip.runs.results import FinishedRun
+from compclip.validity import analysis, declared, page, unpaired
+from compclip.validity import pairs as pairs_of
+from compclip.validity.declared import Declared
+from compclip.validity.page import Found
+from compclip.validity.pairs import Pair
+from compclip.validity.split import CHOOSING, HELD_OUT
 
 FILE = Path("experiments/validity.yaml")
 WARNING = (
@@ -63,7 +63,7 @@ def main(argv: Sequence[str]) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m compclip report validity", description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(prog="python -m compclip validity", description=__doc__.splitlines()[0])
     parser.add_argument("--params", type=Path, default=Path("params.yaml"), help="the file that holds the grid")
     parser.add_argument("--root", type=Path, default=Path(), help="folder that holds runs/ and results/")
     parser.add_argument("--out", type=out_folder, default=Path("validity"), help="folder to write")
@@ -166,3 +166,7 @@ def _write(found: Found, results: str, out: Path) -> None:
     first = found.headline(found.summaries[0])
     told = f"{page.value(first)} {page.interval(first)}".strip()
     print(f"{out / 'validity.html'}: {len(found.pairs)} pairs; {CHOOSING}: {told}")
+
+
+if __name__ == "__main__":
+    sys.exit(entry(main))

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from html import escape
 
 from compclip.report.plots import COLOURS, Axis, axis, frame, line, short, svg
-from compclip.report.validity.pairs import Pair
+from compclip.validity.pairs import Pair
 
 SHAPES = ("circle", "square", "triangle")
 Look = tuple[int, str]  # colour and shape

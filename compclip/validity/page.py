@@ -12,12 +12,12 @@ from markupsafe import Markup
 
 from compclip.report import escape
 from compclip.report.collect import Missing
-from compclip.report.validity import plot
-from compclip.report.validity.analysis import Both, Line, Summary
-from compclip.report.validity.correlation import DRAWS, LEAST, Estimate
-from compclip.report.validity.declared import Declared
-from compclip.report.validity.pairs import Pair
-from compclip.report.validity.unpaired import Unpaired
+from compclip.validity import plot
+from compclip.validity.analysis import Both, Line, Summary
+from compclip.validity.correlation import DRAWS, LEAST, Estimate
+from compclip.validity.declared import Declared
+from compclip.validity.pairs import Pair
+from compclip.validity.unpaired import Unpaired
 
 FIELDS = (
     "row", "column", "kind", "family", "half", "detail", "unit", "published", "ours", "ours_by_seed", "printed",
@@ -49,7 +49,7 @@ class Found:
 def render(found: Found) -> str:
     """The page's HTML, the same bytes for the same results."""
     here = Path(__file__).parent
-    loader = FileSystemLoader([here, here.parent])
+    loader = FileSystemLoader([here, here.parent / "report"])
     made = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     made.filters |= {"value": value, "interval": interval, "share": share, "shares": shares}
     return made.get_template("validity.html.j2").render(

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from compclip.report.statistics import generator
-from compclip.report.validity import correlation
-from compclip.report.validity.correlation import DRAWS, RHO, TAU, Estimate
-from compclip.report.validity.pairs import Pair
+from compclip.validity import correlation
+from compclip.validity.correlation import DRAWS, RHO, TAU, Estimate
+from compclip.validity.pairs import Pair
 
 
 @dataclass(frozen=True)

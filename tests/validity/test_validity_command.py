@@ -19,16 +19,16 @@ from omegaconf import OmegaConf
 from compclip.base.errors import UserError
 from compclip.base.files import write_atomic, write_json
 from compclip.config import grid, read
-from compclip.report import __main__ as report_command
 from compclip.report import coverage, published
-from compclip.report.validity import analysis, declared
-from compclip.report.validity.split import CHOOSING, HELD_OUT
 from compclip.runs import folder
 from compclip.runs.folder import Published
 from compclip.runs.items import CLASSIFICATION, COMPOSITION, RETRIEVAL
+from compclip.validity import __main__ as validity_command
+from compclip.validity import analysis, declared
+from compclip.validity.split import CHOOSING, HELD_OUT
 from tests.conftest import ROOT
 from tests.report.test_page import Reader
-from tests.report.test_validity import FILE, GRIDS, KNOWN, NUMBERS, STATED
+from tests.validity.test_validity import FILE, GRIDS, KNOWN, NUMBERS, STATED
 
 # the command, on results that are made up
 
@@ -87,7 +87,7 @@ def run(made, tmp_path, monkeypatch):
 
     def command(*words, params=None):
         argv = ["--params", params or made / "grid.yaml", "--root", made, "--out", tmp_path / "out", *words]
-        assert report_command.main(["validity", *map(str, argv)]) == 0
+        assert validity_command.main(list(map(str, argv))) == 0
         return json.loads((tmp_path / "out" / "validity.json").read_text())
 
     return command

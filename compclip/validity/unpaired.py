@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from compclip.config.cell import PRETRAINED
 from compclip.report.published import Number
-from compclip.report.validity.declared import Declared
-from compclip.report.validity.pairs import Pair
-from compclip.report.validity.split import CHOOSING
+from compclip.validity.declared import Declared
+from compclip.validity.pairs import Pair
+from compclip.validity.split import CHOOSING
 
 UNTOLD = "no word of it in the file"
 ASIDE = "kept aside"

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from compclip.report.validity import correlation
-from compclip.report.validity.correlation import RHO, TAU, WEIGHT
+from compclip.validity import correlation
+from compclip.validity.correlation import RHO, TAU, WEIGHT
 
 VALUES = st.integers(-4, 4).map(float)  # small, so that there are ties
 PAIRS = st.lists(st.tuples(VALUES, VALUES), min_size=2, max_size=12)
