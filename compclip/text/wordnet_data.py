@@ -111,6 +111,10 @@ def _apt() -> Path | None:
     """Install Debian's packages where this process may, and copy their files."""
     if os.geteuid() != 0 or shutil.which("apt-get") is None:
         return None
+    print(
+        f"WordNet: not here, and NLTK's server cannot be reached; installing {' '.join(PACKAGES)} with apt-get",
+        flush=True,
+    )
     environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
     for command in (["update", "-q"], ["install", "-q", "-y", "--no-install-recommends", *PACKAGES]):
         subprocess.run(

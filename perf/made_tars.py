@@ -1,4 +1,4 @@
-"""Made data for `data.py`: tars of 70-word captions as img2dataset writes them, and their annotated shards.
+"""Write data for `data_scale.py`: tars of 70-word captions as img2dataset writes them, and their annotated shards.
 
 One tar is written member by member and one shard really analysed. The others are these with other numbers at the end of
 every caption: as long, and for spaCy the same sentence, so that texts differ and columns have the same format.

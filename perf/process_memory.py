@@ -57,7 +57,8 @@ def fresh(work: Callable[..., dict[str, Any]], *args: Any) -> dict[str, Any]:
     """What `work(*args)` tells, called in a fresh process, which imports its module and no main one; `args` are words,
     numbers and truths. Raises RuntimeError where that fails.
     """
-    said = f"import json; from {work.__module__} import {work.__name__} as work; print(json.dumps(work(*{args!r})))"
+    module = f"perf.{Path(work.__code__.co_filename).stem}"  # of a script `__module__` says `__main__`
+    said = f"import json; from {module} import {work.__name__} as work; print(json.dumps(work(*{args!r})))"
     env = environment(ROOT) | {"PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path])}
     done = subprocess.run([sys.executable, "-c", said], env=env, stdout=subprocess.PIPE, text=True)
     if done.returncode:
