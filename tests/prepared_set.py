@@ -12,7 +12,7 @@ from compclip.data.sample import Sample
 from compclip.data.shards import Manifest
 from compclip.prepare import annotate
 from compclip.text.annotation import Annotation
-from compclip.text.columns import Columns
+from compclip.text.annotation_columns import Columns
 
 
 def prepared(

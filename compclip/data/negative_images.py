@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 
 from compclip.data.place import Place
-from compclip.text.rows import Strings, numbers
+from compclip.text.annotation_rows import Strings, numbers
 
 COLUMN = "negatives"
 TYPE = pa.list_(pa.struct([("image", pa.string()), ("offset", pa.int64()), ("length", pa.int64())]))

@@ -21,7 +21,7 @@ import pyarrow as pa
 
 from compclip.base.errors import UserError
 from compclip.data import shards
-from compclip.text.rows import Lists, Strings, numbers
+from compclip.text.annotation_rows import Lists, Strings, numbers
 
 FILE = "nouns.arrow"
 STAGE = "annotate"

@@ -21,7 +21,7 @@ from compclip.data.place import Place
 from compclip.data.sample import Sample
 from compclip.data.shards import Shard
 from compclip.text.annotation import Annotation
-from compclip.text.rows import Rows, Strings, numbers
+from compclip.text.annotation_rows import Rows, Strings, numbers
 
 STAGE = "annotate"
 

@@ -6,8 +6,8 @@ Models that are fed alike are encoded together: a picture is read and prepared o
 
 float32, unless `bf16` is asked for: then on a GPU, products in bfloat16 and vectors in float32. Texts are encoded in
 sorted order, so that the order of the benchmarks changes nothing, and what neighbours begin with alike is computed once
-(`model.frozen`). Another batch size or another set of benchmarks may change a last bit, the number of threads does not;
-equal texts share one embedding, so that a tie is exactly a tie.
+(`model.inference_towers`). Another batch size or another set of benchmarks may change a last bit, the number of threads
+does not; equal texts share one embedding, so that a tie is exactly a tie.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from compclip.evaluate.boxes import unboxed
 from compclip.evaluate.cache import Cache, key
 from compclip.evaluate.embeddings import Embeddings
 from compclip.evaluate.pictures import Pictures
-from compclip.model import frozen
+from compclip.model import inference_towers
 
 if TYPE_CHECKING:
     from compclip.model.backbone import Model
@@ -49,7 +49,7 @@ def encode_all(
     weights: Sequence[str] = (),
     pictures: Pictures | None = None,
 ) -> list[Embeddings]:
-    """The embeddings of each of some models that are fed alike (`model.sharing`), to the bit those of each by itself.
+    """Embed with several models that are fed alike (`model.checkpoint_groups`); results equal those of each alone.
 
     `how.threads` batches are under way at once, each on one thread: that needs no barriers between threads, which on
     busy cores cost many times the work itself, and the bits do not depend on the number of threads. An image that
@@ -62,12 +62,12 @@ def encode_all(
     refs, texts, clip = sorted(set(refs)), sorted(set(texts)), models[0].clip
     with evaluating([m.clip for m in models]), one_thread_each(how.threads) as pool:
         seen = _Known.of(caches, dict(zip(refs, pool.map(_content, refs), strict=True)) if caches else {})
-        parts = batched(seen.rest(refs), frozen.batch_of_images(clip, how.batch_size))
+        parts = batched(seen.rest(refs), inference_towers.batch_of_images(clip, how.batch_size))
         image_batch = partial(_image_batch, models, how, pictures or Pictures())
         under_way = pool.map(image_batch, parts)  # while texts are tokenised
         ids_TL = models[0].tokenize(texts) if texts else torch.zeros(0, 0)
         read = _Known.of(caches, _named(texts, ids_TL) if caches else {})
-        rows = _tokenised(clip, texts, ids_TL, read.rest(texts), frozen.batch_of_texts(clip, how.batch_size))
+        rows = _tokenised(clip, texts, ids_TL, read.rest(texts), inference_towers.batch_of_texts(clip, how.batch_size))
         lines = [*read.batches, *pool.map(partial(_text_batch, models, how), rows)]
         images = [*seen.batches, *under_way]
     made = [_embeddings(model, number, images, lines) for number, model in enumerate(models)]
@@ -144,7 +144,7 @@ def evaluating(modules: Sequence[nn.Module]) -> Iterator[None]:
     for module in modules:
         module.eval()
     try:
-        with torch.backends.cudnn.flags(enabled=True, allow_tf32=False), frozen.packing(different):
+        with torch.backends.cudnn.flags(enabled=True, allow_tf32=False), inference_towers.packing(different):
             yield
     finally:
         for module, was_training in zip(modules, were_training, strict=True):
@@ -183,12 +183,12 @@ def _image_batch(models: Sequence[Model], how: How, pictures: Pictures, refs: Se
     if not good:
         return _Batch((), (), failed)
     pixels_B3HW = models[0].pixels(list(good.values()))
-    return _Batch(list(good), _vectors(frozen.image, models, how, pixels_B3HW), failed)
+    return _Batch(list(good), _vectors(inference_towers.image, models, how, pixels_B3HW), failed)
 
 
 def _text_batch(models: Sequence[Model], how: How, batch: tuple[Sequence[str], Tensor]) -> _Batch:
     texts, ids_BL = batch
-    return _Batch(texts, _vectors(frozen.text, models, how, ids_BL))
+    return _Batch(texts, _vectors(inference_towers.text, models, how, ids_BL))
 
 
 def _vectors(tower: Callable, models: Sequence[Model], how: How, inputs: Tensor) -> list[np.ndarray]:
@@ -218,7 +218,7 @@ def _tokenised(
         return
     row_of = {text: row for row, text in enumerate(texts)}
     ids_TL = ids_TL[[row_of[text] for text in wanted]]
-    for row_B in frozen.parts(clip, ids_TL, size):
+    for row_B in inference_towers.parts(clip, ids_TL, size):
         yield [wanted[row] for row in row_B.tolist()], ids_TL[row_B]
 
 

@@ -16,8 +16,8 @@ from compclip.base.errors import UserError
 from compclip.config.how import USUAL, How
 from compclip.evaluate import score
 from compclip.evaluate.pictures import ROOM, Pictures
-from compclip.model import backbone, lora, sharing
-from compclip.model.mixture import interpolate
+from compclip.model import backbone, checkpoint_groups, lora
+from compclip.model.weight_interpolation import interpolate
 
 if TYPE_CHECKING:
     from compclip.evaluate.benchmark import Benchmark
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def models(
-    pretrained: Model, tuned: Model, alphas: Sequence[float], budget: int = sharing.BUDGET
+    pretrained: Model, tuned: Model, alphas: Sequence[float], budget: int = checkpoint_groups.BUDGET
 ) -> Iterator[list[Model]]:
     """The models on the line in order, as many at once as the budget holds; they are overwritten by the next ones.
 
@@ -37,7 +37,7 @@ def models(
             "that the tuned one was trained from"
         )
     start, end = ({k: v.clone() for k, v in m.clip.state_dict().items()} for m in (pretrained, tuned))
-    room = min(len(alphas), sharing.copies(tuned.clip, budget))
+    room = min(len(alphas), checkpoint_groups.copies(tuned.clip, budget))
     held = [tuned, *(replace(tuned, clip=copy.deepcopy(tuned.clip)) for _ in range(room - 1))]
     for first in range(0, len(alphas), max(1, room)):
         part = alphas[first : first + room]
@@ -52,7 +52,7 @@ def points(
     alphas: Sequence[float],
     benchmarks: Mapping[str, Benchmark],
     how: How = USUAL,
-    budget: int = sharing.BUDGET,
+    budget: int = checkpoint_groups.BUDGET,
 ) -> Iterator[dict]:
     """{"alpha", "metrics": {"benchmark/metric": value}} for each model on the line."""
     ahead, pictures = iter(alphas), Pictures(ROOM)

@@ -16,7 +16,7 @@ from compclip.config.how import USUAL, How
 from compclip.evaluate import census, embed, local
 from compclip.evaluate.benchmark import Benchmark, Outcomes
 from compclip.evaluate.pictures import ROOM, Pictures
-from compclip.model import backbone, sharing
+from compclip.model import backbone, checkpoint_groups
 from compclip.model.backbone import Model
 from compclip.runs.items import COMPOSITION, PARTIAL, Items, is_partial
 
@@ -131,7 +131,7 @@ def documents_of_all(
     share of the pass. The next ones take the prepared pictures of those before, as far as these are kept.
     """
     pictures = Pictures(ROOM)
-    for part in sharing.parts(checkpoints, lambda checkpoint: checkpoint.ref):
+    for part in checkpoint_groups.parts(checkpoints, lambda checkpoint: checkpoint.ref):
         yield from _each(part, loaded, pictures)
 
 

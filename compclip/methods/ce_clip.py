@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from compclip.base.lazy import torch
 from compclip.base.parts import part
 from compclip.methods import _check
-from compclip.text import masked, replace, swap
+from compclip.text import masked_words, replace, swap
 from compclip.train import losses
 from compclip.train.batch import Views
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 TRAINS = True
 KINDS = ("ADJ", "NOUN", "VERB")
 RULES = {
-    "masked": (swap.nouns, *(masked.of_pos(pos) for pos in KINDS)),  # a masked language model's words
+    "masked": (swap.nouns, *(masked_words.of_pos(pos) for pos in KINDS)),  # a masked language model's words
     "wordnet": (swap.nouns, *(replace.of_pos(pos) for pos in KINDS)),
 }
 

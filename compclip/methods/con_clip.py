@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from compclip.base.lazy import torch
 from compclip.base.parts import part
 from compclip.methods import _check
-from compclip.text import negate, stored
+from compclip.text import negate, stored_texts
 from compclip.train import losses
 from compclip.train.batch import Views
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from compclip.train.features import Features
 
 TRAINS = True
-RULES = {"stored": stored.first_negative, "rule": negate.conclip}
+RULES = {"stored": stored_texts.first_negative, "rule": negate.conclip}
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from compclip.base.lazy import torch
 from compclip.base.parts import part
 from compclip.methods import _check
-from compclip.text import replace, shuffle, stored, swap
+from compclip.text import replace, shuffle, stored_texts, swap
 from compclip.train import losses
 from compclip.train.batch import Teacher, Views
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 TRAINS = True
 RULES = {
-    "stored": tuple(stored.nth(k) for k in range(4)),  # what the authors' language model wrote, joined
+    "stored": tuple(stored_texts.nth(k) for k in range(4)),  # what the authors' language model wrote, joined
     "rules": (
         shuffle.bigram,
         swap.nouns,

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from compclip.base.lazy import torch
 from compclip.methods import _check
-from compclip.text import stored
+from compclip.text import stored_texts
 from compclip.train import losses
 from compclip.train.batch import Views
 
@@ -37,7 +37,7 @@ class Config:
 
 def views(cfg: Config, step: int) -> Views:
     """The first variations stored beside a picture (data.<name>.negative_images), with their captions."""
-    captions = tuple(stored.nth(j) for j in range(cfg.variations))
+    captions = tuple(stored_texts.nth(j) for j in range(cfg.variations))
     return Views(negatives=captions, negative_images=cfg.variations, caption=cfg.caption)
 
 

@@ -27,7 +27,7 @@ from compclip.base.lazy import torch
 from compclip.base.parts import part
 from compclip.methods import _check
 from compclip.methods._parts import captions, hard_negative, local_scores, over, uni
-from compclip.text import masked, negate, positives, replace, shuffle, stored, swap
+from compclip.text import masked_words, negate, positives, replace, shuffle, stored_texts, swap
 from compclip.text.wordlists import Lists
 from compclip.train import losses
 from compclip.train.batch import Rule, Views
@@ -50,8 +50,8 @@ NEGATIVES: dict[str, Rule] = {
     "clove": replace.RULES["clove"],  # for data with `relatives: true`
     "bigram": shuffle.bigram,
     "tokens": shuffle.tokens,  # FSC-CLIP's, as released
-    "masked": masked.any_word,  # SVLC's L
-    "stored": stored.first_negative,
+    "masked": masked_words.any_word,  # SVLC's L
+    "stored": stored_texts.first_negative,
 }
 LISTS = "lists"  # SVLC's R
 KINDS = {"both": ("swap", "replace"), "swap": ("swap",), "replace": ("replace",), "caption": ()}
@@ -175,7 +175,7 @@ def _negatives(cfg: Config) -> tuple[Rule, ...]:
 
 def _positives(cfg: Config) -> tuple[Rule, ...]:
     if cfg.hard_positives == "paraphrase":
-        return (stored.paraphrase,)
+        return (stored_texts.paraphrase,)
     return tuple(positives.RULES[cfg.source][kind] for kind in KINDS.get(cfg.hard_positives, ()))
 
 

@@ -59,12 +59,12 @@ def reads(cfg: Config) -> dict[str, str]:
 
 def model(run: Run, root: Path, start: dict[str, Any], device: str) -> Model:
     """The published model. Raises UserError where it is of another architecture than the backbone `start`."""
-    from compclip.model import backbone, weights
+    from compclip.model import backbone, weight_files
 
     cfg, path = run.method, root / run.method.path
-    if cfg.layout and (found := weights.layout(path)) != cfg.layout:
+    if cfg.layout and (found := weight_files.layout(path)) != cfg.layout:
         raise UserError(f"{path}: layout={cfg.layout}: it is laid out as {found}; mend methods.{run.cell.method}")
-    known = weights.layout(path) == "open_clip"
+    known = weight_files.layout(path) == "open_clip"
     made = backbone.load(
         path,
         "" if known else cfg.model or run.backbone.model,

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from compclip.base.parts import part
 from compclip.methods import _check
-from compclip.text import stored
+from compclip.text import stored_texts
 from compclip.train import losses
 from compclip.train.batch import Views
 
@@ -36,7 +36,7 @@ class Config:
 
 def views(cfg: Config, step: int) -> Views:
     """The stored negative caption and its picture (data.<name>.texts.negative, data.<name>.negative_images)."""
-    return Views(negatives=(stored.first_negative,), negative_images=int(cfg.images), caption=cfg.caption)
+    return Views(negatives=(stored_texts.first_negative,), negative_images=int(cfg.images), caption=cfg.caption)
 
 
 def loss(f: Features, cfg: Config, step: int) -> dict[str, Tensor]:

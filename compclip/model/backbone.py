@@ -20,9 +20,9 @@ from torch import Tensor, nn
 from compclip.base.errors import UserError, one_line, unknown
 from compclip.base.files import fingerprint, read_json, write_json
 from compclip.base.lazy import open_clip
-from compclip.model import architecture, borrowed, hub, tokenizers, transformers_folder
-from compclip.model import weights as weights_files
-from compclip.model.weights import CONFIG
+from compclip.model import hub_cache, model_config, tokenizers, transformers_checks, transformers_folder
+from compclip.model import weight_files as weights_files
+from compclip.model.weight_files import CONFIG
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from compclip.config.sections import Backbone
 
 WEIGHTS = weights_files.NAMES[0]
-SCHEMES, RANDOM = architecture.SCHEMES, architecture.RANDOM
+SCHEMES, RANDOM = model_config.SCHEMES, model_config.RANDOM
 SHIPPED = ".fp16.safetensors"  # half-precision weights that are part of a project
 
 
@@ -196,7 +196,7 @@ def _is_path(weights: str) -> bool:
 
 
 def _load_folder(folder: Path, device: str, tokenizer: str, activation: str, tells: bool) -> Model:
-    config = architecture.read(folder / CONFIG)
+    config = model_config.read(folder / CONFIG)
     model_cfg, preprocess = config["model_cfg"], config.get("preprocess_cfg") or {}
     _check_kind(model_cfg, str(folder), tells)
     file = weights_files.in_folder(folder)
@@ -208,9 +208,9 @@ def _load_folder(folder: Path, device: str, tokenizer: str, activation: str, tel
 
 def _check_kind(model_cfg: dict, where: str, tells: bool) -> None:
     """Raise UserError for a captioner in a backbone's place, or the other way round."""
-    if tells and architecture.TELLS not in model_cfg:
-        raise UserError(f"{where}: has no {architecture.TELLS}, and so writes no captions; give a CoCa model")
-    if not tells and architecture.TELLS in model_cfg:
+    if tells and model_config.TELLS not in model_cfg:
+        raise UserError(f"{where}: has no {model_config.TELLS}, and so writes no captions; give a CoCa model")
+    if not tells and model_config.TELLS in model_cfg:
         raise UserError(f"{where}: a CoCa model is no backbone; as a captioner of data it can be had: captioner: coca")
 
 
@@ -230,15 +230,15 @@ def _without_origins(model_cfg: dict) -> dict:
 
 def _build(model_cfg: dict, where: str, file: Path | None = None, held: int = 0) -> nn.Module:
     """The module of a config alone, random weights; those that a file holds are to fill it."""
-    _check_room(architecture.least_weights(model_cfg), where, file, held)
+    _check_room(model_config.least_weights(model_cfg), where, file, held)
     cfg, tower = dict(model_cfg), model_cfg["text_cfg"].get("hf_model_name")
     kind = open_clip.CustomTextCLIP if cfg.pop("custom_text", False) or tower else open_clip.CLIP
-    kind = open_clip.CoCa if architecture.TELLS in cfg else kind
+    kind = open_clip.CoCa if model_config.TELLS in cfg else kind
     try:
-        borrowed.load_packages(cfg)
-        with hub.asked() if tower else contextlib.nullcontext():
+        transformers_checks.load_packages(cfg)
+        with hub_cache.asked() if tower else contextlib.nullcontext():
             if tower:
-                borrowed.check_text_tower(tower, where)
+                transformers_checks.check_text_tower(tower, where)
             elif model_cfg["vision_cfg"].get("timm_model_name"):
                 _check_room(_rehearsed(kind, cfg, where), where, file, held)
             return kind(**cfg)
@@ -258,9 +258,9 @@ def _rehearsed(kind: Any, cfg: dict, where: str) -> int:
     with torch.random.fork_rng([]), torch.device("meta"), torch.no_grad():
         clip = kind(**cfg | {"vision_cfg": cfg["vision_cfg"] | origin}).eval()
         try:
-            vector_1D = clip.visual(torch.zeros(1, 3, *architecture.pair(clip.visual.image_size)))
+            vector_1D = clip.visual(torch.zeros(1, 3, *model_config.pair(clip.visual.image_size)))
         except NotImplementedError:  # an operation that looks at values
-            return architecture.least_weights(cfg)
+            return model_config.least_weights(cfg)
     if vector_1D.shape != (1, cfg["embed_dim"]):
         raise UserError(f"{where}: embed_dim={cfg['embed_dim']}: its timm model gives {list(vector_1D.shape[1:])}")
     return sum(t.numel() for t in clip.state_dict().values())
@@ -284,7 +284,7 @@ def _check_room(count: int, where: str, file: Path | None, held: int) -> None:
 def _register(model: str) -> str:
     """An open_clip name; a path to a JSON config is registered under its stem first."""
     if model.endswith(".json"):
-        architecture.check(read_json(model), model)
+        model_config.check(read_json(model), model)
         open_clip.add_model_config(Path(model))
         return Path(model).stem
     if model not in open_clip.list_models():
@@ -297,7 +297,7 @@ def _read(file: Path, cfg: dict, alpha: float) -> dict[str, Tensor]:
     if file.is_dir() and not transformers_folder.holds(file):
         raise UserError(f"weights {file}: a folder without {CONFIG}; put it there, or give the weights file")
     state = weights_files.read(file, alpha)
-    architecture.adapt(cfg, state)
+    model_config.adapt(cfg, state)
     return state
 
 
@@ -312,7 +312,7 @@ def _from_tag(name: str, cfg: dict, tag: str) -> tuple[nn.Module, dict]:
     if tag in ("", RANDOM):
         return _build(cfg, name), weights_files.usual_preprocessing(name)
     preprocess = weights_files.fetch_tag(name, tag, cfg)
-    borrowed.load_packages(cfg)
+    transformers_checks.load_packages(cfg)
     try:
         return open_clip.create_model(name, pretrained=tag), preprocess
     except (OSError, RuntimeError) as error:
@@ -335,8 +335,8 @@ def _wrap(clip: nn.Module, model_cfg: dict, source: str, preprocess: dict, coder
 
 def _check_size(visual: nn.Module, size: Any, source: str) -> None:
     """Raise UserError where pictures are prepared in another size than the tower takes."""
-    declared = architecture.pair(visual.image_size)
-    if size and architecture.pair(size) != declared:
+    declared = model_config.pair(visual.image_size)
+    if size and model_config.pair(size) != declared:
         raise UserError(f"{source}: preprocess_cfg.size={size}: the model takes {declared}; remove it")
 
 

@@ -26,7 +26,7 @@ from torch.nn import functional as F
 from compclip.base.errors import UserError, one_line
 from compclip.base.files import read_json, write_atomic, write_json
 from compclip.model import patch_lora
-from compclip.model import weights as weights_files
+from compclip.model import weight_files as weights_files
 from compclip.model.patch_lora import MatrixConv
 
 if TYPE_CHECKING:

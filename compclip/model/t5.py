@@ -11,7 +11,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from compclip.base.errors import UserError, one_line
-from compclip.model import borrowed, tokenizers
+from compclip.model import tokenizers, transformers_checks
 
 
 def model(source: str) -> nn.Module:
@@ -38,7 +38,7 @@ def tokens(source: str, texts: list[str], longest: int) -> Tensor:
 def _tokenizer(source: str) -> Any:
     from transformers import AutoTokenizer
 
-    borrowed.check_tokenizer(source)
+    transformers_checks.check_tokenizer(source)
     try:
         return AutoTokenizer.from_pretrained(source, trust_remote_code=False)
     except Exception as error:  # a damaged file is met by whichever line of transformers reads it

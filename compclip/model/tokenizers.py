@@ -17,7 +17,7 @@ from torch import Tensor
 
 from compclip.base.errors import UserError, one_line
 from compclip.base.lazy import open_clip
-from compclip.model import borrowed, hub
+from compclip.model import hub_cache, transformers_checks
 
 STAND_IN = "clip"
 FILES = ("tokenizer.json", "spiece.model", "vocab.txt", "vocab.json")
@@ -108,7 +108,7 @@ class Hub:
     record = ""
 
     def __init__(self, source: str, text_cfg: dict) -> None:
-        borrowed.check_tokenizer(source)
+        transformers_checks.check_tokenizer(source)
         options = text_cfg.get("tokenizer_kwargs") or {}  # those that architecture.TOKENIZER lets pass
         self._hf = open_clip.tokenizer.HFTokenizer(
             source, text_cfg.get("context_length", 77), **options, tokenizer_mode=text_cfg.get("tokenizer_mode"),
@@ -183,19 +183,20 @@ def is_folder(folder: Path) -> bool:
 
 def _hub(name: str, own: str, source: str, text_cfg: dict) -> Hub:
     try:
-        with hub.asked() if source == own else nullcontext():
+        with hub_cache.asked() if source == own else nullcontext():
             return Hub(source, text_cfg)
     except ImportError as error:
         raise UserError(f"model {name}: its tokenizer needs a package: {one_line(str(error))[:160]}") from error
     except UserError:
         raise
     except Exception as error:  # a damaged file is met by whichever line of transformers reads it
-        fault = f"{source} cannot be read" if source != own else f"is not in {hub.cached(own)} and cannot be fetched"
+        missing = f"is not in {hub_cache.cached(own)} and cannot be fetched"
+        fault = missing if source == own else f"{source} cannot be read"
         raise UserError(f"model {name}: its tokenizer {fault} ({type(error).__name__}); {_download(own)}") from error
 
 
 def _download(own: str) -> str:
     return (
-        f"download tokenizer.json and tokenizer_config.json of {hub.address(own)} into a folder and give it "
+        f"download tokenizer.json and tokenizer_config.json of {hub_cache.address(own)} into a folder and give it "
         f"as backbones.<name>.tokenizer; `tokenizer: {STAND_IN}` is a stand-in for random weights"
     )

@@ -17,8 +17,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from compclip.model import pickled
-from compclip.model.pickled import Fault, Object, View
+from compclip.model import inert_pickle
+from compclip.model.inert_pickle import Fault, Object, View
 
 MOST = 1 << 20  # objects and tensors; OpenAI's largest has some thousands
 SPARE = 1 << 26  # bytes that the program, which is compressed, may grow to
@@ -44,7 +44,7 @@ def read(path: Path) -> dict[str, Tensor]:
     """
     with zipfile.ZipFile(path) as file:
         archive = _Archive(file, path.stat().st_size)
-        top = pickled.value(archive.bytes("data.pkl"))
+        top = inert_pickle.value(archive.bytes("data.pkl"))
         return {name: archive.tensor(view) for name, view in _state(top, archive)}
 
 
@@ -55,7 +55,7 @@ def saved(path: Path, chosen: Callable[[Any], Any]) -> Any:
     """
     with zipfile.ZipFile(path) as file:
         archive = _Archive(file, path.stat().st_size)
-        part = chosen(pickled.value(archive.bytes("data.pkl")))
+        part = chosen(inert_pickle.value(archive.bytes("data.pkl")))
         if not isinstance(part, dict):
             return part
         return {k: archive.tensor(v) if isinstance(v, View) else v for k, v in part.items()}
@@ -95,7 +95,7 @@ class _Archive:
 
     def _storage(self, parts: tuple) -> Tensor:
         kind, key = parts[1:3] if len(parts) == 5 else (None, None)
-        dtype = DTYPES.get(kind.name) if isinstance(kind, pickled.Class) else None
+        dtype = DTYPES.get(kind.name) if isinstance(kind, inert_pickle.Class) else None
         if dtype is None or not isinstance(key, str):
             raise Fault("a tensor of no known type")
         if key not in self._storages:

@@ -16,7 +16,7 @@ from compclip.data.shards import Manifest
 from compclip.prepare import beside, negatives, overlap, rewrite
 from compclip.prepare.item import Item, Made, Make
 from compclip.text.annotation import Annotation
-from compclip.text.columns import Columns, stored
+from compclip.text.annotation_columns import Columns, stored
 
 OWN = ("id", "image", "split", "width", "height", "offset", "length")  # of a sample, in a shard that training reads
 
@@ -35,7 +35,7 @@ def items(
     Pictures of the benchmarks in `exclude` are left out; `texts` are lists that stand beside the captions; `relatives`
     asks for the words of CLoVe's rule. Raises UserError where a benchmark was not looked at.
     """
-    from compclip.text.annotate import about  # spaCy brings torch: not for a process that makes other shards
+    from compclip.text.spacy_parser import about  # spaCy brings torch: not for a process that makes other shards
 
     written, asked = {shard.name: shard.sha256 for shard in rewritten.shards}, {"code": code, "about": about()}
     excluded = {name: str(overlap.file(folder.parent, name)) for name in exclude}
@@ -58,7 +58,7 @@ def _item(folder: Path, shard: shards.Shard, written: Mapping[str, str], asked: 
 @contextlib.contextmanager
 def opened(texts: beside.Asked | None = None) -> Iterator[Make]:
     """What analyses the captions of a shard, each different one once, and joins the `texts` that belong to them."""
-    from compclip.text.annotate import columns as analyse
+    from compclip.text.spacy_parser import columns as analyse
 
     with beside.opened(texts or {}) as lists:
 
@@ -102,7 +102,7 @@ def batch(
 
     `texts` are those that stand beside each caption, by kind.
     """
-    from compclip.text.annotate import about
+    from compclip.text.spacy_parser import about
 
     edges = pa.array(itertools.accumulate(said, initial=0), pa.int32())
     listed = pa.ListArray.from_arrays(edges, stored(found.array(), texts or {}))

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from compclip.base import files
 from compclip.base.errors import UserError, one_line
 from compclip.base.lazy import torch
-from compclip.text import edits
+from compclip.text import word_edits
 
 if TYPE_CHECKING:
     from compclip.config.texts import Masked
@@ -54,7 +54,7 @@ def opened(cfg: Masked) -> Fill:
     model = Model.load(cfg)
 
     def fill(captions: Sequence[str]) -> tuple[list[Words], Counter]:
-        from compclip.text.annotate import annotate
+        from compclip.text.spacy_parser import annotate
 
         counts, found = Counter[str](), list[Words]()
         for first in range(0, len(captions), CAPTIONS):
@@ -96,7 +96,7 @@ def _filled(model: Model, captions: Sequence[Annotation], cfg: Masked, counts: C
 
 def _blanks(number: int, a: Annotation, parts: Sequence[str]) -> Iterator[Blank]:
     for token, pos in enumerate(a.pos):
-        if pos in parts and edits.is_word(a, token):
+        if pos in parts and word_edits.is_word(a, token):
             start, end = a.chars((token, token + 1))
             low, high = _context(a, start)
             yield Blank(number, start, a.word(token), a.text[low:start], a.text[end:high])
@@ -126,7 +126,7 @@ def _usable(blank: Blank, predicted: Sequence[str], counts: Counter) -> tuple[st
     for word in predicted:
         if not word.isalpha():
             counts["no_word"] += 1
-        elif edits.same(word, blank.word):
+        elif word_edits.same(word, blank.word):
             counts["unchanged"] += 1
         else:
             found.setdefault(word.casefold(), word)

@@ -21,7 +21,7 @@ from compclip.base.files import read_bytes, regular
 from compclip.config.captions import FROM, Captions
 from compclip.config.texts import BY_CAPTION
 from compclip.prepare import literals
-from compclip.text import sentences
+from compclip.text import sentence_splitter
 
 Row = tuple[str, Sequence[str]]  # what it is joined by, and its texts, as the list has them
 LONGEST = 1 << 24  # characters of a line; what is longer is several
@@ -57,7 +57,7 @@ def join_key(text: str, on: str) -> str:
 
 def _as_prepared(caption: str) -> str:
     """A caption as `recaption` leaves it, by which a list finds it."""
-    return sentences.clean(one_line(caption))
+    return sentence_splitter.clean(one_line(caption))
 
 
 def files(name: str) -> list[Path]:

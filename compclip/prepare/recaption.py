@@ -30,7 +30,7 @@ from compclip.data import shards
 from compclip.data.sample import Sample
 from compclip.prepare import entering, joined, look, negatives, within
 from compclip.prepare.item import Item, Made, Make
-from compclip.text import sentences
+from compclip.text import sentence_splitter
 
 FRESH = "new.arrow"
 
@@ -170,7 +170,7 @@ def _captioned(samples: list[Sample], caption: Any, shard: str, cfg: Data, count
         samples, more = caption(samples, shard)
         counts.update(more)
     samples, mended = _changed(samples, repaired)
-    samples, openings = _changed(samples, sentences.CLEAN[cfg.openings])
+    samples, openings = _changed(samples, sentence_splitter.CLEAN[cfg.openings])
     if cfg.captions_each:
         counts["captions_left_out"] += sum(max(len(s.captions) - cfg.captions_each, 0) for s in samples)
         samples = [replace(s, captions=s.captions[: cfg.captions_each]) for s in samples]
@@ -188,7 +188,7 @@ def _changed(samples: list[Sample], change: Callable[[str], str]) -> tuple[list[
 
 def several(samples: list[Sample], least: int) -> list[Sample]:
     """The samples whose captions have together at least so many sentences of 4 to 34 words (CLIC B.1)."""
-    return [s for s in samples if not least or sum(len(sentences.kept(c)) for c in s.captions) >= least]
+    return [s for s in samples if not least or sum(len(sentence_splitter.kept(c)) for c in s.captions) >= least]
 
 
 def told(cfg: Data, counts: Counter) -> dict[str, int]:

@@ -26,7 +26,7 @@ from compclip.data.shards import Manifest
 from compclip.llm import answers, chat, serving
 from compclip.prepare import fill_mask, look, released
 from compclip.prepare.item import Item, Made, Make
-from compclip.text import edits
+from compclip.text import word_edits
 from compclip.text.annotation import SEPARATOR
 
 FOLDER = "rewrites"  # of a data set
@@ -217,4 +217,4 @@ def usable(kind: str, caption: str, answer: chat.Answer) -> tuple[str, str]:
     long = len(text.split()) > 2 * len(caption.split()) + 2
     if not text or "\n" in text or long or (kind == "swap" and not _AND.search(text)):
         return text, "chatter"
-    return text, "unchanged" if edits.same(text.rstrip("."), caption.rstrip(".")) else ""
+    return text, "unchanged" if word_edits.same(text.rstrip("."), caption.rstrip(".")) else ""

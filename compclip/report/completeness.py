@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from compclip.config.cell import PRETRAINED
-from compclip.model.architecture import is_random
+from compclip.model.model_config import is_random
 from compclip.report import tables
 from compclip.report.tables import Column, Group, Row
 from compclip.runs.items import PARTIAL, is_partial

@@ -18,7 +18,7 @@ from compclip.base.files import write_atomic, write_json
 from compclip.config import wanted
 from compclip.data import near
 from compclip.data.prepared import Prepared
-from compclip.model import architecture, backbone, context, lora, mixture, weights
+from compclip.model import backbone, context, lora, model_config, weight_files, weight_interpolation
 from compclip.runs import lives
 from compclip.runs.folder import Inputs
 from compclip.train import distributed, environment, optimiser, view_shares
@@ -66,7 +66,7 @@ def _started(stored: StoredRun, method: Any, device: str) -> Model:
     """The backbone; or what a method gives that trains nothing, which says itself whether it belongs to it."""
     folder = Inputs(stored.root, stored.cell).backbone
     if make := getattr(method, "model", None):
-        return make(stored.run, stored.root, architecture.read(folder / weights.CONFIG)["model_cfg"], device)
+        return make(stored.run, stored.root, model_config.read(folder / weight_files.CONFIG)["model_cfg"], device)
     return _pretrained(folder, stored.run.train, device)
 
 
@@ -121,7 +121,7 @@ def _average(model: Model, pretrained: Path, cfg: Train) -> None:
     if cfg.average_alpha < 1:
         start = _pretrained(pretrained, cfg).clip.state_dict()
         own = {name: value.cpu() for name, value in model.clip.state_dict().items()}
-        model.clip.load_state_dict(mixture.interpolate(start, own, cfg.average_alpha))
+        model.clip.load_state_dict(weight_interpolation.interpolate(start, own, cfg.average_alpha))
 
 
 def _share(backbone_folder: Path, checkpoint: Path) -> None:

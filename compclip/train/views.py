@@ -19,7 +19,7 @@ from compclip.base.errors import UserError
 from compclip.data import images
 from compclip.data.images import ImageError
 from compclip.data.sample import Sample
-from compclip.text import concepts, kept, swap
+from compclip.text import caption_sentences, concepts, swap
 from compclip.text.annotation import Annotation
 from compclip.train import composite, view_shares
 from compclip.train.batch import View, Views
@@ -183,11 +183,11 @@ class Maker:
 
     def _sentences(self, index: int, which: int) -> tuple[Annotation, ...]:
         """The sentences of one caption and, where it has a single one, those of the image's other captions."""
-        chosen = kept.split(self.data.annotation(index, which))
+        chosen = caption_sentences.split(self.data.annotation(index, which))
         if len(chosen) > 1:
             return chosen
         others = (self.data.annotation(index, j) for j in range(self.data.captions(index)) if j != which)
-        return chosen + tuple(s for a in others for s in kept.split(a))
+        return chosen + tuple(s for a in others for s in caption_sentences.split(a))
 
 
 def _one_sided(view: View) -> View:
@@ -200,7 +200,7 @@ def _one_sided(view: View) -> View:
 def _caption(annotation: Annotation, views: Views) -> Annotation:
     if views.caption == "full" or len(annotation.sentences) <= 1:
         return annotation
-    return kept.first(annotation)
+    return caption_sentences.first(annotation)
 
 
 def _concepts(caption: Annotation, views: Views) -> tuple[tuple[int, int], ...]:

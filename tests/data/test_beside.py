@@ -26,7 +26,7 @@ from compclip.data.prepared import Prepared
 from compclip.data.sample import Sample
 from compclip.methods import finetune
 from compclip.prepare import beside, lists, literals, prepare
-from compclip.text import masked, stored
+from compclip.text import masked_words, stored_texts
 from compclip.train.batch import Views
 from tests.conftest import ROOT
 
@@ -190,7 +190,7 @@ def test_the_stages(project):
         (1, "A dog runs."): {"dense": ("A hound.",), "negative": runs},
         (2, "A cup stands here."): {"negative": ("A cup falls.",)},
     }
-    drawn = {stored.negative(data.annotation(1, 0), np.random.default_rng(seed)) for seed in range(40)}
+    drawn = {stored_texts.negative(data.annotation(1, 0), np.random.default_rng(seed)) for seed in range(40)}
     assert drawn == {"A cat runs.", "No dog runs."}
 
 
@@ -224,10 +224,18 @@ def test_a_picture_in_a_tar_has_no_name(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("rule", "key", "given"),
     [
-        (stored.first_negative, "texts.negative", "data.scenes.texts={negative: {file: a.csv, 'on': key, column: b}}"),
-        (stored.nth(2), "texts.negative", "data.scenes.texts={negative: {file: a.csv, 'on': key, column: b}}"),
-        (stored.paraphrase, "texts.paraphrase", "data.scenes.texts={paraphrase: {file: a.csv, 'on': key, column: b}}"),
-        (masked.of_pos("ADJ"), "masked", "data.scenes.masked={model: somewhere}"),
+        (
+            stored_texts.first_negative,
+            "texts.negative",
+            "data.scenes.texts={negative: {file: a.csv, 'on': key, column: b}}",
+        ),
+        (stored_texts.nth(2), "texts.negative", "data.scenes.texts={negative: {file: a.csv, 'on': key, column: b}}"),
+        (
+            stored_texts.paraphrase,
+            "texts.paraphrase",
+            "data.scenes.texts={paraphrase: {file: a.csv, 'on': key, column: b}}",
+        ),
+        (masked_words.of_pos("ADJ"), "masked", "data.scenes.masked={model: somewhere}"),
     ],
 )
 def test_a_rule_that_reads_beside_captions_needs_data_with_it(monkeypatch, rule, key, given):

@@ -9,7 +9,7 @@ import pytest
 from PIL import Image
 
 from compclip.data.sample import Sample
-from compclip.text import sentences as text_sentences
+from compclip.text import sentence_splitter as text_sentences
 from compclip.text.annotation import Annotation
 from compclip.train import composite
 from compclip.train.batch import Views

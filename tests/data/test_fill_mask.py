@@ -21,8 +21,8 @@ from compclip.config.texts import Masked
 from compclip.data import shards
 from compclip.data.prepared import Prepared
 from compclip.prepare import fill_mask, prepare, rewrite
-from compclip.text import masked
-from compclip.text.annotate import annotate
+from compclip.text import masked_words
+from compclip.text.spacy_parser import annotate
 from tests import tiny_masked
 
 transformers = pytest.importorskip("transformers", reason="optional: pip install compclip[captioners]")
@@ -134,7 +134,7 @@ def test_the_stages(project):
     (path,) = Path("data/d/rewrites").glob("*.arrow")
     kept = rewrite.load(path)[two.text].masked
     assert kept == tuple((two.starts[t], words) for t, words in enumerate(two.masked) if words)
-    made = {masked.any_word(two, np.random.default_rng(seed)) for seed in range(60)}
+    made = {masked_words.any_word(two, np.random.default_rng(seed)) for seed in range(60)}
     assert None not in made and two.text not in made and len(made) > 2
 
     def key(cfg: Data) -> str:

@@ -20,7 +20,7 @@ from compclip.data.images import ImageError
 from compclip.data.place import Place
 from compclip.data.prepared import Prepared
 from compclip.data.sample import Sample
-from compclip.text import kept
+from compclip.text import caption_sentences
 from compclip.text.annotation import Annotation
 from compclip.train import composite, ranked, views
 from compclip.train.batch import Views
@@ -63,7 +63,7 @@ class Lists:
 
     def nouns(self, caption: Annotation) -> list[str]:
         """Of the first sentence."""
-        return kept.nouns(kept.split(caption)[0])
+        return caption_sentences.nouns(caption_sentences.split(caption)[0])
 
     def partners(self, place: tuple[int, int]) -> list[tuple[int, int]]:
         """CLIC B.4."""

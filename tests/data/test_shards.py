@@ -24,7 +24,7 @@ from compclip.data.prepared import Prepared
 from compclip.data.sample import Sample
 from compclip.data.shards import Manifest, Shard
 from compclip.prepare import annotate, entering, prepare, work
-from compclip.text import clove
+from compclip.text import clove_replace
 from tests.conftest import ROOT
 from tests.data.reading import in_folder
 from tests.prepared_set import all_annotations
@@ -295,11 +295,11 @@ def test_words_for_clove_s_rule_are_looked_up_where_they_are_asked_for(photograp
         data = Prepared(tmp_path / "data" / "x")
         made.setdefault(asked, []).append(data.manifest.fingerprint)
         if asked:
-            text = clove.replace(data.annotation(0, 0), rng)
+            text = clove_replace.replace(data.annotation(0, 0), rng)
             assert text is not None and len(text.split()) >= 6 and text != "A red dog chases a cat."
         else:
             with pytest.raises(UserError, match="set data.<name>.relatives to true"):
-                clove.replace(data.annotation(0, 0), rng)
+                clove_replace.replace(data.annotation(0, 0), rng)
     assert len(set(made[False])) == 1 and made[True] != made[False][:1]
 
 

@@ -23,7 +23,7 @@ from compclip.config.how import Benchmark as Section
 from compclip.config.how import How
 from compclip.evaluate import __main__ as evaluate_command
 from compclip.evaluate import kept, score
-from compclip.model import backbone, sharing
+from compclip.model import backbone, checkpoint_groups
 from compclip.runs import results, store
 from compclip.runs.folder import Published
 from tests.data import tar_files
@@ -152,12 +152,12 @@ def test_pictures_are_read_once_where_memory_holds_one_checkpoint_at_a_time(chec
 
 def test_memory_bounds_how_many_share_a_pass(checkpoints):
     """Two of the three of a kind fit; one at least is in a part, however small the budget."""
-    size = sharing.weights_files.in_folder(Path(checkpoints[0])).stat().st_size
+    size = checkpoint_groups.weights_files.in_folder(Path(checkpoints[0])).stat().st_size
     alike = [checkpoints[0], checkpoints[1], checkpoints[3]]
-    assert sharing.parts(checkpoints, str) == [alike, [checkpoints[2]]]
-    assert sharing.parts(checkpoints, str, budget=2 * size) == [alike[:2], alike[2:], [checkpoints[2]]]
-    assert sharing.parts(alike, str, budget=1) == [[one] for one in alike]
-    assert sharing.parts(["ViT-B-32::a", "ViT-B-32::b"], str) == [["ViT-B-32::a"], ["ViT-B-32::b"]]
+    assert checkpoint_groups.parts(checkpoints, str) == [alike, [checkpoints[2]]]
+    assert checkpoint_groups.parts(checkpoints, str, budget=2 * size) == [alike[:2], alike[2:], [checkpoints[2]]]
+    assert checkpoint_groups.parts(alike, str, budget=1) == [[one] for one in alike]
+    assert checkpoint_groups.parts(["ViT-B-32::a", "ViT-B-32::b"], str) == [["ViT-B-32::a"], ["ViT-B-32::b"]]
 
 
 def test_a_checkpoint_with_another_bias_or_tokenizer(checkpoints):
@@ -165,9 +165,9 @@ def test_a_checkpoint_with_another_bias_or_tokenizer(checkpoints):
     config = files.read_json(Path(checkpoints[1]) / "open_clip_config.json")
     config["model_cfg"]["init_logit_bias"] = -10.0
     files.write_json(Path(checkpoints[1]) / "open_clip_config.json", config)
-    assert sharing.parts(checkpoints[:2], str) == [checkpoints[:2]]
+    assert checkpoint_groups.parts(checkpoints[:2], str) == [checkpoints[:2]]
     files.write_json(Path(checkpoints[1]) / "tokenizer.json", {"a": 1})
-    assert sharing.parts(checkpoints[:2], str) == [[checkpoints[0]], [checkpoints[1]]]
+    assert checkpoint_groups.parts(checkpoints[:2], str) == [[checkpoints[0]], [checkpoints[1]]]
 
 
 def test_one_checkpoint_that_fails_does_not_stop_the_others(checkpoints, params):

@@ -19,7 +19,7 @@ from compclip.config.how import Benchmark as Section
 from compclip.config.how import How
 from compclip.config.sections import Lora, Train
 from compclip.evaluate import line, score, wise_ft
-from compclip.model import backbone, lora, mixture
+from compclip.model import backbone, lora, weight_interpolation
 from compclip.runs.folder import Published
 from tests import tiny_project
 from tests.conftest import ROOT
@@ -90,11 +90,11 @@ def test_the_line_by_hand():
         "count": torch.tensor(5),
         "logit_bias": torch.tensor(-9.0),
     }
-    quarter = mixture.interpolate(start, end, 0.25)
+    quarter = weight_interpolation.interpolate(start, end, 0.25)
     torch.testing.assert_close(quarter["w"], torch.tensor([1.5, 0.25]))
-    assert all(torch.equal(mixture.interpolate(start, end, i / 10)["still"], third) for i in range(11))
-    assert torch.equal(mixture.interpolate(start, end, 0.0)["w"], start["w"])
-    assert torch.equal(mixture.interpolate(start, end, 1.0)["w"], end["w"])
+    assert all(torch.equal(weight_interpolation.interpolate(start, end, i / 10)["still"], third) for i in range(11))
+    assert torch.equal(weight_interpolation.interpolate(start, end, 0.0)["w"], start["w"])
+    assert torch.equal(weight_interpolation.interpolate(start, end, 1.0)["w"], end["w"])
     assert (quarter["count"], quarter["logit_bias"]) == (5, -9.0)
 
 
@@ -104,7 +104,7 @@ def test_another_architecture_is_refused(change):
     start = {"w": torch.zeros(2)}
     end = {k: v for k, v in (start | change).items() if v is not None}
     with pytest.raises(UserError, match="two architectures: 1 tensors differ"):
-        mixture.interpolate(start, end, 0.5)
+        weight_interpolation.interpolate(start, end, 0.5)
 
 
 @pytest.mark.parametrize("alpha", [0.0, 0.3, 1.0])

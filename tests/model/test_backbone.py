@@ -15,7 +15,7 @@ from compclip.base.errors import UserError
 from compclip.base.files import read_json, write_json
 from compclip.config.sections import Train
 from compclip.methods import c2lip
-from compclip.model import backbone, hub, tokenizers, towers
+from compclip.model import backbone, hub_cache, tokenizers, towers
 from compclip.train import encode, optimiser
 from compclip.train.batch import Batch
 from tests.model.test_towers import TEXTS, TINY
@@ -47,8 +47,8 @@ SIGLIP = {
 @pytest.fixture(autouse=True)
 def offline(monkeypatch, tmp_path):
     """No hub, and an empty cache."""
-    monkeypatch.setattr(hub.constants, "HF_HUB_OFFLINE", True)
-    monkeypatch.setattr(hub.constants, "HF_HUB_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(hub_cache.constants, "HF_HUB_OFFLINE", True)
+    monkeypatch.setattr(hub_cache.constants, "HF_HUB_CACHE", str(tmp_path / "cache"))
 
 
 def made(folder, kind: str, name: str = "", **kwargs) -> backbone.Model:

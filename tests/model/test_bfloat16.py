@@ -8,7 +8,7 @@ import torch
 
 from compclip.base.files import write_json
 from compclip.config.sections import Lora, Train
-from compclip.model import backbone, frozen, lora, towers
+from compclip.model import backbone, inference_towers, lora, towers
 from compclip.train import optimiser
 from tests.model.test_backbone import SIGLIP
 from tests.model.test_towers import TEXTS, TINY
@@ -57,9 +57,9 @@ def test_scoring_meanwhile_takes_them(models):
     clip, text = models[0].clip.eval(), models[0].tokenize(TEXTS)
     size = models[0].image_size
     image = torch.randn(2, 3, size, size, generator=torch.Generator().manual_seed(0))
-    with frozen.packing([clip]):
-        torch.testing.assert_close(frozen.image(clip, image), towers.image(clip, image)[0], rtol=0, atol=0.02)
-        torch.testing.assert_close(frozen.text(clip, text), towers.text(clip, text)[0], rtol=0, atol=0.02)
+    with inference_towers.packing([clip]):
+        torch.testing.assert_close(inference_towers.image(clip, image), towers.image(clip, image)[0], rtol=0, atol=0.02)
+        torch.testing.assert_close(inference_towers.text(clip, text), towers.text(clip, text)[0], rtol=0, atol=0.02)
 
 
 @pytest.mark.parametrize("family", ["CLIP", "own_text_tower", "SigLIP"])

@@ -18,7 +18,7 @@ from safetensors.torch import load_file, save_file
 from compclip.base.errors import UserError
 from compclip.base.files import read_json, write_json
 from compclip.config.sections import Backbone, Lora
-from compclip.model import backbone, hub, lora, sharing
+from compclip.model import backbone, checkpoint_groups, hub_cache, lora
 from tests.model.test_backbone import SIGLIP, _hf_tokenizer
 from tests.model.test_towers import TINY
 
@@ -26,8 +26,8 @@ from tests.model.test_towers import TINY
 @pytest.fixture(autouse=True)
 def offline(monkeypatch, tmp_path):
     """No hub, and an empty cache."""
-    monkeypatch.setattr(hub.constants, "HF_HUB_OFFLINE", True)
-    monkeypatch.setattr(hub.constants, "HF_HUB_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(hub_cache.constants, "HF_HUB_OFFLINE", True)
+    monkeypatch.setattr(hub_cache.constants, "HF_HUB_CACHE", str(tmp_path / "cache"))
 
 
 @pytest.fixture(scope="module")
@@ -200,7 +200,7 @@ def test_a_damaged_folder_loads_or_is_refused_in_a_line(tiny, tmp_path_factory, 
 def test_a_damaged_checkpoint_does_not_hold_up_the_others(folder, tiny):
     """It is alone in its part, and says what is wrong when it is opened."""
     (folder / backbone.CONFIG).write_text('{"model_cfg": []}')
-    assert sharing.parts([str(folder), str(tiny), str(tiny)], str) == [[str(folder)], [str(tiny), str(tiny)]]
+    assert checkpoint_groups.parts([str(folder), str(tiny), str(tiny)], str) == [[str(folder)], [str(tiny), str(tiny)]]
 
 
 @pytest.mark.parametrize("damage", [lambda raw: raw[:-5], lambda raw: b"", lambda raw: b"\xff" * 8 + raw])

@@ -31,12 +31,12 @@ ROOMS = (
 FLOOR = {room: floor for floor, rooms in enumerate(ROOMS) for room in rooms}
 HEAVY = {
     "mlflow": {"track.store", "track.log", "track.models", "track.writer"},
-    "spacy": {"text.annotate"},
+    "spacy": {"text.spacy_parser"},
     "dvc": set(),
     "optuna": {"sweep.sampler", "sweep.samplers", "sweep.driver", "sweep.__main__"},
     "submitit": {"launch.slurm"},
     "peft": {"model.lora"},
-    "nltk": {"text.wordnet", "text.wordnet_data"},
+    "nltk": {"text.wordnet", "text.wordnet_install"},
     "transformers": {"prepare.captioners.hf", "prepare.fill_mask", "model.t5"},
 }
 

@@ -14,7 +14,7 @@ from compclip.base.errors import UserError
 from compclip.base.files import write_json
 from compclip.data import images
 from compclip.data.sample import Sample
-from compclip.model import backbone, coca
+from compclip.model import backbone, caption_model
 from compclip.prepare.captioners import coca as captioner
 from tests.captioned import captioned
 from tests.model.test_towers import TINY
@@ -39,7 +39,7 @@ def folder(tmp_path_factory):
     for weights in made.clip.parameters():
         if weights.ndim > 1:
             torch.nn.init.normal_(weights, std=0.5, generator=drawn)
-    made.clip.text_decoder.text_projection.data[:, coca.END] *= 6
+    made.clip.text_decoder.text_projection.data[:, caption_model.END] *= 6
     made.save(folder / "model")
     return folder / "model"
 
@@ -62,11 +62,11 @@ def config(folder, **more):
 @torch.inference_mode()
 def slowly(folder, sample, choose):
     """One picture's words with the whole forward pass of both towers and the decoder at each."""
-    teller = coca.load(f"local-dir:{folder}")
-    image, said = teller.model.pixels([images.load(sample.picture)]), [coca.START]
-    while len(said) <= 8 and said[-1] != coca.END:
+    teller = caption_model.load(f"local-dir:{folder}")
+    image, said = teller.model.pixels([images.load(sample.picture)]), [caption_model.START]
+    while len(said) <= 8 and said[-1] != caption_model.END:
         said.append(choose(teller.model.clip(image, torch.tensor([said]), output_labels=False)["logits"][0, -1]))
-    return coca._text(said[1:])
+    return caption_model._text(said[1:])
 
 
 def test_captions_are_greedy_whatever_the_batch_and_the_devices(samples, folder):
@@ -86,7 +86,7 @@ def test_captions_by_chance_are_a_pictures_own(samples, folder):
 
     def chosen(sample):
         rng = np.random.default_rng((3, zlib.crc32(sample.id.encode())))
-        draw = coca.among(5, 2.0, [rng])
+        draw = caption_model.among(5, 2.0, [rng])
         return slowly(folder, sample, lambda score_V: int(draw(score_V[None])[0]))
 
     made, _ = captioned(captioner, samples, config(folder, top_k=5, temperature=2.0, seed=3))
@@ -109,9 +109,9 @@ class Drawn:
 def test_a_draw_by_hand(number, temperature, word):
     """Chances .3, .1, .6: of the two likeliest 2/3 and 1/3, and sqrt(2) to 1 at temperature 2 (.586)."""
     score_BV = torch.tensor([[0.3, 0.1, 0.6]]).log()
-    assert coca.among(2, temperature, [Drawn(number)])(score_BV).tolist() == [word]
-    assert coca.likeliest(score_BV).tolist() == [2]
-    assert coca.among(9, 1.0, [Drawn(math.nextafter(1, 0))])(score_BV).tolist() == [1]
+    assert caption_model.among(2, temperature, [Drawn(number)])(score_BV).tolist() == [word]
+    assert caption_model.likeliest(score_BV).tolist() == [2]
+    assert caption_model.among(9, 1.0, [Drawn(math.nextafter(1, 0))])(score_BV).tolist() == [1]
 
 
 def test_what_cannot_be_is_one_line(samples, folder, tmp_path):
@@ -146,4 +146,4 @@ def test_a_decoder_too_large_is_refused_before_it_is_built(folder, tmp_path):
     """By what its file holds."""
     write_json(tmp_path / "huge.json", COCA | {"multimodal_cfg": WORDS | {"layers": 200, "width": 16384}})
     with pytest.raises(UserError, match="another architecture: holds .* describes"):
-        coca.load(str(tmp_path / "huge.json"), str(folder / backbone.WEIGHTS))
+        caption_model.load(str(tmp_path / "huge.json"), str(folder / backbone.WEIGHTS))

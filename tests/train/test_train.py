@@ -21,7 +21,7 @@ from compclip.config.cell import Cell
 from compclip.data.prepared import Prepared
 from compclip.evaluate import __main__ as evaluate_command
 from compclip.model.backbone import WEIGHTS
-from compclip.model.weights import CONFIG
+from compclip.model.weight_files import CONFIG
 from compclip.runs.folder import Inputs
 from compclip.train import __main__ as train_command
 from compclip.train import accumulate, finish, loop, optimiser, views

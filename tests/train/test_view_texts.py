@@ -9,7 +9,7 @@ import pytest
 from compclip.data.sample import Sample
 from compclip.methods import hard_positives, hybrid
 from compclip.text import positives, swap
-from compclip.text.annotate import annotate
+from compclip.text.spacy_parser import annotate
 from compclip.train.batch import Views
 from compclip.train.views import Maker
 from tests.prepared_set import prepared

@@ -21,7 +21,7 @@ from PIL import Image
 from compclip.base.errors import UserError, one_line
 from compclip.data.sample import Sample
 from compclip.llm.answers import Answer
-from compclip.model import coca
+from compclip.model import caption_model
 from compclip.model.backbone import SCHEMES
 from compclip.prepare.captioners import Caption, _replicas
 
@@ -63,7 +63,7 @@ def reads(data: Data, cfg: Config) -> list[str]:
 @contextmanager
 def opened(data: Data, cfg: Config) -> Iterator[Caption]:
     """A captioner with its model loaded on each device. Raises UserError for what is no CoCa model."""
-    tellers = [coca.load(cfg.model, cfg.weights, device, cfg.seed) for device in _replicas.devices(cfg.device)]
+    tellers = [caption_model.load(cfg.model, cfg.weights, device, cfg.seed) for device in _replicas.devices(cfg.device)]
     if cfg.max_new_tokens > tellers[0].places:
         raise UserError(
             f"options.max_new_tokens={cfg.max_new_tokens}: {cfg.model} has {tellers[0].places} places; lower it"
@@ -72,7 +72,9 @@ def opened(data: Data, cfg: Config) -> Iterator[Caption]:
     yield lambda samples, shard: _replicas.caption(samples, replicas, cfg.batch_size)
 
 
-def _described(teller: coca.Teller, cfg: Config, samples: list[Sample], pictures: list[Image.Image]) -> list[Answer]:
+def _described(
+    teller: caption_model.Teller, cfg: Config, samples: list[Sample], pictures: list[Image.Image]
+) -> list[Answer]:
     try:
         told = teller.texts(pictures, cfg.max_new_tokens, _draw(cfg, samples))
     except Exception as error:  # parts that do not go together, too little memory
@@ -83,9 +85,9 @@ def _described(teller: coca.Teller, cfg: Config, samples: list[Sample], pictures
     return [Answer(text, not ended) for text, ended in told]
 
 
-def _draw(cfg: Config, samples: list[Sample]) -> coca.Draw:
+def _draw(cfg: Config, samples: list[Sample]) -> caption_model.Draw:
     """By chance with a generator for each picture, so that batches do not matter."""
     if cfg.top_k == 1:
-        return coca.likeliest
+        return caption_model.likeliest
     rngs = [np.random.default_rng((cfg.seed, zlib.crc32(sample.id.encode()))) for sample in samples]
-    return coca.among(cfg.top_k, cfg.temperature, rngs)
+    return caption_model.among(cfg.top_k, cfg.temperature, rngs)

@@ -139,7 +139,7 @@ def _published(_: random.Random) -> object:
 def _prepared(folder: Path) -> None:
     from compclip.data import shards
     from compclip.data.sample import Sample
-    from compclip.text.annotate import annotate
+    from compclip.text.spacy_parser import annotate
     from tests.prepared_set import prepared
 
     (folder / "data" / "x").mkdir(parents=True)

@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compclip.text import sentences
+from compclip.text import sentence_splitter
 
 
 def pieces(text: str) -> list[str]:
-    return [text[a:b] for a, b in sentences.split(text)]
+    return [text[a:b] for a, b in sentence_splitter.split(text)]
 
 
 @pytest.mark.parametrize(
@@ -45,7 +45,7 @@ def test_split(text, expected):
 
 @given(st.text(alphabet='aZ .!?\n"(3😀', max_size=60))
 def test_split_keeps_all_but_white_space(text):
-    spans = sentences.split(text)
+    spans = sentence_splitter.split(text)
     assert "".join("".join(pieces(text)).split()) == "".join(text.split())
     assert all(a < b <= c for (a, b), (c, _) in zip(spans, spans[1:], strict=False))
     assert all(text[a:b].strip() == text[a:b] != "" for a, b in spans)
@@ -64,7 +64,7 @@ def test_split_keeps_all_but_white_space(text):
     ],
 )
 def test_openings_go(text, expected):
-    assert sentences.clean(text) == expected
+    assert sentence_splitter.clean(text) == expected
 
 
 @pytest.mark.parametrize(
@@ -80,21 +80,21 @@ def test_openings_go(text, expected):
     ],
 )
 def test_the_openings_of_clic_s_program_go(text, expected):
-    assert sentences.clean_clic(text) == expected
+    assert sentence_splitter.clean_clic(text) == expected
 
 
 def test_keep_counts_words_from_4_to_34():
-    assert not sentences.keep("A red dog .")
-    assert sentences.keep("A red dog runs.")
-    assert sentences.keep("word " * 34)
-    assert not sentences.keep("word " * 35)
+    assert not sentence_splitter.keep("A red dog .")
+    assert sentence_splitter.keep("A red dog runs.")
+    assert sentence_splitter.keep("word " * 34)
+    assert not sentence_splitter.keep("word " * 35)
 
 
 def test_kept_sentences_of_a_dense_caption():
     text = "This image depicts: a dog on a 2.5 m wall. Nice. The dog is brown."
-    assert sentences.kept(text) == ["A dog on a 2.5 m wall.", "The dog is brown."]
+    assert sentence_splitter.kept(text) == ["A dog on a 2.5 m wall.", "The dog is brown."]
 
 
 def test_many_marks_take_linear_time():
     """A quadratic search would need minutes for this text."""
-    assert len(sentences.split(". " * 100_000 + "a dog. " + "." * 100_000 + " " * 100_000 + "b")) == 2
+    assert len(sentence_splitter.split(". " * 100_000 + "a dog. " + "." * 100_000 + " " * 100_000 + "b")) == 2

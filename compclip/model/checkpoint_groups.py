@@ -15,8 +15,8 @@ from torch import nn
 
 from compclip.base.errors import UserError
 from compclip.base.files import fingerprint
-from compclip.model import architecture, tokenizers
-from compclip.model import weights as weights_files
+from compclip.model import model_config, tokenizers
+from compclip.model import weight_files as weights_files
 
 T = TypeVar("T")
 BUDGET = 2 << 30  # bytes of weights at once, which an evaluation may hold twice (`frozen.packing`)
@@ -44,7 +44,7 @@ def _feed(ref: str) -> str:
     if not (folder / weights_files.CONFIG).is_file():
         return ref
     try:
-        config = architecture.read(folder / weights_files.CONFIG)
+        config = model_config.read(folder / weights_files.CONFIG)
     except UserError:
         return ref
     model = {k: v for k, v in config["model_cfg"].items() if k != "init_logit_bias"}

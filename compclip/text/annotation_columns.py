@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from compclip.text import kept
+from compclip.text import caption_sentences
 from compclip.text.annotation import SEPARATOR, SPANS, TEXTS, Annotation
 
 LABELS = ("pos", "tag", "dep")
@@ -104,7 +104,7 @@ class Columns:
         weighed = [token for token, (words, _) in enumerate(a.relatives) if words]
         self.relatives.add(weighed, self.related.all(a.relatives[token] for token in weighed))
         self.weighed = self.weighed or bool(a.relatives)
-        self.nouns.add(self.said.all(kept.first_nouns(a)))
+        self.nouns.add(self.said.all(caption_sentences.first_nouns(a)))
 
 
 def usual(word: str) -> str | None:

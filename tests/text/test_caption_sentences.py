@@ -6,8 +6,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compclip.text import annotation, kept
-from compclip.text.annotate import annotate
+from compclip.text import annotation, caption_sentences
+from compclip.text.spacy_parser import annotate
 
 
 @given(st.lists(st.integers(1, 40), min_size=0, max_size=5))
@@ -17,11 +17,11 @@ def test_the_first_sentence_is_the_first_of_all(lengths):
     starts = np.cumsum([0, *(len(p) + 1 for p in parts)]).tolist()
     spans = tuple((start, start + len(part)) for start, part in zip(starts, parts, strict=False))
     made = annotation.Annotation(" ".join(parts), sentences=spans)
-    assert kept.first(made) == kept.split(made)[0]
+    assert caption_sentences.first(made) == caption_sentences.split(made)[0]
 
 
 def test_nouns_are_those_of_the_first_kept_sentence():
     """Each once, as written but for its case; "Dogs." has too few words to be kept."""
     (caption,) = annotate(["Dogs. The dog sees a DOG and two cats. A horse sleeps in a field."], replacements=False)
-    assert kept.first_nouns(caption) == ["dog", "cats"]
-    assert kept.first_nouns(annotation.Annotation("")) == []
+    assert caption_sentences.first_nouns(caption) == ["dog", "cats"]
+    assert caption_sentences.first_nouns(annotation.Annotation("")) == []

@@ -14,7 +14,7 @@ from bisect import bisect_right
 import numpy as np
 
 from compclip.base.errors import UserError
-from compclip.text import edits, prepositions, scene
+from compclip.text import prepositions, scene_graph, word_edits
 from compclip.text.annotation import Annotation, Weighted
 
 DRAWS = 2  # replacements of an element
@@ -28,21 +28,22 @@ def replace(annotation: Annotation, rng: np.random.Generator) -> str | None:
     """
     if len(annotation.relatives) < len(annotation):
         raise UserError("replace=clove: the data have no relatives; set data.<name>.relatives to true")
-    found = [replacements(annotation, element) for element in scene.read(annotation)]
+    found = [replacements(annotation, element) for element in scene_graph.read(annotation)]
     slots = [(place, words, number) for place, words in found for number in range(min(DRAWS, len(words[0])))]
     if not slots:
         return None
     place, words, number = slots[rng.integers(len(slots))]
-    return edits.put(annotation.text, place, _as_written(_drawn(words, number, rng), annotation.text[slice(*place)]))
+    new = _as_written(_drawn(words, number, rng), annotation.text[slice(*place)])
+    return word_edits.put(annotation.text, place, new)
 
 
-def replacements(a: Annotation, element: scene.Element) -> tuple[tuple[int, int], Weighted]:
+def replacements(a: Annotation, element: scene_graph.Element) -> tuple[tuple[int, int], Weighted]:
     """The characters that an element gives up, and what may stand there."""
     if a.pos[element.root] == "ADP":
         place = a.chars(element.span)
         return place, prepositions.others(a.text[slice(*place)])
     token = (element.root, element.root + 1)
-    words = a.relatives[element.root] if edits.is_word(a, element.root) else NONE
+    words = a.relatives[element.root] if word_edits.is_word(a, element.root) else NONE
     return a.chars(token), words
 
 

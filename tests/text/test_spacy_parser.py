@@ -13,12 +13,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from compclip.base.errors import UserError
-from compclip.text import annotate as stage
-from compclip.text import concepts, positives, sentences, shuffle, swap, wordnet
+from compclip.text import concepts, positives, sentence_splitter, shuffle, swap, wordnet
 from compclip.text import replace as replacing
-from compclip.text.annotate import annotate, columns
+from compclip.text import spacy_parser as stage
 from compclip.text.annotation import Annotation
-from compclip.text.rows import Rows
+from compclip.text.annotation_rows import Rows
+from compclip.text.spacy_parser import annotate, columns
 from tests.text.conftest import SENTENCES, outcomes
 
 
@@ -96,7 +96,7 @@ ODD = (
 
 def alone(text: str) -> Annotation:
     """A caption parsed by itself, told token by token by spaCy's objects."""
-    document = next(stage._model().pipe([stage._document(text, 0, sentences.split(text))], batch_size=1))
+    document = next(stage._model().pipe([stage._document(text, 0, sentence_splitter.split(text))], batch_size=1))
     tokens = {
         "starts": [t.idx for t in document],
         "ends": [t.idx + len(t) for t in document],
@@ -204,7 +204,7 @@ def test_no_model_names_both(monkeypatch):
 
 def test_rules_need_neither_spacy_nor_nltk():
     code = (
-        "import sys; from compclip.text import annotation, swap, replace, shuffle, positives, concepts, sentences; "
+        "import sys; from compclip.text import annotation, swap, replace, shuffle, positives, concepts; "
         "sys.exit(bool({'spacy', 'nltk', 'torch'} & set(sys.modules)))"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

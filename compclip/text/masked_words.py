@@ -12,7 +12,7 @@ from collections.abc import Callable
 import numpy as np
 
 from compclip.base.beside import beside_captions
-from compclip.text import edits
+from compclip.text import word_edits
 from compclip.text.annotation import Annotation
 
 
@@ -41,8 +41,8 @@ def _replaced(a: Annotation, tokens: range | list[int], rng: np.random.Generator
         return None
     token, words = found[rng.integers(len(found))]
     place, word = a.chars((token, token + 1)), words[rng.integers(len(words))]
-    return edits.put(a.text, place, word[:1].upper() + word[1:] if edits.leads(a, place[0]) else word)
+    return word_edits.put(a.text, place, word[:1].upper() + word[1:] if word_edits.leads(a, place[0]) else word)
 
 
 def _others(a: Annotation, token: int) -> list[str]:
-    return [word for word in a.masked[token] if not edits.same(word, a.word(token))]
+    return [word for word in a.masked[token] if not word_edits.same(word, a.word(token))]

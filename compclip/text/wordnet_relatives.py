@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator
 from compclip.text import wordnet
 from compclip.text.annotation import Weighted
 from compclip.text.inflect import inflect
-from compclip.text.wordnet_files import HYPERNYM, HYPONYM, Synset
+from compclip.text.wordnet_reader import HYPERNYM, HYPONYM, Synset
 
 COMMON, RARE = 48, 16  # words of a token: the heaviest, and those that have the weight of all others
 BE = {"VBD": "was", "VBZ": "is", "VBP": "are", "VBG": "being", "VBN": "been"}

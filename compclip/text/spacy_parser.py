@@ -23,10 +23,10 @@ import numpy as np
 
 from compclip.base import lean
 from compclip.base.errors import UserError
-from compclip.text import edits, scene, sentences, wordnet, wordnet_data
-from compclip.text import relatives as related
+from compclip.text import scene_graph, sentence_splitter, word_edits, wordnet, wordnet_install
+from compclip.text import wordnet_relatives as related
 from compclip.text.annotation import NUMBERS, WORDS, Annotation, Span, Weighted
-from compclip.text.columns import Columns
+from compclip.text.annotation_columns import Columns
 
 with lean.without("torch"):
     import spacy
@@ -111,7 +111,7 @@ def _ready(replacements: bool) -> None:
     """Raise UserError where something is missing."""
     model_name()
     if replacements:
-        wordnet_data.folder()
+        wordnet_install.folder()
 
 
 def model_name() -> str:
@@ -152,7 +152,7 @@ def _annotations(texts: Iterable[str], replacements: bool, batch_size: int = BAT
 
 
 def _caption(text: str) -> Caption:
-    spans = sentences.split(text)
+    spans = sentence_splitter.split(text)
     return text, spans, list(_pieces(text, spans))
 
 
@@ -229,14 +229,14 @@ def _replacements(bare: Annotation) -> tuple[tuple[str, ...], ...]:
 
 def weighted(a: Annotation) -> tuple[Weighted, ...]:
     """The weighted words for CLoVe's rule, of each token that stands for a part of the caption's scene."""
-    roots = {element.root for element in scene.read(a)}
+    roots = {element.root for element in scene_graph.read(a)}
     return tuple([
         related.weighted(a.word(t), a.pos[t], a.tag[t]) if t in roots else related.NONE for t in range(len(a))
     ])  # fmt: skip
 
 
 def _candidates(bare: Annotation, token: int, said: frozenset[str], before: str) -> tuple[str, ...]:
-    if bare.pos[token] not in wordnet.REPLACED or not edits.is_word(bare, token):
+    if bare.pos[token] not in wordnet.REPLACED or not word_edits.is_word(bare, token):
         return ()
     article = before if before in ("a", "an") else ""
     return wordnet.candidates(bare.word(token), bare.lemma[token], bare.pos[token], bare.tag[token], said, article)

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from compclip.text import sentences
+from compclip.text import sentence_splitter
 from compclip.text.annotation import Annotation
 
 
 def first(annotation: Annotation) -> Annotation:
     """The first of `split`, without making the others."""
     count = len(annotation.sentences)
-    fitting = (i for i, (begin, end) in enumerate(annotation.sentences) if sentences.keep(annotation.text[begin:end]))
+    texts = (annotation.text[begin:end] for begin, end in annotation.sentences)
+    fitting = (i for i, text in enumerate(texts) if sentence_splitter.keep(text))
     return annotation.sentence(next(fitting, 0)) if count else annotation
 
 
 def split(annotation: Annotation) -> tuple[Annotation, ...]:
     """The sentences of a caption as annotations of their own: those of 4 to 34 words (CLIC B.1), or all if none is."""
     parts = tuple(annotation.sentence(i) for i in range(len(annotation.sentences))) or (annotation,)
-    return tuple(p for p in parts if sentences.keep(p.text)) or parts
+    return tuple(p for p in parts if sentence_splitter.keep(p.text)) or parts
 
 
 def nouns(sentence: Annotation) -> list[str]:

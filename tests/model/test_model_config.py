@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from compclip.base.errors import UserError
 from compclip.base.files import write_json
-from compclip.model import architecture, weights
+from compclip.model import model_config, weight_files
 from tests.model.test_towers import TINY
 
 RECORD = {"model_cfg": TINY, "preprocess_cfg": {"size": 32, "mean": [0.5, 0.5, 0.5], "std": [0.5, 0.5, 0.5]}}
@@ -34,7 +34,7 @@ def refused(tmp_path, record: object) -> str:
     """What is said of a config."""
     (tmp_path / "c.json").write_text(record if isinstance(record, str) else json.dumps(record))
     with pytest.raises(UserError) as error:
-        architecture.read(tmp_path / "c.json")
+        model_config.read(tmp_path / "c.json")
     assert "\n" not in str(error.value) and len(str(error.value)) < 1000
     return str(error.value).replace(f"{tmp_path}/", "")
 
@@ -42,21 +42,21 @@ def refused(tmp_path, record: object) -> str:
 @pytest.mark.parametrize("name", open_clip.list_models())
 def test_every_config_of_open_clip_passes(name):
     """Each architecture, and how the pictures of its weights are prepared."""
-    architecture.check(open_clip.get_model_config(name), name)
+    model_config.check(open_clip.get_model_config(name), name)
     for tag in open_clip.list_pretrained_tags_by_model(name):
-        found = weights.preprocessing(open_clip.pretrained.get_pretrained_cfg(name, tag))
+        found = weight_files.preprocessing(open_clip.pretrained.get_pretrained_cfg(name, tag))
         plain = json.loads(json.dumps(found))
-        architecture._check_keys(plain, architecture.PREPROCESS, name, "preprocess_cfg")
+        model_config._check_keys(plain, model_config.PREPROCESS, name, "preprocess_cfg")
 
 
 def test_the_tables_are_open_clips():
     """A field that open_clip adds is seen here, and not at a user's."""
     multimodal = {"dim_head", "n_queries", "attn_pooler_heads"}
     for rules, declared, more in (
-        (architecture.VISION, open_clip.CLIPVisionCfg, set()),
-        (architecture.TEXT, open_clip.CLIPTextCfg, set()),
-        (architecture.MODEL["multimodal_cfg"], open_clip.CLIPTextCfg, multimodal),
-        (architecture.PREPROCESS, open_clip.transform.PreprocessCfg, set()),
+        (model_config.VISION, open_clip.CLIPVisionCfg, set()),
+        (model_config.TEXT, open_clip.CLIPTextCfg, set()),
+        (model_config.MODEL["multimodal_cfg"], open_clip.CLIPTextCfg, multimodal),
+        (model_config.PREPROCESS, open_clip.transform.PreprocessCfg, set()),
     ):
         assert set(rules) == {f.name for f in dataclasses.fields(declared)} | more
 
@@ -112,7 +112,7 @@ def test_what_is_refused(tmp_path, key, value, told):
     """One line with file, key, value and what it must be."""
     if told is None:
         write_json(tmp_path / "c.json", changed(key, value))
-        architecture.read(tmp_path / "c.json")
+        model_config.read(tmp_path / "c.json")
     else:
         assert f"c.json: {told}" in (said := refused(tmp_path, changed(key, value))) or told in said
 
@@ -138,9 +138,9 @@ JSON = st.recursive(
     lambda v: st.lists(v, max_size=4) | st.dictionaries(st.text(max_size=9), v, max_size=4),
     max_leaves=8,
 )
-KEYS = [f"model_cfg.{tower}.{key}" for tower in ("vision_cfg", "text_cfg") for key in architecture.MODEL[tower]]
-KEYS += [f"preprocess_cfg.{key}" for key in architecture.PREPROCESS] + [
-    f"model_cfg.{key}" for key in architecture.MODEL
+KEYS = [f"model_cfg.{tower}.{key}" for tower in ("vision_cfg", "text_cfg") for key in model_config.MODEL[tower]]
+KEYS += [f"preprocess_cfg.{key}" for key in model_config.PREPROCESS] + [
+    f"model_cfg.{key}" for key in model_config.MODEL
 ]
 
 
@@ -149,9 +149,9 @@ def test_any_value_of_any_key_is_taken_or_named(key, value):
     """A config, or a line that names the key."""
     record = changed(key, value)
     try:
-        architecture._check_keys(record, architecture.RECORD, "f", "")
-        architecture._check_together(record["model_cfg"], "f")
-        assert architecture.least_weights(record["model_cfg"]) < 1 << 50
+        model_config._check_keys(record, model_config.RECORD, "f", "")
+        model_config._check_together(record["model_cfg"], "f")
+        assert model_config.least_weights(record["model_cfg"]) < 1 << 50
     except UserError as error:
         assert str(error).startswith("f: ") and "\n" not in str(error)
 
@@ -171,4 +171,4 @@ def test_the_least_number_of_weights_is_one(changes):
     kind = open_clip.CustomTextCLIP if cfg.get("custom_text") else open_clip.CLIP
     made = kind(**{k: v for k, v in cfg.items() if k != "custom_text"})
     true = sum(p.numel() for p in made.state_dict().values())
-    assert 0.8 * true < architecture.least_weights(cfg) <= true
+    assert 0.8 * true < model_config.least_weights(cfg) <= true

@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from compclip.base.errors import UserError
 from compclip.text.annotation import SEPARATOR, SPANS, TEXTS, Annotation, Span, Weighted
-from compclip.text.columns import LABELS, MASKED, STORED
+from compclip.text.annotation_columns import LABELS, MASKED, STORED
 
 SHARED = 1 << 14  # lists of candidates that are kept decoded, over all shards
 HEAVIEST = 1 << 31  # no word is met as often

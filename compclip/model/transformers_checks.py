@@ -14,7 +14,7 @@ from compclip.base import lean
 from compclip.base.errors import UserError
 from compclip.base.files import read_json
 from compclip.base.lazy import open_clip
-from compclip.model import architecture
+from compclip.model import model_config
 
 TOWERS = (("vision_cfg", "timm_model_name", "timm"), ("text_cfg", "hf_model_name", "transformers"))
 CONFIG, TOKENIZER = "config.json", "tokenizer_config.json"
@@ -53,7 +53,7 @@ def check_text_tower(repository: str, where: str) -> None:
     if found and found.get("model_type") not in kinds:
         raise UserError(f"{where}: text_cfg.hf_model_name={repository}: must be one of {', '.join(sorted(kinds))}")
     for key, value in found.items():
-        if type(value) is int and value > (architecture.LAYERS if "layers" in key else architecture.WORDS):
+        if type(value) is int and value > (model_config.LAYERS if "layers" in key else model_config.WORDS):
             raise UserError(f"{where}: text_cfg.hf_model_name={repository}: {key[:80]} is too large to be built")
 
 

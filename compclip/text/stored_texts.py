@@ -8,7 +8,7 @@ from collections.abc import Callable
 import numpy as np
 
 from compclip.base.beside import beside_captions
-from compclip.text import edits
+from compclip.text import word_edits
 from compclip.text.annotation import Annotation
 
 
@@ -44,9 +44,9 @@ def nth(place: int) -> Callable[[Annotation, np.random.Generator], str | None]:
 
 def _at(annotation: Annotation, place: int) -> str | None:
     found = annotation.stored.get("negative", ())[place : place + 1]
-    return found[0] if found and not edits.same(found[0], annotation.text) else None
+    return found[0] if found and not word_edits.same(found[0], annotation.text) else None
 
 
 def _drawn(annotation: Annotation, kind: str, rng: np.random.Generator) -> str | None:
-    others = [text for text in annotation.stored.get(kind, ()) if not edits.same(text, annotation.text)]
+    others = [text for text in annotation.stored.get(kind, ()) if not word_edits.same(text, annotation.text)]
     return others[rng.integers(len(others))] if others else None

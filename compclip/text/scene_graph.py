@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from compclip.text import edits
+from compclip.text import word_edits
 from compclip.text.annotation import Annotation, Span
 from compclip.text.prepositions import LONGEST, PHRASES
 
@@ -48,7 +48,7 @@ def things_and_attributes(a: Annotation) -> list[Element]:
 
 
 def _bounded(a: Annotation, found: list[Element]) -> list[Element]:
-    return [element for element in found if edits.bounded(a.text, *a.chars(element.span))]
+    return [element for element in found if word_edits.bounded(a.text, *a.chars(element.span))]
 
 
 class _Parse:

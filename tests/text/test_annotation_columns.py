@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from compclip.base.errors import UserError
 from compclip.text.annotation import Annotation
-from compclip.text.columns import Columns, narrow, stored
-from compclip.text.rows import Rows
+from compclip.text.annotation_columns import Columns, narrow, stored
+from compclip.text.annotation_rows import Rows
 from tests.text.strategies import annotations
 
 ODD = st.text(st.characters(exclude_categories=["Cs"]), max_size=6)

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from compclip.base.errors import UserError, unknown
 from compclip.base.files import write_atomic
 from compclip.base.lazy import open_clip
-from compclip.model import architecture, hub, loralib, pickled, torchscript, transformers_folder
+from compclip.model import hub_cache, inert_pickle, loralib, model_config, torchscript, transformers_folder
 
 CONFIG = "open_clip_config.json"
 # What a folder in open_clip's format calls its weights, best first.
@@ -129,7 +129,7 @@ def _check_tensors(state: Any, path: Path) -> None:
         if not isinstance(name, str):
             raise UserError(f"{path}: names something by a {type(name).__name__}, not by a text; {LAYOUT}")
         if not isinstance(tensor, Tensor):
-            kind = tensor.kind[:80] if isinstance(tensor, pickled.Object) else type(tensor).__name__
+            kind = tensor.kind[:80] if isinstance(tensor, inert_pickle.Object) else type(tensor).__name__
             raise UserError(f"{path}: {name[:80]!r} is a {kind}, not a tensor; {LAYOUT}")
         if tensor.layout != torch.strided or tensor.device.type != "cpu" or tensor.is_quantized:
             raise UserError(f"{path}: {name[:80]!r} is no plain tensor; save it dense, on the CPU, not quantized")
@@ -194,7 +194,7 @@ def recorded(path: Path) -> tuple[str, str]:
         return found, transformers_folder.CONFIG if found else ""
     beside = path.parent / CONFIG
     if path.name in NAMES and beside.is_file():
-        return activation(architecture.read(beside)["model_cfg"]), str(beside)
+        return activation(model_config.read(beside)["model_cfg"]), str(beside)
     return (QUICK, "OpenAI's archive") if path.is_file() and _is_archive(path) else ("", "")
 
 
@@ -243,7 +243,7 @@ def fetch_tag(name: str, tag: str, model_cfg: dict) -> dict:
     if cfg.get("quick_gelu", False) and activation(model_cfg) != QUICK:
         raise UserError(f"model {name} with weights {tag!r}: trained with QuickGELU; use {name}-quickgelu")
     try:
-        with hub.asked():
+        with hub_cache.asked():
             open_clip.pretrained.download_pretrained(cfg)
     except (OSError, RuntimeError) as error:
         why = type(error).__name__
@@ -268,7 +268,7 @@ def usual_preprocessing(name: str) -> dict:
 def fetch_repository(repository: str) -> Path:
     """The folder of a hub's repository in open_clip's format, from the cache or fetched."""
     try:
-        with hub.asked():
+        with hub_cache.asked():
             config = Path(open_clip.pretrained.download_pretrained_from_hf(repository, filename=CONFIG))
             open_clip.pretrained.download_pretrained_from_hf(repository)
     except (OSError, ValueError, RuntimeError) as error:
@@ -286,8 +286,8 @@ def _download(cfg: dict) -> str:
         return f"download {cfg['url']} to {Path.home() / '.cache' / 'clip' / file}, or give its path as weights"
     file = file or NAMES[0]
     return (
-        f"download {file}, {CONFIG} and, where there is one, the tokenizer of {hub.address(repository)} into a "
-        f"folder and give it as weights, or fill the cache: {hub.cached(repository, file)}"
+        f"download {file}, {CONFIG} and, where there is one, the tokenizer of {hub_cache.address(repository)} into a "
+        f"folder and give it as weights, or fill the cache: {hub_cache.cached(repository, file)}"
     )
 
 
