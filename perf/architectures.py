@@ -32,10 +32,11 @@ from compclip.base.errors import UserError, entry
 from compclip.base.files import read_json, write_atomic, write_json
 from compclip.base.lazy import open_clip
 from compclip.config.cell import Cell
+from compclip.interface.method import load_method
 from compclip.runs import folder
 from compclip.runs.folder import Published
 
-METHODS = [name for name in plugins.names(plugins.METHODS) if plugins.find(plugins.METHODS, name).TRAINS]
+METHODS = [name for name in plugins.names(plugins.METHODS) if load_method(name).TRAINS]
 WHOLE = ("ViT-B-32-quickgelu", "ViT-B-16-quickgelu", "ViT-B-16-SigLIP", "ViT-L-14-quickgelu")
 SHORT, LAYERS, WORDS = "-short", 1, 32000
 SHORTENED = (

@@ -141,7 +141,7 @@ def broken(found: dict[str, Any]) -> Iterator[str]:
 
 def started(data: str, kind: str, workers: int, pictures: bool) -> dict[str, Any]:
     """Seconds from an opened model to the first batch, then memory above the model over some batches."""
-    from compclip.train.views import Maker, Rows
+    from compclip.train.view_maker import Maker, Rows
 
     os.chdir(Path(data).parent.parent)  # pictures are named from the project's root
     model, views = _model(), _views(kind)

@@ -32,11 +32,12 @@ from compclip.base import plugins  # noqa: E402
 from compclip.base.files import read_json, write_atomic, write_json  # noqa: E402
 from compclip.config.cell import Cell  # noqa: E402
 from compclip.config.sections import World  # noqa: E402
+from compclip.interface.method import load_method  # noqa: E402
 from compclip.runs.folder import Published  # noqa: E402
 from compclip.scenes import generate  # noqa: E402
 from perf.architectures import BESIDE, OPTIONS, beside  # noqa: E402
 
-METHODS = [name for name in plugins.names(plugins.METHODS) if plugins.find(plugins.METHODS, name).TRAINS]
+METHODS = [name for name in plugins.names(plugins.METHODS) if load_method(name).TRAINS]
 SIDE = 256
 PARAMS = """
 grid: {{methods: [{methods}], backbones: [model], data: [photos], seeds: [0]}}

@@ -20,10 +20,10 @@ from pathlib import Path
 
 import torch
 
-from compclip.base import plugins
 from compclip.base.errors import entry
 from compclip.config import grid, read
 from compclip.config.sections import Run
+from compclip.interface.method import load_method
 from compclip.model import backbone
 from compclip.runs.folder import Inputs
 from compclip.train import distributed, finish, loop
@@ -60,7 +60,7 @@ def main(argv: list[str]) -> int:
     torch.set_num_threads(params.train.threads)
     speeds: dict[str, float] = {}
     for cell in grid.cells(params):
-        trains = getattr(plugins.find(plugins.METHODS, cell.method.partition(".")[0]), "TRAINS", True)
+        trains = load_method(cell.method).TRAINS
         if not trains or cell.method in speeds:
             continue
         speeds[cell.method], data = measure(grid.resolve(params, cell), args.steps)

@@ -20,16 +20,18 @@ from torch import Tensor, nn
 
 from compclip.base import plugins
 from compclip.config.sections import Lora
+from compclip.interface.method import load_method
+from compclip.interface.views import Views
 from compclip.model import lora
 from compclip.train import accumulate, distributed, extras
-from compclip.train.batch import Batch, Views
+from compclip.train.batch import Batch
 from compclip.train.extras import Extras
 
 B, L, END = 6, 12, 59
 SHAPE = {"embed_dim": 16, "vision_cfg": {"image_size": 32, "patch_size": 16, "width": 32, "layers": 1, "head_width": 16},
          "text_cfg": {"context_length": L, "vocab_size": 60, "width": 16, "heads": 1, "layers": 1}}  # fmt: skip
 # Every method with its defaults, and what some have beside them.
-CASES = [*((name, {}, 0) for name in plugins.names(plugins.METHODS) if plugins.find(plugins.METHODS, name).TRAINS),
+CASES = [*((name, {}, 0) for name in plugins.names(plugins.METHODS) if load_method(name).TRAINS),
          ("clic", {}, 1), ("fsc_clip", {"lambda_global": 0.0, "attention": "softmax"}, 0),
          ("c2lip", {"concepts": "encoded"}, 0),
          ("hard_positives", {"negatives_in_contrastive": False, "hard_positives": "swap"}, 0),
@@ -67,7 +69,7 @@ def adapt(clip: nn.Module) -> None:
 
 def kept_beside(method, cfg, clip: nn.Module) -> Extras:
     """What a method keeps beside the model, in float64; its teacher is another model, so that it has something to say."""
-    made = extras.of(method, cfg, SimpleNamespace(clip=clip, model_cfg=SHAPE), 0)
+    made = extras.create_extras(method, cfg, SimpleNamespace(clip=clip, model_cfg=SHAPE), 0)
     if made.heads:
         made.heads.double()
     if made.teacher:
@@ -113,11 +115,10 @@ def _texts(g: torch.Generator, *shape: int, low: int = 3, high: int = 9) -> Tens
 def run(case: tuple, rows: tuple[int, int] | None, frozen: frozenset, micro: int = 0) -> tuple[dict, dict]:
     """Terms and gradients of a case on some rows of the batch (all: None)."""
     name, changes, number = case
-    method = plugins.find("compclip.methods", name)
+    method = load_method(name)
     cfg = method.Config(**changes)
     views = method.views(cfg, number)
-    needs = getattr(method, "needs_bias", None)
-    clip, whole = model(bias=bool(needs and needs(cfg))), batch(views)
+    clip, whole = model(bias=method.needs_bias(cfg)), batch(views)
     beside = kept_beside(method, cfg, clip)
     adapt(clip) if LORA in frozen else freeze(clip, frozen)
     step = accumulate.Step(clip, frozen - {LORA}, contextlib.nullcontext, micro, beside)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from compclip.base import parts, plugins, yaml_text
+from compclip.base import parts, yaml_text
 from compclip.base.errors import UserError, one_line
 from compclip.base.files import read_text, write_atomic
 from compclip.base.parts import Part
@@ -24,6 +24,7 @@ from compclip.config.sections import Params, Train
 from compclip.config.structured import mapping
 from compclip.config.switch import GRIDS
 from compclip.config.written import grid_yaml
+from compclip.interface.method import load_method
 
 SEAL = re.compile(r"# \S+ as it was written\n")
 LENGTH = 16  # characters of a seal's hash
@@ -71,7 +72,7 @@ def write(
 
 def ablation(params: Params, method: str) -> Ablation:
     """A method's parts, as params.yaml has it, on any data set of the grid. Raises UserError where it has none."""
-    kind = plugins.find(plugins.METHODS, method.partition(".")[0])
+    kind = load_method(method)
     found = [method_config(params, method, data) for data in params.grid.data]
     own, trains = parts.declared(kind.Config), parts.declared(Train)
     ours = {name for name in own if any(not parts.is_out(cfg, name) for cfg, _ in found)}

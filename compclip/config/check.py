@@ -27,6 +27,7 @@ from compclip.config.grid import (
 )
 from compclip.config.sections import Data, Params
 from compclip.config.structured import SEEDS, mapping
+from compclip.interface.method import load_method
 
 WORLD = "data/scenes_world"  # the out of the stage `scenes`
 # What lies in data/, or beside a benchmark's results, by a name of its own.
@@ -110,8 +111,7 @@ def _check_grid(params: Params) -> None:
 
 def _check_needs(params: Params, method: str, data: str) -> None:
     """Raise UserError for a data set that has not what a method says it `needs`, as a mapping of keys to values."""
-    needs = getattr(plugins.find(plugins.METHODS, method.partition(".")[0]), "needs", None)
-    for key, value in (needs(method_config(params, method, data)[0]) if needs else {}).items():
+    for key, value in load_method(method).needs(method_config(params, method, data)[0]).items():
         if getattr(params.data[data], key) != value:
             written = str(value).lower() if isinstance(value, bool) else value
             raise UserError(f"methods.{method}: needs data.{data}.{key}: {written}; set it there")
@@ -142,10 +142,10 @@ def _check_wants(where: str, method: str, config: object, params: Params) -> Non
 
 def _check_backbones(params: Params, method: str, config: Any) -> None:
     """What a method itself says of the backbones that it stands beside."""
-    if check := getattr(plugins.find(plugins.METHODS, method.partition(".")[0]), "check", None):
-        for name in params.grid.backbones:
-            if name in params.backbones:
-                check(config, params.backbones[name], f"grid: methods.{method} on backbones.{name}")
+    for name in params.grid.backbones:
+        if name in params.backbones:
+            where = f"grid: methods.{method} on backbones.{name}"
+            load_method(method).check(config, params.backbones[name], where)
 
 
 def _check_wise_ft(params: Params) -> None:

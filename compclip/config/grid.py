@@ -17,6 +17,7 @@ from compclip.config.sections import Data, Params, Run, Train
 from compclip.config.servers import Rewriter, check_key
 from compclip.config.structured import mapping, structured
 from compclip.config.texts import TEXT_KINDS, Masked, MemberText, Texts
+from compclip.interface.method import load_method
 
 PER_DATA = "per_data"  # methods.<name>.per_data.<data>: what holds on this data set alone
 
@@ -63,7 +64,7 @@ def method_config(params: Params, name: str, data: str = "") -> tuple[Any, Train
     for layer, where in _layers(params, name, data):
         train |= mapping(layer.pop("train", None), f"{where}.train")
         values |= layer
-    config = plugins.find(plugins.METHODS, name.partition(".")[0]).Config
+    config = load_method(name).Config
     return structured(config, values, where), structured(Train, train, f"{where}.train")
 
 

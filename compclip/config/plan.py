@@ -20,6 +20,7 @@ from compclip.config.cell import Cell
 from compclip.config.grid import line_cells, resolved
 from compclip.config.sections import Data, Params, Run
 from compclip.config.written import plain_yaml
+from compclip.interface.method import load_method
 
 # The entry of each stage's code; what a plug-in brings is added by its name.
 ENTRIES = {
@@ -112,13 +113,14 @@ def _reads(data: Data) -> list[str]:
 def train(method: str, runs: Iterable[Run]) -> dict[str, Any]:
     """The runs of a method, resolved as config.yaml has them, and as its text: who publishes a run needs no YAML."""
     base = method.partition(".")[0]
-    module, own = plugins.find(plugins.METHODS, base), list(runs)
+    declared, own = load_method(base), list(runs)
     found = {_short(run.cell): run.plain for run in own}
     near = [_short(run.cell) for run in own if wanted.neighbours(base, run.method)]
-    asked = {"method": method, "trains": getattr(module, "TRAINS", True), "near": near, "cells": found}
+    asked = {"method": method, "trains": declared.TRAINS, "near": near, "cells": found}
     asked["texts"] = {name: plain_yaml(run) for name, run in found.items()}
-    if reads := getattr(module, "reads", None):
-        asked["reads"] = {_short(run.cell): reads(run.method) for run in own}
+    reads = {_short(run.cell): declared.reads(run.method) for run in own}
+    if any(reads.values()):
+        asked["reads"] = reads
     return asked | {"code": code_of("train", [plugins.locate(plugins.METHODS, base)])}
 
 

@@ -15,7 +15,7 @@ from compclip.train import losses
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from compclip.train.features import Features
+    from compclip.interface.features import Features
 
 
 # Composites (CLIC)

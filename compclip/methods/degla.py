@@ -14,15 +14,15 @@ from typing import TYPE_CHECKING
 
 from compclip.base.lazy import torch
 from compclip.base.parts import part
+from compclip.interface.views import Teacher, Views
 from compclip.methods import _check
 from compclip.text import replace, shuffle, stored_texts, swap
 from compclip.train import losses
-from compclip.train.batch import Teacher, Views
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from compclip.train.features import Features
+    from compclip.interface.features import Features
 
 TRAINS = True
 RULES = {

@@ -25,17 +25,17 @@ from typing import TYPE_CHECKING
 from compclip.base.errors import UserError
 from compclip.base.lazy import torch
 from compclip.base.parts import part
+from compclip.interface.views import Rule, Views
 from compclip.methods import _check
 from compclip.methods._parts import captions, hard_negative, local_scores, over, uni
 from compclip.text import masked_words, negate, positives, replace, shuffle, stored_texts, swap
 from compclip.text.wordlists import Lists
 from compclip.train import losses
-from compclip.train.batch import Rule, Views
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from compclip.train.features import Features
+    from compclip.interface.features import Features
 
 TRAINS = True
 CONTRAST, S_NEG, GLOBAL, LOCAL = PLACES = ("contrast", "s_neg", "global", "local")

@@ -16,18 +16,18 @@ from typing import TYPE_CHECKING
 
 from compclip.base.beside import beside_captions
 from compclip.base.parts import part
+from compclip.interface.views import Rule, Views
 from compclip.methods import _check
 from compclip.text import masked_words, stored_texts
 from compclip.text.wordlists import Lists
 from compclip.train import losses
-from compclip.train.batch import Rule, Views
 
 if TYPE_CHECKING:
     import numpy as np
     from torch import Tensor
 
+    from compclip.interface.features import Features
     from compclip.text.annotation import Annotation
-    from compclip.train.features import Features
 
 TRAINS = True
 NEGATIVES = ("lists", "masked", "both", "none")

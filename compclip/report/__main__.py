@@ -16,10 +16,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from compclip.base import plugins
 from compclip.base.errors import UserError, entry
 from compclip.base.files import out_folder, write_atomic, write_json
 from compclip.config import check, grid, read, sections
+from compclip.interface.method import load_method
 from compclip.report import (
     among,
     claims,
@@ -138,8 +138,7 @@ def usual(params: sections.Params) -> Callable[[FinishedRun], dict[str, Any]]:
     """A function that gives a run's defaults: the common training settings and its method's own."""
 
     def defaults(run: FinishedRun) -> dict[str, Any]:
-        method = plugins.find(plugins.METHODS, run.cell.method.partition(".")[0])
-        return {"train": _plain(params.train), "method": _plain(method.Config())}
+        return {"train": _plain(params.train), "method": _plain(load_method(run.cell.method).Config())}
 
     return defaults
 

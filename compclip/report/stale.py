@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterable
 from dataclasses import asdict
 from typing import Any
 
-from compclip.base import plugins
 from compclip.base.errors import UserError
 from compclip.config import grid, sections
 from compclip.config.cell import PRETRAINED
+from compclip.interface.method import load_method
 from compclip.report.collect import Missing
 from compclip.report.details import SECTIONS, flatten
 from compclip.runs.key import RESOURCES
@@ -35,7 +35,7 @@ def _other(run: FinishedRun, grid_has: Callable[[str, str], dict[str, Any]]) -> 
     if run.cell.method == PRETRAINED or not run.config:
         return ""
     wanted, used = grid_has(run.cell.method, run.cell.data), _flat(run.config)
-    if not getattr(plugins.find(plugins.METHODS, run.cell.method.partition(".")[0]), "TRAINS", True):
+    if not load_method(run.cell.method).TRAINS:
         wanted, used = ({k: v for k, v in values.items() if not k.startswith("train.")} for values in (wanted, used))
     for key in sorted(wanted.keys() | used.keys()):
         if wanted.get(key) != used.get(key):

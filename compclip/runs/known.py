@@ -19,6 +19,7 @@ from compclip.base.files import read_bytes, read_mapping, write_json
 from compclip.config import grid, read
 from compclip.config.cell import Cell
 from compclip.config.sections import Params, Run
+from compclip.interface.method import load_method
 from compclip.runs import key, store
 from compclip.runs.folder import Inputs
 
@@ -71,7 +72,7 @@ def _known(run: Run, root: Path) -> Known:
 
 def trains(method: str) -> bool:
     """Whether a method trains anything."""
-    return getattr(plugins.find(plugins.METHODS, method.partition(".")[0]), "TRAINS", True)
+    return load_method(method).TRAINS
 
 
 def _watched(params: Params) -> list[str]:

@@ -136,14 +136,13 @@ def folders(root: Path = Path(".")) -> list[Folder]:
 
 def of(run: Run, root: Path = Path(".")) -> StoredRun:
     """The place of any run, in the grid or not. Raises UserError for inputs that were not made yet."""
-    from compclip.base import plugins
     from compclip.config import wanted
+    from compclip.interface.method import load_method
     from compclip.runs import key
 
-    method = plugins.find(plugins.METHODS, run.method_name)
-    reads, near = getattr(method, "reads", None), wanted.neighbours(run.method_name, run.method)
-    found = inputs(Inputs(root, run.cell), reads(run.method) if reads else {}, near)
-    run_key = key.of(run.plain, getattr(method, "TRAINS", True), found.all, _code(run.method_name))
+    method, near = load_method(run.method_name), wanted.neighbours(run.method_name, run.method)
+    found = inputs(Inputs(root, run.cell), method.reads(run.method), near)
+    run_key = key.of(run.plain, method.TRAINS, found.all, _code(run.method_name))
     return StoredRun(run.cell, run_key, run.plain, found.data, folder(run_key, root), root)
 
 

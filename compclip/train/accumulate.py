@@ -15,10 +15,11 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor, nn
 
+from compclip.interface.features import Features, join, kinds
+from compclip.interface.views import Views
 from compclip.train import distributed, encode, extras
-from compclip.train.batch import Batch, Views
+from compclip.train.batch import Batch
 from compclip.train.extras import Extras
-from compclip.train.features import Features, join, kinds
 
 Loss = Callable[[Features], dict[str, Tensor]]
 

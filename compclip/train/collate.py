@@ -9,10 +9,11 @@ import torch
 from PIL import Image
 from torch import Tensor
 
+from compclip.interface.views import Views
 from compclip.model import t5, towers
 from compclip.model.backbone import Model
 from compclip.train import composite
-from compclip.train.batch import Batch, View, Views
+from compclip.train.batch import Batch, View
 
 
 def collate(rows: list[View], views: Views, model: Model, dropped: dict[str, int] | None = None) -> Batch:

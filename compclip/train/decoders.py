@@ -9,8 +9,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from compclip.interface.views import Widths
 from compclip.model import t5
-from compclip.train.batch import Widths
 
 PADDING = -1
 

@@ -23,9 +23,9 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from compclip.base.errors import UserError
+from compclip.interface.features import Features, kinds, padded
 from compclip.runs import machine
 from compclip.train import liveness
-from compclip.train.features import Features, kinds, padded
 
 T = TypeVar("T")
 # Rank 0 alone scores and writes; the others wait for it that long at most, while it gives signs of life.

@@ -12,9 +12,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from compclip.interface.features import Features
+from compclip.interface.views import Views
 from compclip.model import towers
-from compclip.train.batch import Batch, Views
-from compclip.train.features import Features
+from compclip.train.batch import Batch
 
 
 def features(

@@ -1,15 +1,9 @@
 """What a method keeps beside the model while it trains: heads, a teacher, numbers from the step before.
 
-A method file asks for each by a function of its own, and a method that has none of them pays nothing:
-
-    heads(cfg, widths) -> nn.Module               trained with the towers, seen by the loss as `f.heads`
-    teacher(cfg) -> Teacher                       a second copy of the towers, whose view of the batch is `f.teacher`
-    memory(cfg) -> dict[str, Tensor]              what the first step starts from; the loss sees it as `f.memory`
-    remember(f, cfg) -> dict[str, Tensor]         the same for the next step, of this step's features, without slopes
-
-All of it is in every checkpoint, so that a resumed run goes on to the same bits, and nothing of it in the finished run,
-which is a plain open_clip model. Under DDP every process has the whole batch's features: the slope of a head is whole
-on each, and they are averaged.
+A method asks for each by a hook (`compclip.interface.method`); one that asks for none pays nothing. All of it is in
+every checkpoint, so that a resumed run ends with the same bits. None of it is in the finished run, which is a plain
+open_clip model. Under DDP every process has the whole batch's features: the slope of a head is whole on each process,
+and slopes are averaged.
 """
 
 from __future__ import annotations
@@ -22,12 +16,13 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
+from compclip.interface.views import Widths
 from compclip.train import distributed
-from compclip.train.batch import Widths
 
 if TYPE_CHECKING:
+    from compclip.interface.features import Features
+    from compclip.interface.method import Method
     from compclip.model.backbone import Model
-    from compclip.train.features import Features
 
 
 @dataclass(frozen=True)
@@ -83,20 +78,20 @@ class Extras:
 NONE = Extras()
 
 
-def of(method: Any, cfg: Any, model: Model, seed: int) -> Extras:
-    """The parts that a method's file asks for, on the model's device; heads start from the run's seed."""
+def create_extras(method: Method, cfg: Any, model: Model, seed: int) -> Extras:
+    """Return what a method asks for, on the model's device; heads start from the run's seed."""
     device = model.clip.logit_scale.device
-    asked = {name: getattr(method, name, None) for name in ("heads", "teacher", "memory", "remember")}
-    heads = _seeded(lambda: asked["heads"](cfg, widths(model)), seed) if asked["heads"] else None
-    wanted = asked["teacher"](cfg) if asked["teacher"] else None
-    start = asked["memory"](cfg) if asked["memory"] else {}
-    remember = asked["remember"]
+    with torch.random.fork_rng(devices=[]):  # heads are made on the CPU
+        torch.manual_seed(seed)
+        heads = method.heads(cfg, widths(model))
+    teacher = method.teacher(cfg)
+    memory = {name: value.to(device) for name, value in method.memory(cfg).items()}
     return Extras(
         heads=heads and heads.to(device).train(),
-        teacher=_copied(model.clip) if wanted else None,
-        decay=wanted.decay if wanted else 1.0,
-        memory={name: value.to(device) for name, value in start.items()},
-        remember=(lambda f: remember(f, cfg)) if remember else None,
+        teacher=copy.deepcopy(model.clip).eval().requires_grad_(False) if teacher else None,
+        decay=teacher.decay if teacher else 1.0,
+        memory=memory,
+        remember=(lambda f: method.remember(f, cfg)) if memory else None,
     )
 
 
@@ -104,17 +99,6 @@ def widths(model: Model) -> Widths:
     """What a model's heads are built for."""
     text = model.model_cfg["text_cfg"]
     return Widths(model.model_cfg["embed_dim"], text.get("context_length", 77), text.get("vocab_size", 49408))
-
-
-def _seeded(make: Callable[[], nn.Module], seed: int) -> nn.Module:
-    with torch.random.fork_rng():
-        torch.manual_seed(seed)
-        return make()
-
-
-def _copied(clip: nn.Module) -> nn.Module:
-    teacher = copy.deepcopy(clip).eval()
-    return teacher.requires_grad_(False)
 
 
 def _pairs(teacher: nn.Module, clip: nn.Module) -> Iterator[tuple[Tensor, Tensor]]:

@@ -9,15 +9,16 @@ import filecmp
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 
-from compclip.base import links, plugins
+from compclip.base import links
 from compclip.base.files import write_atomic, write_json
 from compclip.config import wanted
 from compclip.data import near
 from compclip.data.prepared import Prepared
+from compclip.interface.method import Method, load_method
 from compclip.model import backbone, context, lora, model_config, weight_files, weight_interpolation
 from compclip.runs import lives
 from compclip.runs.folder import Inputs
@@ -25,7 +26,7 @@ from compclip.train import distributed, environment, optimiser, view_shares
 from compclip.train.crops import RandomResizedCrop
 from compclip.train.distributed import Process
 from compclip.train.loop import Counts, OnStep, nothing, train
-from compclip.train.views import Maker, Rows
+from compclip.train.view_maker import Maker, Rows
 
 if TYPE_CHECKING:
     import numpy as np
@@ -49,25 +50,24 @@ def _train_and_finish(stored: StoredRun, on_step: OnStep) -> None:
     started, run, given = time.time(), stored.run, Inputs(stored.root, stored.cell)
     torch.set_num_threads(run.train.threads)
     device, here = distributed.device(), distributed.current()
-    method = plugins.find(plugins.METHODS, run.method_name)
+    method = load_method(run.method_name)
     model = _started(stored, method, device)
     counts: Counts = {"dropped": {}, "asked": {}, "had": {}}
-    trains = getattr(method, "TRAINS", True)
-    if trains:
+    if method.TRAINS:
         counts = train(run, model, rows(run, model, given, here), stored.folder.path, on_step)
     facts = {"processes": here.world, "dropped": counts["dropped"], "seconds": round(time.time() - started, 3)}
     facts["view_shares"] = view_shares.shares(counts)
     if here.rank == 0:
-        trained = {} if trains else {"trained_parameters": 0}
+        trained = {} if method.TRAINS else {"trained_parameters": 0}
         _finish(stored, model, optimiser.counts(model.clip) | trained | environment.facts(device) | facts)
 
 
-def _started(stored: StoredRun, method: Any, device: str) -> Model:
+def _started(stored: StoredRun, method: Method, device: str) -> Model:
     """The backbone; or what a method gives that trains nothing, which says itself whether it belongs to it."""
     folder = Inputs(stored.root, stored.cell).backbone
-    if make := getattr(method, "model", None):
-        return make(stored.run, stored.root, model_config.read(folder / weight_files.CONFIG)["model_cfg"], device)
-    return _pretrained(folder, stored.run.train, device)
+    start = model_config.read(folder / weight_files.CONFIG)["model_cfg"]
+    model = method.model(stored.run, stored.root, start, device)
+    return model or _pretrained(folder, stored.run.train, device)
 
 
 def _pretrained(folder: Path, cfg: Train, device: str = "cpu") -> Model:
@@ -78,9 +78,8 @@ def _pretrained(folder: Path, cfg: Train, device: str = "cpu") -> Model:
 
 def rows(run: Run, model: Model, given: Inputs, here: Process = Process()) -> Rows:  # noqa: B008 (frozen)
     """The samples a process of a run trains on; a softmax model is given the bias that its method's losses need."""
-    method = plugins.find(plugins.METHODS, run.method_name)
-    if needs := getattr(method, "needs_bias", None):
-        model.add_bias(run.method.init_bias) if needs(run.method) else None
+    if load_method(run.method_name).needs_bias(run.method):
+        model.add_bias(run.method.init_bias)
     data = Prepared(given.data)
     maker = Maker(data, run.cell.seed, model.image_size, crop=_crop(run.train), near=_near(run, given, len(data)))
     return Rows(maker, run.train.batch_size, here.rank, here.world, run.train.shuffle)

@@ -11,11 +11,12 @@ from dataclasses import replace
 import torch
 from torch.utils.data import DataLoader, Dataset
 
+from compclip.interface.views import Views
 from compclip.model.backbone import Model
 from compclip.train import view_shares
-from compclip.train.batch import Batch, Views
+from compclip.train.batch import Batch
 from compclip.train.collate import collate
-from compclip.train.views import Rows
+from compclip.train.view_maker import Rows
 
 AHEAD = 2  # batches that each worker has ready
 

@@ -13,8 +13,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from compclip.base import plugins
 from compclip.base.errors import UserError
+from compclip.interface.method import load_method
+from compclip.interface.views import Step, Views
 from compclip.model import towers
 from compclip.model.backbone import Model
 from compclip.train import (
@@ -31,10 +32,8 @@ from compclip.train import (
 from compclip.train import (
     log as train_log,
 )
-from compclip.train.batch import Views
 from compclip.train.extras import Extras
-from compclip.train.steps import Step
-from compclip.train.views import Rows
+from compclip.train.view_maker import Rows
 
 if TYPE_CHECKING:
     from compclip.config.sections import Run
@@ -56,13 +55,13 @@ def train(run: Run, model: Model, rows: Rows, work: Path, on_step: OnStep = noth
     it may look at the model, and must leave it and the generators as they are. Raises UserError when the loss is no
     longer finite, naming the step, and for a part of the method's views that no sample had.
     """
-    method, cfg = plugins.find(plugins.METHODS, run.method_name), run.train
+    method, cfg = load_method(run.method_name), run.train
     steps, first = total_steps(cfg, rows.per_epoch), distributed.current().rank == 0
     device = next(model.clip.parameters()).device
     if cfg.precision == "bf16_weights":
         towers.cast_to_bfloat16(model.clip)
     frozen = optimiser.freeze(model.clip, cfg, run.cell.seed)
-    beside = extras.of(method, run.method, model, run.cell.seed)
+    beside = extras.create_extras(method, run.method, model, run.cell.seed)
     adamw = optimiser.adamw(model.clip, cfg, beside.parameters())
     header = _resume(work, model, adamw, beside)
     log = (
@@ -89,7 +88,7 @@ def train(run: Run, model: Model, rows: Rows, work: Path, on_step: OnStep = noth
             adamw.zero_grad(set_to_none=True)
             seed_dropout(run.cell.seed, step, distributed.current().rank)
             at_step = Step(step, rows.per_epoch)
-            placed = functools.partial(method_loss.compute, method, run.method_name, run.method, at_step)
+            placed = functools.partial(method_loss.compute, method, run.method, at_step)
             terms = step_of.gradients(batch, views_at(step), placed)
             norm = _update(model, adamw, terms, lr, cfg, step, beside)
             beside.after_step(model.clip)

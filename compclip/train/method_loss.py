@@ -11,10 +11,11 @@ import torch
 from torch import Tensor
 
 from compclip.base.errors import UserError, one_line
-from compclip.train.features import Features
+from compclip.interface.features import Features
+from compclip.interface.method import Method
 
 
-def compute(method: ModuleType, name: str, cfg: Any, step: int, f: Features) -> dict[str, Tensor]:
+def compute(method: Method, cfg: Any, step: int, f: Features) -> dict[str, Tensor]:
     """The named terms of a method's loss. Raises UserError where the loss fails or gives something else."""
     try:
         terms = method.loss(f, cfg=cfg, step=step)
@@ -22,10 +23,12 @@ def compute(method: ModuleType, name: str, cfg: Any, step: int, f: Features) -> 
         raise
     except Exception as error:
         why = one_line(f"{type(error).__name__}: {error}")
-        raise UserError(f"{_own_place(error, method)}: {why}; mend the loss of method {name!r}") from error
+        raise UserError(
+            f"{_own_place(error, method.module)}: {why}; mend the loss of method {method.name!r}"
+        ) from error
     if fault := _fault(terms):
         first_line = inspect.unwrap(method.loss).__code__.co_firstlineno
-        raise UserError(f"{method.__file__}:{first_line}: {fault}; mend the loss of method {name!r}")
+        raise UserError(f"{method.module.__file__}:{first_line}: {fault}; mend the loss of method {method.name!r}")
     return terms
 
 

@@ -13,9 +13,10 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
 from compclip.base import lean
+from compclip.interface.views import Views
 from compclip.train import encode
 from compclip.train.accumulate import sloped
-from compclip.train.batch import Batch, Views
+from compclip.train.batch import Batch
 
 SIDES = {"cpu": 1024, "cuda": 8192}  # of the square matrices that the rate is measured with
 REPEATS = 5

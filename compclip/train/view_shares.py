@@ -13,8 +13,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from compclip.base.errors import UserError
+from compclip.interface.views import Views
 from compclip.runs.folder import SHARE
-from compclip.train.batch import View, Views
+from compclip.train.batch import View
 
 if TYPE_CHECKING:
     from compclip.config.sections import Run

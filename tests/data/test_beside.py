@@ -24,10 +24,10 @@ from compclip.config.texts import Texts
 from compclip.data import shards
 from compclip.data.prepared import Prepared
 from compclip.data.sample import Sample
+from compclip.interface.views import Views
 from compclip.methods import finetune
 from compclip.prepare import beside, lists, literals, prepare
 from compclip.text import masked_words, stored_texts
-from compclip.train.batch import Views
 from tests.conftest import ROOT
 
 # NegCLIP's train_neg_clip.tsv: an index, and lists as Python shows them.

@@ -9,11 +9,11 @@ import pytest
 from PIL import Image
 
 from compclip.data.sample import Sample
+from compclip.interface.views import Views
 from compclip.text import sentence_splitter as text_sentences
 from compclip.text.annotation import Annotation
 from compclip.train import composite
-from compclip.train.batch import Views
-from compclip.train.views import Maker
+from compclip.train.view_maker import Maker
 from tests.prepared_set import prepared
 
 RED, BLUE = (255, 0, 0), (0, 0, 255)

@@ -21,12 +21,12 @@ from compclip.data import images, negative_images, shards
 from compclip.data.place import Place
 from compclip.data.prepared import Prepared
 from compclip.data.sample import GONE, Member, Negative, Sample
+from compclip.interface.views import Views
 from compclip.methods import finetune
 from compclip.prepare import beside as beside_texts
 from compclip.prepare import negatives, overlap, prepare
 from compclip.prepare.overlap import Known
-from compclip.train.batch import Views
-from compclip.train.views import Maker
+from compclip.train.view_maker import Maker
 from tests.conftest import ROOT
 from tests.data import tar_files
 

@@ -25,7 +25,7 @@ from compclip.model import backbone
 from compclip.runs.folder import Inputs
 from compclip.train import __main__ as train_command
 from compclip.train import distributed, finish, loop, nearest, neighbours
-from compclip.train import views as views_of
+from compclip.train import view_maker as views_of
 from tests import small_training, tiny_project
 from tests.tiny_project import at
 

@@ -20,10 +20,10 @@ from compclip.data.images import ImageError
 from compclip.data.place import Place
 from compclip.data.prepared import Prepared
 from compclip.data.sample import Sample
+from compclip.interface.views import Views
 from compclip.text import caption_sentences
 from compclip.text.annotation import Annotation
-from compclip.train import composite, ranked, views
-from compclip.train.batch import Views
+from compclip.train import composite, ranked, view_maker
 from compclip.train.crops import RandomResizedCrop
 from tests.data.test_composite import tagged
 from tests.prepared_set import all_annotations, prepared
@@ -90,7 +90,7 @@ def test_partners_are_those_of_the_lists(crowd):
     slow, fast = Lists(crowd, 3), composite.CommonNouns(crowd, 3)
     assert [fast.partners(p) for p in slow.places] == [slow.partners(p) for p in slow.places]
     assert any(len(slow.partners(p)) == composite.SHARED for p in slow.places)
-    maker = views.Maker(crowd, 3, 8)
+    maker = view_maker.Maker(crowd, 3, 8)
     for index in range(len(crowd)):
         drawn = [(np.random.default_rng(k), np.random.default_rng(k)) for k in range(20)]
         assert [maker._partner(index, a) for a, _ in drawn] == [slow.random(index, b) for _, b in drawn]
@@ -112,7 +112,7 @@ def test_the_cut_into_shards_changes_no_view(crowd, tmp_path):
     samples = [crowd.sample(i) for i in range(len(crowd))]
     other = prepared(tmp_path, samples, all_annotations(crowd), 30)
     wanted = Views(composite=3, partner="common_noun")
-    makers = [views.Maker(data, 1, 8, lambda s: Image.new("RGB", (s.width, s.height))) for data in (crowd, other)]
+    makers = [view_maker.Maker(data, 1, 8, lambda s: Image.new("RGB", (s.width, s.height))) for data in (crowd, other)]
     for index in range(len(crowd)):
         one, two = (maker.view(index, 2, wanted) for maker in makers)
         assert (one.caption, one.negatives, one.positives) == (two.caption, two.negatives, two.positives)
@@ -159,30 +159,30 @@ def test_ranks_are_places_of_a_list(truths, block, value):
 def test_the_order_is_the_one_it_was(size, seed, epoch):
     """Of numbers of half the width."""
     wide = np.random.default_rng((seed, epoch, 1 << 40)).permutation(size)
-    assert np.array_equal(views.order(size, seed, epoch), wide)
+    assert np.array_equal(view_maker.order(size, seed, epoch), wide)
 
 
 @given(st.lists(st.integers(1, 9), min_size=1, max_size=40), st.integers(0, 3))
 def test_windows_mix_some_shards_at_a_time(sizes, epoch):
     """Every sample once; each window of shards is through before the next begins."""
-    made = views.windowed(sizes, 0, epoch)
+    made = view_maker.windowed(sizes, 0, epoch)
     assert sorted(made) == list(range(sum(sizes)))
     shard = np.searchsorted(np.cumsum(sizes), made, side="right")
     first = {int(s): i for i, s in reversed(list(enumerate(shard)))}
     met = sorted(first, key=first.__getitem__)
     at = 0
-    for low in range(0, len(sizes), views.WINDOW):
+    for low in range(0, len(sizes), view_maker.WINDOW):
         # the shards of a window are those that fill the next places of the order, and no others stand there
         count, window = 0, set()
         for s in met:
-            if s not in window and first[s] >= at and len(window) < views.WINDOW:
+            if s not in window and first[s] >= at and len(window) < view_maker.WINDOW:
                 window.add(s)
         count = sum(sizes[s] for s in window)
         assert set(shard[at : at + count].tolist()) == window
         met = [s for s in met if s not in window]
         at += count
         assert low < len(sizes)
-    assert np.array_equal(made, views.windowed(sizes, 0, epoch))
+    assert np.array_equal(made, view_maker.windowed(sizes, 0, epoch))
 
 
 # --- what stands beside a sample ----------------------------------------------------------------------------------
@@ -215,7 +215,7 @@ def plain(sample: Sample) -> Image.Image:
 @pytest.mark.parametrize("wanted,there", [(1, [True]), (2, [True, False]), (4, [True, False, True, False])])
 def test_negative_images_come_in_their_order_and_what_lacks_is_counted(crowd, tmp_path, wanted, there):
     """The first ones stored; a missing file, and one too few, give a masked place each."""
-    rows = views.Rows(views.Maker(Beside(crowd, tmp_path), 0, 8, plain), 10)
+    rows = view_maker.Rows(view_maker.Maker(Beside(crowd, tmp_path), 0, 8, plain), 10)
     found, dropped = rows.batch(0, Views(negative_images=wanted))
     assert [[picture is not None for picture in row.negative_images] for row in found] == [there] * 10
     assert dropped == ({"negative_image_missing": 10 * there.count(False)} if False in there else {})
@@ -224,7 +224,7 @@ def test_negative_images_come_in_their_order_and_what_lacks_is_counted(crowd, tm
 
 def test_a_method_that_asks_for_no_negative_image_looks_at_none(crowd):
     """Prepared data of others need not have any."""
-    row = views.Maker(crowd, 0, 8, plain).view(3, 0, Views())
+    row = view_maker.Maker(crowd, 0, 8, plain).view(3, 0, Views())
     assert row.negative_images == ()
 
 
@@ -233,7 +233,7 @@ def test_a_bag_is_drawn_of_the_caption_and_what_is_stored(tmp_path):
     (plain_caption,) = tagged("DOG sees")[0]
     said = [(replace(plain_caption, stored={"dense": ("one", "two")}),), (plain_caption,)]
     data = prepared(tmp_path, [Sample(f"s{i}", f"{i}.png", (), width=4, height=4) for i in range(2)], said)
-    maker, text = views.Maker(data, 0, 8, plain), said[0][0].text
+    maker, text = view_maker.Maker(data, 0, 8, plain), said[0][0].text
     wanted = Views(negatives=(asked,), positives=(upper,), bag=4, bag_rule=behind)
     found = [maker.view(0, epoch, wanted) for epoch in range(60)]
     assert {t for view in found for t in view.positives[1:]} == {"one", "two", text}
@@ -241,7 +241,7 @@ def test_a_bag_is_drawn_of_the_caption_and_what_is_stored(tmp_path):
     for epoch, view in enumerate(found):
         assert (view.positives[0], view.negatives[0]) == (text.upper(), f"{text.upper()}?")
         assert view.negatives[1:] == tuple(None if t == "two" else f"{t}!" for t in view.positives[1:])
-        pool, rng = ("one", "two", text), views.generator(0, epoch, "s0")
+        pool, rng = ("one", "two", text), view_maker.generator(0, epoch, "s0")
         rng.integers(1), rng.random(), rng.random()  # the caption, and what the rules drew
         assert view.positives[1:] == tuple(pool[rng.integers(3)] for _ in range(4))
     assert maker.view(1, 0, wanted).positives[1:] == (text,) * 4
@@ -269,10 +269,10 @@ def behind(text: str, rng: np.random.Generator) -> str | None:
 def test_neighbours_are_rows_behind_the_batch(crowd):
     """Two of each sample's own five, different ones, drawn anew in each epoch; a row is what the sample itself would be."""
     near = np.array([[(i + k) % 30 for k in range(1, 6)] for i in range(30)])
-    maker = views.Maker(crowd, 0, 8, plain, near=near)
-    rows, wanted = views.Rows(maker, 10), Views(caption="full", neighbours=2)
+    maker = view_maker.Maker(crowd, 0, 8, plain, near=near)
+    rows, wanted = view_maker.Rows(maker, 10), Views(caption="full", neighbours=2)
     found, dropped = rows.batch(0, wanted)
-    order = [int(i) for i in views.order(30, 0, 0)[:10]]
+    order = [int(i) for i in view_maker.order(30, 0, 0)[:10]]
     drawn = [maker.neighbours(index, 0, 2) for index in order]
     assert len(found) == 30 and dropped == {}
     assert [row.image.getpixel((0, 0))[0] for row in found] == [*order, *chain.from_iterable(drawn)]
@@ -287,8 +287,8 @@ def test_neighbours_that_cannot_be_read_are_left_out_and_counted(crowd):
             raise ImageError(sample.image, "missing", "no such picture")
         return plain(sample)
 
-    maker = views.Maker(crowd, 0, 8, load, near=np.full((30, 1), 7))
-    found, dropped = views.Rows(maker, 10).batch(0, Views(neighbours=1))
+    maker = view_maker.Maker(crowd, 0, 8, load, near=np.full((30, 1), 7))
+    found, dropped = view_maker.Rows(maker, 10).batch(0, Views(neighbours=1))
     assert len(found) == 10
     assert dropped["neighbour_missing"] == 10
 
@@ -296,7 +296,7 @@ def test_neighbours_that_cannot_be_read_are_left_out_and_counted(crowd):
 def test_a_crop_changes_pictures_and_no_text(crowd):
     """Texts are drawn from a stream of their own; the part depends on (seed, epoch, sample)."""
     crop, wanted = RandomResizedCrop(0.3, 0.6), Views(caption="full")
-    whole, cut = (views.Maker(crowd, 0, 16, textured, crop=c) for c in (None, crop))
+    whole, cut = (view_maker.Maker(crowd, 0, 16, textured, crop=c) for c in (None, crop))
     for index in range(len(crowd)):
         one, other, again, later = (m.view(index, e, wanted) for m, e in ((whole, 0), (cut, 0), (cut, 0), (cut, 1)))
         assert one.caption == other.caption

@@ -24,7 +24,7 @@ from compclip.llm import chat
 from compclip.methods import hard_positives
 from compclip.prepare import prepare, rewrite
 from compclip.text import annotation, positives
-from compclip.train.views import Maker
+from compclip.train.view_maker import Maker
 from tests.chat_server import Reply, prompt, said, serve
 from tests.prepared_set import all_annotations
 

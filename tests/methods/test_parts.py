@@ -10,10 +10,11 @@ import torch
 from compclip.base import parts, plugins
 from compclip.config.sections import Train
 from compclip.config.structured import structured
+from compclip.interface.method import load_method
 from compclip.runs import key
 from tests.methods.conftest import drawn
 
-METHODS = {name: plugins.find(plugins.METHODS, name) for name in plugins.names(plugins.METHODS)}
+METHODS = {name: load_method(name) for name in plugins.names(plugins.METHODS)}
 DECLARED = [(name, field) for name, method in METHODS.items() for field in parts.declared(method.Config)]
 WEIGHTS = [(name, field) for name, field in DECLARED if field.startswith("lambda_")]
 STEPS = (0, 1)

@@ -17,7 +17,7 @@ from compclip.data.images import load
 from compclip.data.prepared import Prepared
 from compclip.launch.profiles import Profile
 from compclip.methods import negclip
-from compclip.train.views import Maker
+from compclip.train.view_maker import Maker
 from tests.conftest import ROOT
 
 DOCS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]

@@ -18,7 +18,9 @@ PACKAGE = ROOT / "compclip"
 # The folders in the order in which data flows; those of one line know nothing of each other.
 ROOMS = (
     ("base",),
-    ("config", "text"),
+    ("text",),
+    ("interface",),
+    ("config",),
     ("model",),
     ("data",),
     ("llm", "fetch", "scenes", "runs"),
@@ -153,4 +155,4 @@ def test_the_training_core_knows_no_parameter_file():
         "compclip.train.loop", *(f"{plugins.METHODS}.{name}" for name in plugins.names(plugins.METHODS))
     )
     assert not [name for name in used if name.startswith("compclip.config")]
-    assert {"compclip.model.backbone", "compclip.train.views", "compclip.text.swap"} <= set(used)
+    assert {"compclip.model.backbone", "compclip.train.view_maker", "compclip.text.swap"} <= set(used)

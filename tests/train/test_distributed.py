@@ -198,7 +198,7 @@ def test_gradients_of_two_types_are_summed(tmp_path):
 
 def test_counted_operations_are_those_of_the_model():
     """Two images of 4 + 1 tokens through one layer, forward and backward, by hand."""
-    from compclip.train.batch import Views
+    from compclip.interface.views import Views
     from compclip.train.throughput import flops
 
     clip, views = distributed_check.model(bias=False), Views()

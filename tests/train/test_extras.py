@@ -15,19 +15,20 @@ from torch import nn
 
 from compclip.base import plugins
 from compclip.config.sections import Train
+from compclip.interface.method import Method, load_method
+from compclip.interface.views import Teacher, Views, Widths
 from compclip.train import accumulate, checkpoint, extras, losses, optimiser
-from compclip.train.batch import Teacher, Views, Widths
 from compclip.train.extras import Extras
 from tests import distributed_check, small_training, tiny_project
 
 D = distributed_check.SHAPE["embed_dim"]
 
 
-class Method(SimpleNamespace):
+class KeepingMethod(Method):
     """A method with all three: it predicts the image from the text, stays near its teacher, and remembers a mean."""
 
     def __init__(self, decay: float) -> None:
-        super().__init__(decay=decay)
+        self.decay = decay
 
     def heads(self, cfg, widths: Widths) -> nn.Module:
         return nn.Linear(widths.joint, widths.joint)
@@ -54,7 +55,7 @@ def loss(f) -> dict[str, torch.Tensor]:
 def made(decay: float = 0.5) -> tuple[nn.Module, Extras, torch.optim.AdamW]:
     clip = distributed_check.model(bias=False)
     model = SimpleNamespace(clip=clip, model_cfg=distributed_check.SHAPE)
-    beside = extras.of(Method(decay), None, model, seed=0)
+    beside = extras.create_extras(KeepingMethod(decay), None, model, seed=0)
     beside.heads.double()
     return clip, beside, optimiser.adamw(clip, Train(lr=0.01), beside.parameters())
 
@@ -73,7 +74,7 @@ def steps(clip, beside: Extras, adamw, count: int, micro: int = 0) -> list[dict[
 
 def test_a_method_without_any_has_none():
     model = SimpleNamespace(clip=distributed_check.model(bias=False), model_cfg=distributed_check.SHAPE)
-    assert extras.of(SimpleNamespace(), None, model, 0) == extras.NONE
+    assert extras.create_extras(Method(), None, model, 0) == extras.NONE
     assert extras.NONE.state() == {} and extras.NONE.parameters() == []
 
 
@@ -155,10 +156,8 @@ def test_heads_are_the_same_for_a_seed_and_leave_torchs_generator_alone():
 
 def keeping() -> list[str]:
     """The methods that keep something beside the model."""
-    hooks = ("heads", "teacher", "memory")
-    return [
-        n for n in plugins.names(plugins.METHODS) if any(hasattr(plugins.find(plugins.METHODS, n), h) for h in hooks)
-    ]
+    hooks = {"heads", "teacher", "memory"}
+    return [name for name in plugins.names(plugins.METHODS) if hooks & vars(load_method(name)).keys()]
 
 
 @pytest.fixture(scope="module")

@@ -13,9 +13,10 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from PIL import Image
 
+from compclip.interface.views import Views
 from compclip.model import backbone, tokenizers
 from compclip.train import composite
-from compclip.train.batch import View, Views
+from compclip.train.batch import View
 from compclip.train.collate import collate
 from tests.evaluate.test_embed import CONFIG
 

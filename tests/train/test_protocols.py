@@ -15,12 +15,13 @@ from safetensors.torch import load_file
 
 from compclip.base.errors import UserError
 from compclip.base.files import write_json
+from compclip.interface.views import Views, Widths
 from compclip.model import backbone, context, tokenizers, towers, weight_interpolation
 from compclip.model import t5 as t5_of
 from compclip.model.backbone import WEIGHTS
 from compclip.train import __main__ as train_command
 from compclip.train import checkpoint, collate, decoders
-from compclip.train.batch import View, Views, Widths
+from compclip.train.batch import View
 from compclip.train.loop import nothing
 from tests import small_training, tiny_project
 from tests.model.test_towers import TEXTS, TINY

@@ -16,7 +16,7 @@ from compclip.model import towers
 from compclip.train import checkpoint, extras, optimiser
 from compclip.train.extras import Extras
 from tests import distributed_check
-from tests.train.test_extras import Method
+from tests.train.test_extras import KeepingMethod
 
 KINDS = ("full", "lora", "bfloat16")
 State = tuple[nn.Module, Extras, optimiser.AdamW]
@@ -31,7 +31,7 @@ def build(kind: str, device: str) -> State:
         if kind == "bfloat16":
             towers.cast_to_bfloat16(clip)
         model = SimpleNamespace(clip=clip, model_cfg=distributed_check.SHAPE)
-        parts = extras.of(Method(0.5), None, model, seed=0)
+        parts = extras.create_extras(KeepingMethod(0.5), None, model, seed=0)
     memory = {name: value.to(device) for name, value in parts.memory.items()}
     parts = replace(parts, heads=parts.heads.to(device), teacher=parts.teacher.to(device), memory=memory)
     return clip.to(device), parts, optimiser.adamw(clip, Train(lr=0.01), parts.parameters())

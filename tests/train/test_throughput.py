@@ -7,9 +7,9 @@ from collections.abc import Callable
 import pytest
 import torch
 
-from compclip.base import plugins
+from compclip.interface.method import load_method
+from compclip.interface.views import Views
 from compclip.train import throughput
-from compclip.train.batch import Views
 from tests import distributed_check
 
 WORDS = {"color": ["red", "blue"]}
@@ -31,7 +31,7 @@ def counted(monkeypatch, views_at: Callable[[int], Views], steps: int) -> int:
     [("svlc", {}), ("svlc", {"words": WORDS}), ("svlc", {"negatives": "both"}), ("dac", {}), ("dac", {"words": WORDS})],
 )
 def test_rules_made_anew_in_every_step_are_counted_once(monkeypatch, name, options):
-    method = plugins.find(plugins.METHODS, name)
+    method = load_method(name)
     cfg = method.Config(**options)
     assert counted(monkeypatch, lambda step: method.views(cfg, step), 4) == 1
 

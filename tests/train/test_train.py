@@ -13,18 +13,19 @@ import numpy as np
 import pytest
 import torch
 
-from compclip.base import files, plugins
+from compclip.base import files
 from compclip.base.errors import UserError
 from compclip.base.files import fingerprint, read_json
 from compclip.config import grid, read
 from compclip.config.cell import Cell
 from compclip.data.prepared import Prepared
 from compclip.evaluate import __main__ as evaluate_command
+from compclip.interface.method import load_method
 from compclip.model.backbone import WEIGHTS
 from compclip.model.weight_files import CONFIG
 from compclip.runs.folder import Inputs
 from compclip.train import __main__ as train_command
-from compclip.train import accumulate, finish, loop, optimiser, views
+from compclip.train import accumulate, finish, loop, optimiser, view_maker
 from tests import small_training, tiny_project
 from tests.prepared_set import all_annotations, prepared
 from tests.tiny_project import at, results, trained
@@ -207,35 +208,33 @@ def train_set(cell: Cell) -> Prepared:
 def test_a_view_depends_on_seed_epoch_and_sample_alone(every, method, tmp_path):
     """The same view in another batch, in another order of calls, from a fresh process state; another in another epoch."""
     run = at(f"{method}-tiny-scenes-0").run
-    wanted = plugins.find("compclip.methods", method).views(run.method, 0)
+    wanted = load_method(method).views(run.method, 0)
     data = two_captions(train_set(run.cell), tmp_path)
-    first, second = (views.Maker(data, 0, 64) for _ in range(2))
+    first, second = (view_maker.Maker(data, 0, 64) for _ in range(2))
     forward = [first.view(i, 1, wanted) for i in range(12)]
     backward = [second.view(i, 1, wanted) for i in reversed(range(12))][::-1]
     assert all(map(same, forward, backward))
     other = [first.view(i, 2, wanted) for i in range(12)]
     assert not all(map(same, forward, other))
     for size in (4, 6):
-        rows = views.Rows(first, size)
+        rows = view_maker.Rows(first, size)
         seen = [v for step in range(rows.per_epoch) for v in rows.batch(step, wanted)[0]]
-        order = views.order(len(data), 0, 0)
+        order = view_maker.order(len(data), 0, 0)
         assert all(same(v, first.view(int(i), 0, wanted)) for v, i in zip(seen, order, strict=False))
 
 
 def test_a_composite_never_pairs_a_sample_with_itself(every):
     """Over many draws every other sample is met, the sample itself never."""
-    maker = views.Maker(train_set(at("clic-tiny-scenes-0").cell), 0, 64)
+    maker = view_maker.Maker(train_set(at("clic-tiny-scenes-0").cell), 0, 64)
     met = {maker._partner(3, np.random.default_rng(i)) for i in range(1000)}
     assert met == set(range(40)) - {3}
 
 
 def test_the_caption_is_the_same_for_all_methods(every, tmp_path):
     """What a sample says in an epoch does not depend on the negatives that a method asks for."""
-    maker = views.Maker(two_captions(train_set(at("finetune-tiny-scenes-0").cell), tmp_path), 0, 64)
+    maker = view_maker.Maker(two_captions(train_set(at("finetune-tiny-scenes-0").cell), tmp_path), 0, 64)
     asked = [
-        plugins.find("compclip.methods", m).views(
-            grid.resolve(read.load("params.yaml"), f"{m}-tiny-scenes-0").method, 0
-        )
+        load_method(m).views(grid.resolve(read.load("params.yaml"), f"{m}-tiny-scenes-0").method, 0)
         for m in ("finetune", "negclip", "fsc_clip")
     ]
     for index in range(10):

@@ -13,7 +13,8 @@ from safetensors.torch import save_file
 
 from compclip.base.errors import UserError
 from compclip.config.sections import Train
-from compclip.train import checkpoint, encode, features, optimiser
+from compclip.interface import features
+from compclip.train import checkpoint, encode, optimiser
 from compclip.train import log as train_log
 
 CFG = Train(lr=1e-3, lr_start=1e-5, lr_end=1e-6, warmup_steps=10)

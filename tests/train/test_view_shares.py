@@ -11,12 +11,13 @@ import pytest
 
 from compclip.base.errors import UserError
 from compclip.config import grid, read
+from compclip.interface.views import Views
 from compclip.methods import ce_clip, clic, dac, gnm_clip, hard_positives, hybrid, negclip, read_clip
 from compclip.model import backbone
 from compclip.runs.folder import Inputs
 from compclip.train import __main__ as train_command
 from compclip.train import finish, view_shares
-from compclip.train.batch import View, Views
+from compclip.train.batch import View
 from tests.small_training import train
 from tests.tiny_project import at, trained
 from tests.train.test_distributed import two

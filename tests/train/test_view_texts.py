@@ -7,11 +7,11 @@ from dataclasses import replace
 import pytest
 
 from compclip.data.sample import Sample
+from compclip.interface.views import Views
 from compclip.methods import hard_positives, hybrid
 from compclip.text import positives, swap
 from compclip.text.spacy_parser import annotate
-from compclip.train.batch import Views
-from compclip.train.views import Maker
+from compclip.train.view_maker import Maker
 from tests.prepared_set import prepared
 from tests.text.conftest import SENTENCES
 

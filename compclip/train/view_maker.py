@@ -19,10 +19,11 @@ from compclip.base.errors import UserError
 from compclip.data import images
 from compclip.data.images import ImageError
 from compclip.data.sample import Sample
+from compclip.interface.views import Views
 from compclip.text import caption_sentences, concepts, swap
 from compclip.text.annotation import Annotation
 from compclip.train import composite, view_shares
-from compclip.train.batch import View, Views
+from compclip.train.batch import View
 from compclip.train.crops import RandomResizedCrop
 from compclip.train.ranked import Ranked
 from compclip.train.train_set import Numbered, TrainSet
