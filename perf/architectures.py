@@ -30,7 +30,6 @@ from typing import Any
 from compclip.base import plugins
 from compclip.base.errors import UserError, entry
 from compclip.base.files import read_json, write_atomic, write_json
-from compclip.base.lazy import open_clip
 from compclip.config.cell import Cell
 from compclip.interface.method import load_method
 from compclip.runs import folder
@@ -133,6 +132,8 @@ def beside(coco: dict[str, Any]) -> str:
 
 def config(name: str) -> dict[str, Any]:
     """open_clip's config of a model with one layer a tower. Raises UserError for one that it does not know."""
+    import open_clip
+
     source, changed = CLIPS if name == "ViT-L-14-CLIPS" else (name, {})
     if (cfg := open_clip.get_model_config(source)) is None:
         raise UserError(f"model {name}{SHORT}: open_clip knows no {name}")
@@ -158,6 +159,7 @@ def _timm_name(name: str) -> str:
 
 def _register() -> None:
     """Have timm know its towers of one layer; it has no other way to be told of a depth by open_clip."""
+    import open_clip
     import timm
     from timm.models import register_model
 

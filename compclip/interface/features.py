@@ -10,9 +10,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any
 
-from compclip.base.lazy import functional as F
-from compclip.base.lazy import torch
-
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
@@ -84,11 +81,15 @@ def padded(f: Features, T: int) -> Features:
 
 
 def _pad(x: Tensor, axis: int, T: int) -> Tensor:
+    from torch.nn import functional as F
+
     return F.pad(x, (0, 0) * (x.ndim - 1 - axis) + (0, T - x.shape[axis]))
 
 
 def join(parts: Sequence[Features]) -> Features:
     """One batch of several, in order; scale and bias are the first one's."""
+    import torch
+
     T = max(0 if f.token_BTD is None else f.token_BTD.shape[1] for f in parts)
     parts, start = [padded(f, T) for f in parts], 0
     owners = []

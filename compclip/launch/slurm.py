@@ -27,7 +27,7 @@ from typing import Any
 import submitit
 from submitit.core.utils import FailedJobError, FailedSubmissionError
 
-from compclip.base import calm
+from compclip.base import openmp_threads
 from compclip.base.errors import UserError, one_line
 from compclip.base.files import fingerprint, read_json, write_json
 from compclip.base.shared import open_plain
@@ -54,8 +54,10 @@ class Remote:
         rank = int(os.environ.get("SLURM_PROCID", 0))
         log_file = folder_of(self.key).log_of(rank)
         with open_plain(log_file, "ab") as log:
-            calmly = {**os.environ, **calm.settings(os.environ)}
-            child = subprocess.Popen([sys.executable, "-m", self.module, self.key], stdout=log, stderr=log, env=calmly)
+            environment = {**os.environ, **openmp_threads.passive_waiting(os.environ)}
+            child = subprocess.Popen(
+                [sys.executable, "-m", self.module, self.key], stdout=log, stderr=log, env=environment
+            )
         self._pid = child.pid
         signal.signal(signal.SIGTERM, self._stop)  # after submitit, which only notes it
         while (code := child.poll()) is None:

@@ -11,7 +11,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from compclip.base.lazy import torch
 from compclip.interface.views import Views
 from compclip.methods import _check
 from compclip.text import stored_texts
@@ -43,6 +42,8 @@ def views(cfg: Config, step: int) -> Views:
 
 def loss(f: Features, cfg: Config, step: int) -> dict[str, Tensor]:
     """CLIP over pictures and variations, a scalar; a variation that lacks picture or caption is left out."""
+    import torch
+
     whole_BJ = f.negative_image_mask_BJ & f.mask_BK
     image_ND = torch.cat([f.image_BD, f.negative_image_BJD[whole_BJ]])
     text_ND = torch.cat([f.text_BD, f.negative_BKD[whole_BJ]])

@@ -23,7 +23,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from compclip.base.errors import UserError
-from compclip.base.lazy import torch
 from compclip.base.parts import part
 from compclip.interface.views import Rule, Views
 from compclip.methods import _check
@@ -199,6 +198,8 @@ def _named(cfg: Config, places: tuple[str, ...]) -> str:
 
 def contrast(f: Features, text_BD: Tensor, cfg: Config, places: tuple[str, ...]) -> Tensor:
     """CLIP's loss (CLIC Eq. 1), with the batch's negatives in its softmax (CLIC Eq. 2), or SigLIP's (C2LIP Eq. 4)."""
+    import torch
+
     if cfg.contrast == "sigmoid":
         own_B = torch.arange(len(f.image_BD), device=f.image_BD.device)
         return losses.sigmoid(f.image_BD, text_BD, own_B, f.scale, f.bias)

@@ -14,12 +14,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import open_clip
 import torch
 from torch import Tensor, nn
 
 from compclip.base.errors import UserError, one_line, unknown
 from compclip.base.files import fingerprint, read_json, write_json
-from compclip.base.lazy import open_clip
 from compclip.model import hub_cache, model_config, tokenizers, transformers_checks, transformers_folder
 from compclip.model import weight_files as weights_files
 from compclip.model.weight_files import CONFIG
@@ -235,7 +235,6 @@ def _build(model_cfg: dict, where: str, file: Path | None = None, held: int = 0)
     kind = open_clip.CustomTextCLIP if cfg.pop("custom_text", False) or tower else open_clip.CLIP
     kind = open_clip.CoCa if model_config.TELLS in cfg else kind
     try:
-        transformers_checks.load_packages(cfg)
         with hub_cache.asked() if tower else contextlib.nullcontext():
             if tower:
                 transformers_checks.check_text_tower(tower, where)
@@ -312,7 +311,6 @@ def _from_tag(name: str, cfg: dict, tag: str) -> tuple[nn.Module, dict]:
     if tag in ("", RANDOM):
         return _build(cfg, name), weights_files.usual_preprocessing(name)
     preprocess = weights_files.fetch_tag(name, tag, cfg)
-    transformers_checks.load_packages(cfg)
     try:
         return open_clip.create_model(name, pretrained=tag), preprocess
     except (OSError, RuntimeError) as error:

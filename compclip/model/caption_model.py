@@ -16,7 +16,6 @@ from PIL.Image import Image
 from torch import Tensor
 
 from compclip.base.errors import UserError
-from compclip.base.lazy import open_clip
 from compclip.model import backbone, tokenizers
 
 START, END = 49406, 49407  # of CLIP's own code
@@ -87,6 +86,8 @@ def among(top_k: int, temperature: float, rngs: Sequence[np.random.Generator]) -
 
 
 def _text(words: list[int]) -> tuple[str, bool]:
+    import open_clip
+
     ended = END in words
     own = words[: words.index(END)] if ended else words
     return open_clip.decode(torch.tensor([word for word in own if word < START])).strip(), ended

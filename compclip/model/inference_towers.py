@@ -22,7 +22,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from compclip.base.lazy import open_clip
 from compclip.model import towers
 
 CACHE = 8 << 20  # bytes of a block's widest values that a core's caches hold well enough
@@ -158,6 +157,8 @@ def shares_beginnings(clip: nn.Module) -> bool:
 
 def _plain_picture_tower(visual: nn.Module) -> bool:
     """Whether an image tower is open_clip's ViT with its picture at the class token."""
+    import open_clip
+
     is_vit = type(visual) is open_clip.transformer.VisionTransformer
     is_vit = is_vit and hasattr(visual, "_embeds")  # another version of open_clip may call it otherwise
     return is_vit and visual.attn_pool is None and visual.pool_type == "tok" and _plain(visual.transformer)
@@ -165,6 +166,8 @@ def _plain_picture_tower(visual: nn.Module) -> bool:
 
 def _plain(transformer: nn.Module) -> bool:
     """Whether all blocks are open_clip's usual ones, without an adapter in them."""
+    import open_clip
+
     usual = open_clip.transformer.ResidualAttentionBlock
     blocks = getattr(transformer, "resblocks", ())
     return len(blocks) > 0 and all(type(block) is usual and _plain_block(block) for block in blocks)

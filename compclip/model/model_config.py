@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 
 from compclip.base.errors import UserError, unknown
 from compclip.base.files import read_json
-from compclip.base.lazy import open_clip
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -241,6 +240,8 @@ def pair(size: Any) -> tuple[int, int]:
 
 def least_weights(model_cfg: dict) -> int:
     """How many weights a model of this config has at least; towers of other libraries count as none."""
+    import open_clip
+
     vision = open_clip.CLIPVisionCfg(**model_cfg["vision_cfg"])
     text = open_clip.CLIPTextCfg(**model_cfg["text_cfg"])
     images = 0 if vision.timm_model_name else _stages(vision) if isinstance(vision.layers, list) else _patches(vision)
@@ -250,6 +251,8 @@ def least_weights(model_cfg: dict) -> int:
 
 def _decoder(cfg: dict | None, vocab_size: int) -> int:
     """CoCa's: as many blocks that look at the picture as at the text, and a score for each word."""
+    import open_clip
+
     if cfg is None:
         return 0
     tower = open_clip.coca_model.MultimodalCfg(**cfg)

@@ -16,7 +16,6 @@ import torch
 from torch import Tensor
 
 from compclip.base.errors import UserError, one_line
-from compclip.base.lazy import open_clip
 from compclip.model import hub_cache, transformers_checks
 
 STAND_IN = "clip"
@@ -41,6 +40,8 @@ class Clip:
     layout, record = Layout(), ""
 
     def __init__(self, context_length: int) -> None:
+        import open_clip
+
         self._length = context_length
         self._code = open_clip.SimpleTokenizer(context_length=context_length)
         self._of_word = functools.lru_cache(WORDS)(self._code.encode)
@@ -77,6 +78,8 @@ class StandIn:
     record = STAND_IN
 
     def __init__(self, vocab_size: int, context_length: int, end: int = 1) -> None:
+        import open_clip
+
         self.layout, self._first = Layout(starts=0, end=end), end + 1  # SigLIP's: padding 0, end 1
         room = vocab_size - BYTES - self._first
         if room < 0:
@@ -108,6 +111,8 @@ class Hub:
     record = ""
 
     def __init__(self, source: str, text_cfg: dict) -> None:
+        import open_clip
+
         transformers_checks.check_tokenizer(source)
         options = text_cfg.get("tokenizer_kwargs") or {}  # those that architecture.TOKENIZER lets pass
         self._hf = open_clip.tokenizer.HFTokenizer(

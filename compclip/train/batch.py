@@ -9,12 +9,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING
 
-from compclip.base.lazy import torch
 from compclip.interface.views import Rule as Rule  # methods of other packages import these two from here
 from compclip.interface.views import Views as Views
 
 if TYPE_CHECKING:
     import numpy as np
+    import torch
     from torch import Tensor
 
 
@@ -85,5 +85,7 @@ class Batch:
         return self._each(lambda tensor: tensor.pin_memory())
 
     def _each(self, change: Callable[[Tensor], Tensor]) -> Batch:
+        import torch
+
         values = {f.name: getattr(self, f.name) for f in fields(self)}
         return Batch(**{k: change(v) if isinstance(v, torch.Tensor) else v for k, v in values.items()})

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 import torch
 from torch import nn
 
-from compclip.base import lean
 from compclip.model import lora
 
 if TYPE_CHECKING:
@@ -48,24 +47,14 @@ def counts(clip: nn.Module) -> dict[str, int]:
     return {"trained_parameters": sum(p.numel() for p in clip.parameters() if p.requires_grad), "parameters": sum(own)}
 
 
-class AdamW(torch.optim.AdamW):
-    """torch's own, without the seconds in which it imports a compiler that nothing here asks for."""
-
-    __init__ = lean.eager()(torch.optim.AdamW.__init__)
-    load_state_dict = lean.eager()(torch.optim.AdamW.load_state_dict)
-    state_dict = lean.eager()(torch.optim.AdamW.state_dict)
-    step = lean.eager()(torch.optim.AdamW.step)
-    zero_grad = lean.eager()(torch.optim.AdamW.zero_grad)
-
-
-def adamw(clip: nn.Module, cfg: Train, beside: Iterable[tuple[str, nn.Parameter]] = ()) -> AdamW:
+def adamw(clip: nn.Module, cfg: Train, beside: Iterable[tuple[str, nn.Parameter]] = ()) -> torch.optim.AdamW:
     """AdamW over the model and what is trained `beside` it; gains, biases and the logit scale are not decayed."""
     named = [(n, p) for n, p in [*clip.named_parameters(), *beside] if p.requires_grad]
     groups = [
         {"params": [p for n, p in named if p.ndim >= 2], "weight_decay": cfg.weight_decay},
         {"params": [p for n, p in named if p.ndim < 2], "weight_decay": 0.0},
     ]
-    return AdamW(groups, lr=cfg.lr, betas=(cfg.beta1, cfg.beta2), eps=cfg.eps, fused=True)
+    return torch.optim.AdamW(groups, lr=cfg.lr, betas=(cfg.beta1, cfg.beta2), eps=cfg.eps, fused=True)
 
 
 def learning_rate(step: int, steps: int, cfg: Train) -> float:

@@ -12,7 +12,6 @@ from torch import nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
-from compclip.base import lean
 from compclip.interface.views import Views
 from compclip.train import encode
 from compclip.train.accumulate import sloped
@@ -80,7 +79,6 @@ def _kind(views: Views) -> tuple[int, int, Views]:
     return len(views.negatives), len(views.positives), bare
 
 
-@lean.eager()
 def flops(clip: nn.Module, batch: Batch, views: Views, frozen: frozenset[str]) -> int:
     """Operations of the towers, forward and backward, on a batch's first two images and their texts.
 

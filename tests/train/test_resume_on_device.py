@@ -19,7 +19,7 @@ from tests import distributed_check
 from tests.train.test_extras import KeepingMethod
 
 KINDS = ("full", "lora", "bfloat16")
-State = tuple[nn.Module, Extras, optimiser.AdamW]
+State = tuple[nn.Module, Extras, torch.optim.AdamW]
 
 
 def build(kind: str, device: str) -> State:
