@@ -20,6 +20,7 @@ from compclip.benchmarks import (
     whatsup,
 )
 from compclip.config import documents, grid, sections
+from compclip.evaluate.benchmark_module import load_module
 from compclip.report import official as report_official
 from compclip.report.official import Official
 from compclip.runs import folder
@@ -92,7 +93,8 @@ def make(params: sections.Params, root: Path) -> Path:
             module = params.benchmarks[name].benchmark or name
             metrics = METRICS[module]
             declared = {"kind": KINDS.get(module, COMPOSITION), "lower": sorted({*hard_positives.LOWER} & {*metrics}),
-                        "scores": sorted({*hard_positives.SCORES} & {*metrics})}  # fmt: skip
+                        "scores": sorted({*hard_positives.SCORES} & {*metrics}),
+                        "headline": list(load_module(module).headline)}  # fmt: skip
             values = {m: number(cell.method, cell.backbone, cell.data, name, m) for m in metrics}
             write_json(
                 folder.result(place.results, name),

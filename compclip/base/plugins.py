@@ -23,7 +23,7 @@ SAMPLERS = "compclip.sweep.samplers"
 # What a module must offer; the tests of ours hold them to more.
 NEEDS = {
     METHODS: ("TRAINS", "Config", "views", "loss"),
-    BENCHMARKS: ("load",),
+    BENCHMARKS: ("METRICS", "HEADLINE", "load"),
     SOURCES: ("records",),
     CAPTIONERS: ("opened",),
     SAMPLERS: ("sampler",),

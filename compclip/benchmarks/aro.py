@@ -43,6 +43,7 @@ RELATION, ATTRIBUTION = "visual_genome_relation", "visual_genome_attribution"
 TASKS = (RELATION, ATTRIBUTION, "flickr30k_order", "coco_order")
 MEANS = {"average": TASKS}
 METRICS = (*TASKS, *MEANS)
+HEADLINE = ("average",)
 BOX = ("bbox_x", "bbox_y", "bbox_w", "bbox_h")
 MIN_CASES = 25  # of a pair of attributes
 # `relation_name`s that the authors' notebook leaves out: those that hold both ways, and rare ones.

@@ -22,6 +22,7 @@ from compclip.runs.items import RETRIEVAL
 
 FILE = "examples.jsonl"
 METRICS = retrieval.METRICS
+HEADLINE = retrieval.HEADLINE
 
 
 def load(path: str | Path, images: str | Path | None = None, split: str = "") -> Benchmark:

@@ -35,6 +35,7 @@ from compclip.runs.items import COMPOSITION
 TYPES = ("atom", "swap", "negate")
 MEANS = {"average": TYPES}
 METRICS = (*TYPES, *MEANS)
+HEADLINE = ("average",)
 COMPLEXITIES = range(4, 13)
 BOX = ("x", "y", "width", "height")
 COLUMNS = ("image_id", "caption", "hard_negs", *BOX)

@@ -26,6 +26,7 @@ FILES = (
 )
 SPLITS = ("train", "test", "qual_dev", "qual_test")
 METRICS = _sentences.METRICS
+HEADLINE = retrieval.HEADLINE
 
 
 def load(path: str | Path, images: str | Path | None = None, split: str = "") -> Benchmark:

@@ -26,6 +26,7 @@ from compclip.runs.items import COMPOSITION
 SPLITS = ("train", "valid", "test")
 KINDS = ("static", "video")
 METRICS = (*KINDS, "average", "macro_average")
+HEADLINE = ("average",)
 STATIC = "open-images"  # in the names of static sets
 PICTURES = 10  # in a set
 HELD_BACK = (

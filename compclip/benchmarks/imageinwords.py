@@ -21,6 +21,7 @@ SETS = {"IIW-400": "docci_aar", "DOCCI_Test": "docci", "DCI_Test": "dci"}  # and
 FLAIR = ("finegrained_annotations.json", "test_annotations.json")  # as its text and as its program call the file
 SHORTEST = 3  # characters of a sentence
 METRICS = _sentences.METRICS
+HEADLINE = retrieval.HEADLINE
 Read = tuple[tuple[Path, ...], list[_flair.Captioned]]
 
 

@@ -53,6 +53,7 @@ METRICS = (
     *(f"{name}{template}" for name in CHOICES for template in ("", *(f"_{t}" for t in TEMPLATES))),
     *(f"{name}_{metric}" for name in RETRIEVALS for metric in retrieval.METRICS),
 )
+HEADLINE: tuple[str, ...] = ()  # none by its authors: the mean of the columns that the report shows
 CAPTIONS = tuple(f"caption_{i}" for i in range(4))
 FOLDERS = ("val2017", "VOC2007/JPEGImages", "VOCdevkit/VOC2007/JPEGImages")  # as COCO's and VOC's archives unpack
 Kinds = Mapping[tuple[str, str], str]  # subset and id of a question -> the template of its answer

@@ -35,6 +35,7 @@ from compclip.runs.items import RETRIEVAL
 
 KS = (1, 5, 10)
 METRICS = tuple(f"{way}_recall_at_{k}" for way in ("i2t", "t2i") for k in KS)
+HEADLINE = ("i2t_recall_at_1", "t2i_recall_at_1")
 SUBSET = "all"
 
 

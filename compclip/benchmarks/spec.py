@@ -30,6 +30,7 @@ MEANS = {
     "average": tuple(f"{subset}_{way}" for subset in SUBSETS for way in FILES),
 }
 METRICS = (*MEANS["average"], *MEANS)
+HEADLINE = ("average",)
 
 
 def load(path: str | Path, images: str | Path | None = None, split: str = "") -> Benchmark:

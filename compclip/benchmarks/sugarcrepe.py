@@ -24,6 +24,7 @@ SUBSETS = ("add_att", "add_obj", "replace_att", "replace_obj", "replace_rel", "s
 KINDS = {kind: tuple(s for s in SUBSETS if s.startswith(kind)) for kind in ("add", "replace", "swap")}
 MEANS = {**KINDS, "average": SUBSETS, "average_kinds": tuple(f"{kind}_pooled" for kind in KINDS)}
 METRICS = (*SUBSETS, *MEANS, *MEANS["average_kinds"])
+HEADLINE = ("average_kinds",)
 TEXTS = ("caption", "negative_caption")
 
 

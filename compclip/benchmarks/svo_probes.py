@@ -29,6 +29,7 @@ FILE = "svo_probes.csv"
 KINDS = ("subj_neg", "verb_neg", "obj_neg")
 MEANS = {"average": KINDS}
 METRICS = (*KINDS, *MEANS)
+HEADLINE = ("average",)
 IMAGES = ("pos_image_id", "neg_image_id")
 FLAGS = {"true": True, "false": False}
 Row = Mapping[str, str]

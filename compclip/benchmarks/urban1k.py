@@ -22,6 +22,7 @@ from compclip.runs.items import RETRIEVAL
 CAPTIONS, PICTURES, UNPACKED = "caption", ("image", "images"), "Urban1k"
 FLAIR = "annotations.json"
 METRICS = retrieval.METRICS
+HEADLINE = retrieval.HEADLINE
 
 
 def load(path: str | Path, images: str | Path | None = None, split: str = "") -> Benchmark:

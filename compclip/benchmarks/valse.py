@@ -42,6 +42,7 @@ PHENOMENA = {  # those of several pieces
 SINGLE = tuple(piece for piece in PIECES if not any(piece in parts for parts in PHENOMENA.values()))
 MEANS = {**PHENOMENA, "average": PIECES, "average_phenomena": (*SINGLE, *PHENOMENA)}
 METRICS = (*PIECES, *MEANS)
+HEADLINE = ("average_phenomena",)
 VALID = 2
 # Of each `dataset`, where the authors' programs look, and what the original data sets call their folders.
 FOLDERS = {

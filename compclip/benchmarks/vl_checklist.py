@@ -101,6 +101,7 @@ METRICS = (
     *(f"{task}_{corpus}" for task, sources in TASKS.items() for corpora in sources.values() for corpus in corpora),
     *MEANS,
 )
+HEADLINE = ("average_kinds",)
 
 
 def _records(subset: str, file: Path, pictures: Path) -> tuple[list[Record], int]:

@@ -40,6 +40,7 @@ PLACES = {
 }
 MEANS = {"average": tuple(FILES)}
 METRICS = (*FILES, *(f"{subset}_{kind}" for subset in PLACES for kind in ("pair", "set")), *MEANS)
+HEADLINE = ("average",)
 
 
 def load(path: str | Path, images: str | Path | None = None, split: str = "") -> Benchmark:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 import hashlib
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -88,7 +88,8 @@ class Benchmark:
 
     `kind` is what it measures, one of runs.items.KINDS. Every metric is a share of items of which more is better,
     except those of `lower`, of which less is, and those of `scores`, which are cosines and of which neither is. The
-    part of a metric that belongs to a group of items is as the whole is. `texts_alone` look at no picture.
+    part of a metric that belongs to a group of items is as the whole is. `texts_alone` look at no picture. `headline`
+    is the module's HEADLINE unless `load` gives another.
     `first_picture`: the records of one unit share their first picture, whatever others they have (`evaluate.units`).
     """
 
@@ -102,6 +103,7 @@ class Benchmark:
     lower: tuple[str, ...] = ()
     scores: tuple[str, ...] = ()
     texts_alone: tuple[str, ...] = ()
+    headline: tuple[str, ...] = ()
     authors: Benchmark | None = None
     first_picture: bool = False
     kind: str = field(kw_only=True)
@@ -142,11 +144,15 @@ class Benchmark:
             digest.update(repr((record.subset, record.id, names, record.texts)).encode())
         return digest.hexdigest()
 
-    def declared(self, metrics: Iterable[str]) -> dict[str, str | list[str]]:
-        """What a result file says of the benchmark's kind and of its metrics, so that no reader has to guess."""
+    def declared(self, metrics: Collection[str]) -> dict[str, str | list[str]]:
+        """What a result file says of the benchmark's kind and of its metrics, so that no reader has to guess.
+
+        A headline of which a metric was not measured is none: another mean must not stand for the benchmark.
+        """
         whole = {metric: _whole(metric) for metric in metrics}
         lower, scores = ([m for m, name in whole.items() if name in those] for those in (self.lower, self.scores))
-        return {"kind": self.kind, "lower": lower, "scores": scores}
+        headline = list(self.headline) if set(self.headline) <= set(metrics) else []
+        return {"kind": self.kind, "lower": lower, "scores": scores, "headline": headline}
 
     def score(self, embeddings: Embeddings, without: Sequence[str] = ()) -> Outcomes:
         """All metrics from the embeddings of `images` and `texts`, but for those `without` which it is asked."""

@@ -12,11 +12,12 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from compclip.base import plugins, surrogates
+from compclip.base import surrogates
 from compclip.base.errors import UserError, unknown
 from compclip.base.files import write_json
 from compclip.base.names import Name
 from compclip.evaluate import stamps
+from compclip.evaluate.benchmark_module import load_module
 from compclip.evaluate.boxes import file_of, unboxed
 from compclip.prepare import within
 
@@ -42,14 +43,14 @@ def load(name: str, section: Section) -> Benchmark:
 
 def _read(name: str, section: Section) -> Benchmark:
     """What the module makes of the section, with its options where it has any."""
-    module = plugins.find(plugins.BENCHMARKS, section.benchmark or name)
+    module = load_module(section.benchmark or name)
     options = {}
     if section.options:
         from compclip.config import grid  # and with it OmegaConf, which nobody needs who has no options
 
         options["options"] = grid.benchmark_config(name, section, f"benchmarks.{name}.options")
-    found: Benchmark = module.load(section.path, images=section.images, split=section.split, **options)
-    return found
+    benchmark = module.load(section.path, images=section.images, split=section.split, **options)
+    return replace(benchmark, headline=benchmark.headline or module.headline)
 
 
 def _pictures(benchmark: Benchmark) -> Iterator[tuple[str, str]]:

@@ -21,8 +21,6 @@ from compclip.runs.results import FinishedRun, Result
 SUMMARY = "summary"
 SUMMARIES = ("Comp", "ZS", "I2T", "T2I", "General")
 GENERAL = ("ZS", "I2T", "T2I")  # what the pretrained model could do before
-AVERAGES = ("average_phenomena", "average_kinds", "average")  # what stands for a benchmark in Comp, the first it has
-ZERO_SHOT = ("elevater", "top_1")  # and in ZS
 RECALLS = {"I2T": "i2t_recall_at_1", "T2I": "t2i_recall_at_1"}
 
 
@@ -181,17 +179,20 @@ def is_detail(column: Column, runs: Sequence[FinishedRun]) -> bool:
 def summary_columns(shown: Sequence[Column], runs: Sequence[FinishedRun]) -> tuple[Column, ...]:
     """Comp, ZS, I2T and T2I as in FSC-CLIP Table 1, over the columns shown, and General, the mean of the last three.
 
-    Comp: mean over compositionality benchmarks of one number each: FSC-CLIP's own average of it where that is another
-    than `average`, else its `average`, else the mean of its columns (shares of which more is better).
-    ZS: mean over classification benchmarks: of what ELEVATER counts where a set tells it, else of top-1. I2T, T2I: mean
-    Recall@1 of the retrieval benchmarks.
+    Comp: mean over compositionality benchmarks of one number each: the benchmark's headline, or where it has none the
+    mean of its columns (shares of which more is better). ZS: mean over classification benchmarks of their headlines.
+    I2T, T2I: mean Recall@1 of the retrieval benchmarks.
     """
     kinds = {name: result.kind for run in runs for name, result in run.results.items()}
     every = every_column(runs, kinds)
     comp = [c for c in shown if kinds.get(c.benchmark) == COMPOSITION and not (c.score or c.lower)]
-    parts = {"Comp": tuple(_one_number(name, comp, every) for name in dict.fromkeys(c.benchmark for c in comp))}
-    named = [n for n, kind in kinds.items() if kind == CLASSIFICATION]
-    parts["ZS"] = tuple(part for name in named for part in _first_known(name, ZERO_SHOT, every))
+    parts = {
+        "Comp": tuple(
+            Column(name, "mean", headline(name, runs) or tuple(c for c in comp if c.benchmark == name))
+            for name in dict.fromkeys(c.benchmark for c in comp)
+        ),
+        "ZS": tuple(c for name, kind in kinds.items() if kind == CLASSIFICATION for c in headline(name, runs)),
+    }
     for name, metric in RECALLS.items():
         parts[name] = tuple(c for c in every if kinds[c.benchmark] == RETRIEVAL and c.metric == metric)
     found = {name: Column(SUMMARY, name, p) for name, p in parts.items() if p}
@@ -200,15 +201,10 @@ def summary_columns(shown: Sequence[Column], runs: Sequence[FinishedRun]) -> tup
     return tuple(found.values())
 
 
-def _one_number(benchmark: str, shown: Sequence[Column], every: Sequence[Column]) -> Column:
-    parts = _first_known(benchmark, AVERAGES, every) or tuple(c for c in shown if c.benchmark == benchmark)
-    return Column(benchmark, "mean", parts)
-
-
-def _first_known(benchmark: str, names: Sequence[str], every: Sequence[Column]) -> tuple[Column, ...]:
-    """The benchmark's column of the first of these metrics that it has; nothing where it has none."""
-    known = (Column(benchmark, name) for name in names)
-    return next(((column,) for column in known if column in every), ())
+def headline(benchmark: str, runs: Sequence[FinishedRun]) -> tuple[Column, ...]:
+    """Return the columns whose mean stands for a benchmark, as its result files declare them; empty without any."""
+    results = (run.results[benchmark] for run in runs if benchmark in run.results)
+    return next((tuple(measured(r, metric) for metric in r.headline) for r in results if r.headline), ())
 
 
 def reference(runs: Sequence[FinishedRun], backbone: str, data: str) -> tuple[FinishedRun, ...]:

@@ -23,7 +23,7 @@ from compclip.runs import folder
 from compclip.runs.folder import Trained
 from compclip.runs.items import KINDS, Items
 
-DECLARED = ("kind", "lower", "scores")  # what a benchmark says of itself
+DECLARED = ("kind", "lower", "scores", "headline")  # what a benchmark says of itself
 SECTION = re.compile(r"^(?=[a-z])", re.MULTILINE)  # where a section of config.yaml begins
 SECTIONS = 1024  # sections kept in memory
 LATEST_S = 1e11  # since the epoch: three thousand years
@@ -39,8 +39,8 @@ LISTS = 1024  # lists of ids kept in memory: every run has those of the same ben
 class Result:
     """One benchmark's results: `means` names the metrics that are plain means of others.
 
-    `lower` are the metrics of which less is better, `scores` those that are cosines and no share of items. `coverage`
-    has for each measured metric how many records were scored, and how many there are.
+    `lower` are the metrics of which less is better, `scores` those that are cosines and no share of items. The mean of
+    `headline` stands for the benchmark; it is empty where no metric does. `coverage` has for each measured metric how many records were scored, and how many there are.
     """
 
     benchmark: str
@@ -55,6 +55,7 @@ class Result:
     fingerprint: str = ""
     seconds: float = 0.0
     coverage: dict[str, tuple[int, int]] = field(default_factory=dict)
+    headline: tuple[str, ...] = ()
     tokenizer: str = ""  # the stand-in that read the texts; none: the model's own
     has_units: bool = True  # whether the file says which items show one picture; those of earlier versions do not
 
@@ -207,7 +208,7 @@ def read_result(path: Path) -> Result:
             str(raw["benchmark"]), str(raw.get("module", raw["benchmark"])), _kind(raw["kind"]),
             _numbers(raw["metrics"]), frozenset(map(str, raw["lower"])), frozenset(map(str, raw["scores"])),
             _numbers(raw.get("counts", {})), items, _names(raw.get("means", {})), str(raw.get("fingerprint", "")),
-            float(raw.get("seconds", 0.0)), _coverage(raw.get("coverage", {})),
+            float(raw.get("seconds", 0.0)), _coverage(raw.get("coverage", {})), tuple(map(str, raw["headline"])),
             str(raw.get("checkpoint", {}).get("tokenizer", "")), "units" in raw,
         )  # fmt: skip
         _check(path, result)
@@ -263,6 +264,9 @@ def _shared(ids: tuple[str, ...]) -> tuple[str, ...]:
 
 def _check(path: Path, result: Result) -> None:
     """A metric that its own items or members do not reproduce would put a wrong number beside a right interval."""
+    for name in result.headline:
+        if name not in result.metrics:
+            raise UserError(f"{path}: headline {name!r} is no metric; evaluate the run again")
     for name, items in result.items.items():
         if name in result.metrics and len(items.values):
             _agree(path, name, result.metrics[name], float(items.values.mean()))

@@ -6,10 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from compclip.report import tables
 from compclip.report.tables import SUMMARY, Column
-from compclip.runs.items import CLASSIFICATION, RETRIEVAL
 from compclip.runs.results import FinishedRun
-
-ONE_NUMBER = {CLASSIFICATION: ("top_1",), RETRIEVAL: ("i2t_recall_at_1", "t2i_recall_at_1")}
 
 Scored = tuple[FinishedRun, Mapping[str, float]]  # a run and its `numbers`
 
@@ -37,12 +34,11 @@ def means(run: FinishedRun, shown: Sequence[Column]) -> dict[str, float]:
 
 
 def _column(benchmark: str, run: FinishedRun, summary: Sequence[Column]) -> Column:
-    """The whole-benchmark column: the report's part of Comp or ZS, or the mean Recall@1 of both ways."""
+    """The whole-benchmark column: the report's part of Comp or ZS, else the benchmark's headline."""
     own = [part for c in summary if c.metric in ("Comp", "ZS") for part in c.parts if part.benchmark == benchmark]
     if own:
         return own[0]
-    metrics = ONE_NUMBER.get(run.results[benchmark].kind, ("average",))
-    return Column(SUMMARY, benchmark, tuple(Column(benchmark, m) for m in metrics))
+    return Column(SUMMARY, benchmark, tables.headline(benchmark, [run]))
 
 
 def winners(scored: Sequence[Scored]) -> dict[str, tuple[FinishedRun, float]]:

@@ -135,4 +135,6 @@ def _run(raw: dict[str, Any], trained: Trained, scores: Path) -> FinishedRun:
 
 
 def _result(raw: dict[str, Any]) -> Result:
-    return Result(**raw | {name: frozenset(raw[name]) for name in ("lower", "scores")})
+    return Result(
+        **raw | {name: frozenset(raw[name]) for name in ("lower", "scores")} | {"headline": tuple(raw["headline"])}
+    )

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from compclip.base import plugins
 from compclip.base.errors import UserError
 from compclip.benchmarks import retrieval
 from compclip.config import columns
@@ -108,8 +109,8 @@ def read(monkeypatch):
 
     def load(records, images="images", **more):
         found = Benchmark(tuple(records), (), lambda records, embeddings: {}, kind=COMPOSITION, **more)
-        module = SimpleNamespace(load=lambda path, images, split: found)
-        monkeypatch.setattr(census.plugins, "find", lambda *_: module)
+        module = SimpleNamespace(METRICS=(), HEADLINE=(), load=lambda path, images, split: found)
+        monkeypatch.setattr(plugins, "find", lambda *_: module)
         return census.load("x", Section("x", "b.json", images))
 
     return load
@@ -155,7 +156,9 @@ def test_any_name_is_taken_or_refused_in_a_line(parts, is_boxed):
     ref = boxed(f"images/{'/'.join(parts)}", (1, 2, 3, 4) if is_boxed else None)
     found = Benchmark((Record("s", "0", (ref,), ("x",)),), (), lambda records, embeddings: {}, kind=COMPOSITION)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(census.plugins, "find", lambda *_: SimpleNamespace(load=lambda path, images, split: found))
+        patch.setattr(
+            plugins, "find", lambda *_: SimpleNamespace(METRICS=(), HEADLINE=(), load=lambda path, images, split: found)
+        )
         try:
             benchmark = census.load("x", Section("x", "b.json", "images"))
         except UserError as error:

@@ -118,7 +118,14 @@ def test_names_that_nobody_has_are_an_error_with_the_nearest():
 def results(tmp_path):
     """A folder of one benchmark's results."""
     items = {"add_att": {"ids": ["a", "b", "c", "d"], "outcomes": [1, 1, 1, 0]}}
-    document = {"benchmark": "sugarcrepe", "kind": "composition", "lower": [], "scores": [], "items": items}
+    document = {
+        "benchmark": "sugarcrepe",
+        "kind": "composition",
+        "lower": [],
+        "scores": [],
+        "headline": [],
+        "items": items,
+    }
     write_json(tmp_path / "results" / "sugarcrepe.json", document | {"metrics": {"add_att": 0.75}})
     write_json(tmp_path / "results" / "summary.json", {"sugarcrepe/add_att": 0.75})
     return tmp_path / "results"

@@ -77,7 +77,7 @@ def test_a_result_that_contradicts_itself_is_refused(runs, change, message):
         read_result(path)
 
 
-@pytest.mark.parametrize("key", ["kind", "lower", "scores"])
+@pytest.mark.parametrize("key", ["kind", "lower", "scores", "headline"])
 def test_a_result_that_does_not_say_what_it_measures_is_refused(runs, key):
     """It is never guessed from the names of the metrics."""
     path = fake_runs.result(runs, CELL.name, "sugarcrepe")

@@ -26,6 +26,7 @@ from compclip.benchmarks import (
     whatsup,
 )
 from compclip.evaluate.benchmark import Benchmark
+from compclip.evaluate.benchmark_module import load_module
 from compclip.evaluate.embeddings import Embeddings
 from compclip.report import among, tables
 from compclip.report.tables import Column
@@ -144,7 +145,16 @@ class Evaluated:
 
     def __init__(self, results):
         """Metrics by benchmark and its kind."""
-        self.results = {name: Result(name, name, kind, metrics) for name, (kind, metrics) in results.items()}
+        self.results = {
+            name: Result(name, name, kind, metrics, headline=self._headline(name, metrics))
+            for name, (kind, metrics) in results.items()
+        }
+
+    def _headline(self, name, metrics):
+        """What the benchmark's module declares; of a zero-shot set what ELEVATER counts."""
+        if "elevater" in metrics:
+            return ("elevater",)
+        return load_module(name.partition("_")[0] if name.startswith("retrieval_") else name).headline
 
     def number(self, benchmark, metric):
         """A metric's value."""

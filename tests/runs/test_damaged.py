@@ -117,7 +117,7 @@ PLACES = [
         "trained_parameters",
     )
 ]
-PLACES += [("sugarcrepe.json", key) for key in ("benchmark", "module", "kind", "metrics", "lower", "scores", "counts",
+PLACES += [("sugarcrepe.json", key) for key in ("benchmark", "module", "kind", "metrics", "lower", "scores", "headline", "counts",
            "items", "means", "fingerprint", "seconds", "checkpoint")]  # fmt: skip
 
 

@@ -143,7 +143,7 @@ def test_a_mean_is_of_the_benchmarks_that_the_study_evaluated(folder):
     made = run("fsc_clip.trial1", 1, 0.6, 0.4)
     recalls = replace(made.results["retrieval"], metrics={"i2t_recall_at_1": 0.4, "t2i_recall_at_1": 0.2}, items={})
     classes = {
-        name: Result(name, "zeroshot", CLASSIFICATION, {"top_1": share})
+        name: Result(name, "zeroshot", CLASSIFICATION, {"top_1": share}, headline=("top_1",))
         for name, share in (("symbols", 0.9), ("colours", 0.1))
     }
     runs = [replace(made, results={"retrieval": recalls, **classes})]

@@ -40,6 +40,7 @@ METRICS = {
     "retrieval": (RETRIEVAL, ("i2t_recall_at_1", "t2i_recall_at_1", "i2t_recall_at_5", "t2i_recall_at_5")),
     "zeroshot_symbols": (CLASSIFICATION, ("top_1",)),
 }
+HEADLINE = {"sugarcrepe": ["average"], "sugarcrepe_pp": [], "retrieval": [], "zeroshot_symbols": ["top_1"]}
 
 
 def project(root: Path) -> Path:
@@ -60,7 +61,14 @@ def project(root: Path) -> Path:
         for benchmark, (kind, metrics) in METRICS.items():
             seed = 0 if cell.method == "pretrained" else cell.seed
             values = {m: _hashed(cell.method, seed, benchmark, m) for m in metrics}
-            head = {"benchmark": benchmark, "kind": kind, "lower": [], "scores": [], "metrics": values}
+            head = {
+                "benchmark": benchmark,
+                "kind": kind,
+                "lower": [],
+                "scores": [],
+                "headline": HEADLINE[benchmark],
+                "metrics": values,
+            }
             write_json(folder.result(place.results, benchmark), head)
     return path
 

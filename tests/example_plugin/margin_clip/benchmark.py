@@ -9,6 +9,8 @@ from compclip.benchmarks._files import images_folder, rows, value
 from compclip.evaluate.benchmark import Benchmark, Record
 from compclip.runs.items import COMPOSITION
 
+METRICS = ("pairs",)
+HEADLINE = ("pairs",)
 FIELDS = ("image", "right", "wrong")
 
 
