@@ -40,7 +40,8 @@ class Result:
     """One benchmark's results: `means` names the metrics that are plain means of others.
 
     `lower` are the metrics of which less is better, `scores` those that are cosines and no share of items. The mean of
-    `headline` stands for the benchmark; it is empty where no metric does. `coverage` has for each measured metric how many records were scored, and how many there are.
+    `headline` stands for the benchmark; it is empty where no metric does. `coverage` has for each measured metric how
+    many records were scored, and how many there are.
     """
 
     benchmark: str
