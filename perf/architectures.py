@@ -115,8 +115,8 @@ def make(root: Path, data: Path, methods: list[str], models: list[str], steps: i
         {k: v for k, v in records.items() if (data / "coco" / "val2017" / v["filename"]).is_file()},
     )
     write_atomic(root / BESIDE, beside(read_json(data / "coco" / "annotations" / "captions_val2017.json")))
-    command(root, "compclip.prepare.prepare", "--data", "coco")
-    command(root, "compclip.prepare.prepare", "--data", "coco", "--annotate")
+    command(root, "compclip.prepare.shard_stages", "--data", "coco")
+    command(root, "compclip.prepare.shard_stages", "--data", "coco", "--annotate")
 
 
 def beside(coco: dict[str, Any]) -> str:

@@ -33,11 +33,11 @@ from compclip.base.errors import entry  # noqa: E402
 from compclip.base.files import write_json  # noqa: E402
 from compclip.base.names import Name  # noqa: E402
 from compclip.config import read  # noqa: E402
-from compclip.data import partners, shards  # noqa: E402
-from compclip.data.prepared import Prepared  # noqa: E402
+from compclip.data import noun_index, shard_files  # noqa: E402
+from compclip.data.prepared_dataset import PreparedDataset  # noqa: E402
 from compclip.data.sample import Sample  # noqa: E402
-from compclip.prepare import prepare  # noqa: E402
-from compclip.prepare.work import ANNOTATE, Work  # noqa: E402
+from compclip.prepare import shard_stages  # noqa: E402
+from compclip.prepare.shard_work import ANNOTATE, ShardWork  # noqa: E402
 from perf import made_tars, process_memory  # noqa: E402
 from perf.cells import command  # noqa: E402
 from perf.checkout import copy  # noqa: E402
@@ -72,7 +72,9 @@ def project(root: Path, count: int, rows: int) -> dict[str, Any]:
     found = {"recaption_s": command(root, *QUIET, f"recaption@{NAME}", f"rewrite@{NAME}", "benchmark")}
     with contextlib.chdir(root):
         made = asked()
-        found["analyse_a_shard_s"] = command(Path(), "compclip.prepare.work", str(made.folder), made.items[0].name)
+        found["analyse_a_shard_s"] = command(
+            Path(), "compclip.prepare.shard_work", str(made.folder), made.items[0].name
+        )
         made_tars.annotated(made, rows)
     found["collect_annotate_s"] = command(root, *QUIET, f"annotate@{NAME}")
     found["nothing_s"] = command(root, *QUIET, f"annotate@{NAME}")
@@ -80,9 +82,9 @@ def project(root: Path, count: int, rows: int) -> dict[str, Any]:
     return found
 
 
-def asked() -> Work:
+def asked() -> ShardWork:
     """The work of `annotate`, in the project of the current folder."""
-    return prepare.asked(ANNOTATE, Name(NAME, "data"), read.load("params.yaml").data[NAME])
+    return shard_stages.plan_work(ANNOTATE, Name(NAME, "data"), read.load("params.yaml").data[NAME])
 
 
 def trained(data: Path, pictures: bool = True) -> dict[str, Any]:
@@ -115,10 +117,12 @@ def repeated(folder: Path, rows: int, count: int) -> dict[str, Any]:
 def joined(folder: str) -> dict[str, Any]:
     """What it takes to write which captions share a noun."""
     data = Path(folder)
-    names = [shard.name for shard in shards.read_manifest(data / shards.MANIFEST, "annotate").shards]
+    names = [shard.name for shard in shard_files.read_manifest(data / shard_files.MANIFEST, "annotate").shards]
     with process_memory.peak() as found, process_memory.spent() as times:
-        partners.write(data / partners.FILE, [data / shards.SHARDS / f"{name}.arrow" for name in names])
-    return {"cpu_s": times["cpu_s"], "peak_mib": found["mib"], "file_mib": _mib(data / partners.FILE)}
+        noun_index.write_noun_index(
+            data / noun_index.FILE, [data / shard_files.SHARDS / f"{name}.arrow" for name in names]
+        )
+    return {"cpu_s": times["cpu_s"], "peak_mib": found["mib"], "file_mib": _mib(data / noun_index.FILE)}
 
 
 def _mib(path: Path) -> float:
@@ -147,7 +151,7 @@ def started(data: str, kind: str, workers: int, pictures: bool) -> dict[str, Any
     model, views = _model(), _views(kind)
     with process_memory.peak() as found:
         began, cpu = time.perf_counter(), time.process_time()
-        maker = Maker(Prepared(Path(data)), 0, model.image_size, **({} if pictures else {"load": _blank}))
+        maker = Maker(PreparedDataset(Path(data)), 0, model.image_size, **({} if pictures else {"load": _blank}))
         rows = Rows(maker, BATCH)
         with _made(rows, views, model, workers) as made:
             next(made)

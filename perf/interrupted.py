@@ -2,8 +2,8 @@
 
     python perf/interrupted.py --kills 200 [--seed 0]
 
-A tiny project, trained and scored. `prepare.prepare`, `evaluate`, `report` and `track` take turns: the files that they
-made are taken away, and the command is killed by SIGKILL, in two ways:
+A tiny project, trained and scored. `prepare.shard_stages`, `evaluate`, `report` and `track` take turns: the files that
+they made are taken away, and the command is killed by SIGKILL, in two ways:
 
     call      before one of its calls that change the disk: Python tells of each that it is about to make
     moment    after a part of the time that it takes: SQLite writes in between
@@ -41,7 +41,7 @@ sys.path.insert(0, str(ROOT))
 from compclip.base import links  # noqa: E402
 from compclip.base.files import LEFT  # noqa: E402
 from compclip.evaluate import __main__ as evaluate_command  # noqa: E402
-from compclip.prepare import prepare  # noqa: E402
+from compclip.prepare import shard_stages  # noqa: E402
 from compclip.report import __main__ as report_command  # noqa: E402
 from compclip.track import __main__ as track_command  # noqa: E402
 from compclip.track import store, sync  # noqa: E402
@@ -73,7 +73,7 @@ class Stage:
 
 def _prepare() -> None:
     for more in ((), ("--annotate",)):
-        _checked(prepare.main(["--data", "scenes", *more]))
+        _checked(shard_stages.main(["--data", "scenes", *more]))
 
 
 def _evaluate() -> None:

@@ -19,10 +19,10 @@ import pyarrow as pa
 from PIL import Image
 
 from compclip.base.files import read_mapping, write_atomic, write_json
-from compclip.data import shards
-from compclip.data.prepared import Prepared
-from compclip.prepare import annotate
-from compclip.prepare.work import Work
+from compclip.data import shard_files
+from compclip.data.prepared_dataset import PreparedDataset
+from compclip.prepare import annotate_shards
+from compclip.prepare.shard_work import ShardWork
 from perf import annotation
 
 ROWS = 10_000  # samples of a tar
@@ -92,27 +92,30 @@ class Renumbered:
         return pa.StructArray.from_arrays(list(columns.values()), names=names)
 
 
-def annotated(made: Work, rows: int) -> None:
+def annotated(made: ShardWork, rows: int) -> None:
     """Every shard of a work whose first one is made, of that one's columns. Raises ValueError where texts differ."""
     first, facts = made.items[0], read_mapping(made.facts(made.items[0]))
-    columns = shards.read_batch(made.shard(first), "annotate", mapped=True)["captions"].values
+    columns = shard_files.read_batch(made.shard(first), "annotate", mapped=True)["captions"].values
     for number, item in enumerate(made.items[1:], 1):
-        samples = shards.load(Path(item.given["samples"]))
+        samples = shard_files.load_samples(Path(item.given["samples"]))
         found = Renumbered(columns, number * rows)
         if [c for s in samples for c in s.captions] != found.array().field("text").to_pylist():
             raise ValueError(f"{item.name}: its captions are not those of the first shard with other numbers")
-        shards.write_batch(made.shard(item), annotate.batch(samples, [1] * len(samples), found))
-        about = shards.described(made.shard(item), item.name, len(samples), len(samples))
+        shard_files.write_batch(made.shard(item), annotate_shards.build_batch(samples, [1] * len(samples), found))
+        about = shard_files.describe_shard(made.shard(item), item.name, len(samples), len(samples))
         told = {"samples": about.samples, "captions": about.captions, "bytes": about.bytes, "sha256": about.sha256}
         write_json(made.facts(item), facts | {"shard": told})
 
 
 def repeated(data: Path, out: Path, count: int) -> None:
     """A data set of `count` shards, all of them links to one that is there, without what shards have in common."""
-    source = Prepared(data)
+    source = PreparedDataset(data)
     one = source.manifest.shards[0]
-    (out / shards.SHARDS).mkdir(parents=True)
-    listed = [shards.Shard(shards.file_name(i), one.samples, one.captions, one.bytes, one.sha256) for i in range(count)]
+    (out / shard_files.SHARDS).mkdir(parents=True)
+    listed = [
+        shard_files.Shard(shard_files.shard_name(i), one.samples, one.captions, one.bytes, one.sha256)
+        for i in range(count)
+    ]
     for shard in listed:
-        (out / shards.SHARDS / f"{shard.name}.arrow").hardlink_to(data / shards.SHARDS / f"{one.name}.arrow")
-    shards.write_manifest(out / shards.MANIFEST, shards.Manifest(tuple(listed)))
+        (out / shard_files.SHARDS / f"{shard.name}.arrow").hardlink_to(data / shard_files.SHARDS / f"{one.name}.arrow")
+    shard_files.write_manifest(out / shard_files.MANIFEST, shard_files.Manifest(tuple(listed)))

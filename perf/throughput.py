@@ -83,8 +83,8 @@ def make(root: Path, args: argparse.Namespace) -> float:
         if not path.is_file():
             write_atomic(path, photograph(index))
     if not (root / "data" / "photos" / "manifest.json").is_file():
-        command(root, "prepare.prepare", "--data", "photos")
-        command(root, "prepare.prepare", "--data", "photos", "--annotate")
+        command(root, "prepare.shard_stages", "--data", "photos")
+        command(root, "prepare.shard_stages", "--data", "photos", "--annotate")
     if not (root / "models" / "model").is_dir():
         command(root, "model", "--backbone", "model")
     sizes = [path.stat().st_size for path in (root / "photos").iterdir()]

@@ -18,7 +18,7 @@ from compclip.config.sections import World
 from compclip.evaluate import __main__ as evaluate_command
 from compclip.model.__main__ import main as pretrain
 from compclip.model.backbone import WEIGHTS
-from compclip.prepare import prepare
+from compclip.prepare import shard_stages
 from compclip.runs import keys, store
 from compclip.runs.progress import CLOCK
 from compclip.runs.store import StoredRun
@@ -53,8 +53,8 @@ def make(root: Path, steps: int = 10, params: str = PARAMS) -> Path:
     generate.generate(World(train=40, retrieval=2, records=2, per_class=1, processes=1), root / "world")
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(root)
-        assert prepare.main(["--data", "scenes"]) == 0
-        assert prepare.main(["--data", "scenes", "--annotate"]) == 0
+        assert shard_stages.main(["--data", "scenes"]) == 0
+        assert shard_stages.main(["--data", "scenes", "--annotate"]) == 0
         assert pretrain(["--backbone", "tiny"]) == 0
     return root
 

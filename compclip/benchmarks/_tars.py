@@ -8,8 +8,8 @@ from pathlib import Path
 
 from compclip.base.errors import UserError
 from compclip.base.files import regular
-from compclip.data import tars
-from compclip.data.tars import Group, Member
+from compclip.data import tar_members
+from compclip.data.tar_members import TarMember, TarSample
 from compclip.evaluate import boxes
 
 SUFFIXES = frozenset((".png", ".jpg", ".jpeg", ".webp", ".bmp", ".gif", ".tif", ".tiff", ".ppm"))  # of pictures
@@ -37,15 +37,15 @@ def told(folder: Path, suffix: str, most: int, missing: str, lost: Counter[str])
                 raise UserError(f"{tar}: key {group.key!r} comes twice; fetch the tar again")
             seen.add(group.key)
             ref = boxes.within(str(tar), picture.offset, picture.size)
-            yield f"{tar.stem}/{group.key}", ref, tars.content(str(tar), text, most) or b""
+            yield f"{tar.stem}/{group.key}", ref, tar_members.read_member(str(tar), text, most) or b""
 
 
-def _groups(tar: Path) -> list[Group]:
+def _groups(tar: Path) -> list[TarSample]:
     try:
-        return list(tars.groups(regular(tar)))
-    except tars.DamagedTar as error:
+        return list(tar_members.iterate_samples(regular(tar)))
+    except tar_members.DamagedTar as error:
         raise UserError(f"{error}; an uncompressed tar belongs there: fetch it again") from error
 
 
-def _picture(group: Group) -> Member | None:
+def _picture(group: TarSample) -> TarMember | None:
     return next((member for suffix, member in group.members.items() if f".{suffix}" in SUFFIXES), None)

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 
 from compclip.base.errors import UserError, one_line
 from compclip.base.files import atomic, regular
-from compclip.data.place import MAX_BYTES
+from compclip.data.images import MAX_BYTES
 from compclip.evaluate import boxes
 
 ROWS = 64  # decoded at once: a row may hold two large photographs

@@ -28,7 +28,7 @@ from compclip.benchmarks import _choice, _table, retrieval
 from compclip.benchmarks._files import chosen, first_there, images_folder, present, value
 from compclip.evaluate.benchmark import Benchmark, Items, Record
 from compclip.evaluate.embeddings import Embeddings
-from compclip.prepare import literals
+from compclip.prepare import list_literals
 from compclip.runs.items import COMPOSITION
 
 CHOICES = {
@@ -114,7 +114,7 @@ def _captioned(name: str, file: Path, pictures: Path) -> list[Record]:
 def _captions(file: Path, key: str, row: Any) -> tuple[str, ...]:
     """The captions of a picture, which the table shows as Python does: authors evaluate it, we read it."""
     try:
-        return tuple(text for text in literals.texts(value(file, key, row, "captions")) if text.strip())
+        return tuple(text for text in list_literals.parse_texts(value(file, key, row, "captions")) if text.strip())
     except ValueError as error:
         raise UserError(f"{file}: record {key}: field 'captions' is {error}; fetch the official file") from error
 

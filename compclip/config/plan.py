@@ -25,9 +25,9 @@ from compclip.interface.method import load_method
 # The entry of each stage's code; what a plug-in brings is added by its name.
 ENTRIES = {
     "scenes": "compclip.scenes.generate",
-    "recaption": "compclip.prepare.recaption",
-    "rewrite": "compclip.prepare.rewrite",
-    "annotate": "compclip.prepare.annotate",
+    "recaption": "compclip.prepare.recaption_shards",
+    "rewrite": "compclip.prepare.rewrite_shards",
+    "annotate": "compclip.prepare.annotate_shards",
     "backbone": "compclip.model.backbone",
     "benchmark": "compclip.evaluate.census",
     "neighbours": "compclip.train.nearest",

@@ -28,8 +28,9 @@ from PIL import (  # the formats, by name: Pillow would import all forty to find
 )
 
 from compclip.base.errors import UserError
-from compclip.data.place import MAX_BYTES, Place
+from compclip.data.sample import ImageLocation
 
+MAX_BYTES = 1 << 28  # of a picture within an archive, which is read whole
 FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF", "PPM")
 MAX_PIXELS = 178_000_000  # beyond it a picture counts as unreadable; Pillow refuses a little more
 PROPORTION = 200  # a model scales the shorter side to its own: beyond it a strip becomes gigabytes
@@ -37,18 +38,18 @@ TURNED = frozenset(("exif", "Raw profile type exif", "XML:com.adobe.xmp", "xmp")
 DRAFT_SIDE = 1024  # JPEGs much larger than this are decoded at a reduced scale
 
 
-Picture = str | Path | Place
+ImageSource = str | Path | ImageLocation
 
 
 class ImageError(UserError):
     """A picture that cannot be used; `reason` is "missing" or "unreadable", or of a part of one "box"."""
 
-    def __init__(self, path: Picture, reason: str, detail: str) -> None:
+    def __init__(self, path: ImageSource, reason: str, detail: str) -> None:
         super().__init__(f"{path}: {detail}")
         self.reason = reason
 
 
-def load(path: Picture, upright: bool = True) -> Image.Image:
+def load_image(path: ImageSource, upright: bool = True) -> Image.Image:
     """The picture in RGB, upright (EXIF), transparency on white, 16 bit scaled to 8. Raises ImageError.
 
     Not `upright`: as Pillow's own `convert("RGB")` gives it, which most evaluations use: lying as it is stored, without
@@ -64,7 +65,7 @@ def load(path: Picture, upright: bool = True) -> Image.Image:
         return _rgb(ImageOps.exif_transpose(picture) if _may_be_turned(picture) else picture)
 
 
-def size(path: Picture, head: bytes | None = None, upright: bool = True) -> tuple[int, int]:
+def read_size(path: ImageSource, head: bytes | None = None, upright: bool = True) -> tuple[int, int]:
     """Width and height as shown, read from the header alone: from `head`, the picture's first bytes, where they do.
 
     Not `upright`: as the picture is stored. Raises ImageError.
@@ -77,9 +78,9 @@ def size(path: Picture, head: bytes | None = None, upright: bool = True) -> tupl
     return _size(path, upright=upright)
 
 
-def read(path: Picture, length: int = -1) -> bytes:
+def read_bytes(path: ImageSource, length: int = -1) -> bytes:
     """The picture's bytes as they are, or the first `length` of them. Raises ImageError where they cannot be had."""
-    if not isinstance(path, Place) or not path.length:
+    if not isinstance(path, ImageLocation) or not path.length:
         _check_file(str(path))
         with _unreadable(path), open(str(path), "rb") as file:
             return file.read(length)
@@ -93,7 +94,7 @@ def read(path: Picture, length: int = -1) -> bytes:
     return raw
 
 
-def _size(path: Picture, file: IO[bytes] | None = None, upright: bool = True) -> tuple[int, int]:
+def _size(path: ImageSource, file: IO[bytes] | None = None, upright: bool = True) -> tuple[int, int]:
     with _opened(path, file) as picture:
         width, height = picture.size
         if not upright:
@@ -104,13 +105,13 @@ def _size(path: Picture, file: IO[bytes] | None = None, upright: bool = True) ->
         return (height, width) if turned else (width, height)
 
 
-def is_strip(width: float, height: float) -> bool:
+def is_too_narrow(width: float, height: float) -> bool:
     """Whether one side is so much longer than the other, or the other nothing, that no model can take the picture."""
     return not 0 < max(width, height) <= PROPORTION * min(width, height)
 
 
 @contextmanager
-def _unreadable(path: Picture) -> Iterator[None]:
+def _unreadable(path: ImageSource) -> Iterator[None]:
     try:
         yield
     except FileNotFoundError as error:
@@ -120,11 +121,11 @@ def _unreadable(path: Picture) -> Iterator[None]:
 
 
 @contextmanager
-def _opened(path: Picture, file: IO[bytes] | None = None) -> Iterator[Image.Image]:
+def _opened(path: ImageSource, file: IO[bytes] | None = None) -> Iterator[Image.Image]:
     """The picture, from `file` where that is given; whatever fails while it is used is an ImageError."""
-    within = isinstance(path, Place) and path.length > 0
+    within = isinstance(path, ImageLocation) and path.length > 0
     if file is None and within:
-        file = io.BytesIO(read(path))
+        file = io.BytesIO(read_bytes(path))
     if file is None:
         _check_file(str(path))
     try:
@@ -156,10 +157,10 @@ def _check_file(path: str) -> None:
         raise ImageError(path, reason, "no such picture, but something else of its name")
 
 
-def _check_size(path: Picture, width: int, height: int) -> None:
+def _check_size(path: ImageSource, width: int, height: int) -> None:
     if width * height > MAX_PIXELS:
         raise ImageError(path, "unreadable", f"{width} x {height} is more than {MAX_PIXELS} pixels")
-    if is_strip(width, height):
+    if is_too_narrow(width, height):
         raise ImageError(path, "unreadable", f"{width} x {height}: one side is over {PROPORTION} times the other")
 
 

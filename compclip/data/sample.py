@@ -4,11 +4,21 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from compclip.data.place import Place
+
+@dataclass(frozen=True, slots=True)
+class ImageLocation:
+    """A picture's file, or `length` bytes of a file from `offset` on, as a tar holds a picture."""
+
+    path: str
+    offset: int = 0
+    length: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.path}@{self.offset}" if self.length else self.path
 
 
 @dataclass(frozen=True)
-class Member:
+class SampleMember:
     """A further file of a sample's tar, by its ending: `length` bytes from `offset` on."""
 
     name: str
@@ -17,7 +27,7 @@ class Member:
 
 
 @dataclass(frozen=True)
-class Negative:
+class NegativeImage:
     """A picture that stands beside a sample as its negative, its place and checksum as of a sample's own."""
 
     image: str
@@ -26,12 +36,12 @@ class Negative:
     head: int = 0
 
     @property
-    def picture(self) -> Place:
+    def picture(self) -> ImageLocation:
         """Where the picture is."""
-        return Place(self.image, self.offset, self.length)
+        return ImageLocation(self.image, self.offset, self.length)
 
 
-GONE = Negative("")  # in the place of one that is not there
+NO_IMAGE = NegativeImage("")  # in the place of one that is not there
 
 
 @dataclass(frozen=True)
@@ -55,10 +65,10 @@ class Sample:
     url: str = ""
     sha256: str = ""
     head: int = 0
-    members: tuple[Member, ...] = ()
-    negatives: tuple[Negative, ...] = ()
+    members: tuple[SampleMember, ...] = ()
+    negatives: tuple[NegativeImage, ...] = ()
 
     @property
-    def picture(self) -> Place:
+    def picture(self) -> ImageLocation:
         """Where the picture is."""
-        return Place(self.image, self.offset, self.length)
+        return ImageLocation(self.image, self.offset, self.length)

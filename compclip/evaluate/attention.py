@@ -79,7 +79,7 @@ def patch_map(model: Model, pixels_3HW: Tensor, concept_D: Tensor, kind: str = "
 
 def rows(before: Model, after: Model, image: str | Path, texts: list[str], caption: str, kind: str) -> list[Row]:
     """The maps of each text by both models. Raises UserError for models with different patches or input."""
-    picture, found = images.load(image), []
+    picture, found = images.load_image(image), []
     pixels = [model.transform(picture) for model in (before, after)]
     with torch.inference_mode():
         for text in texts:
@@ -99,7 +99,7 @@ def rows(before: Model, after: Model, image: str | Path, texts: list[str], capti
 def shown(model: Model, image: str | Path) -> np.ndarray:
     """The picture as the model gets it, colours undone: [H, W, 3] in 0 to 1."""
     mean, std = (torch.tensor(model.preprocess_cfg[k])[:, None, None] for k in ("mean", "std"))
-    return (model.transform(images.load(image)) * std + mean).clamp(0, 1).permute(1, 2, 0).numpy()
+    return (model.transform(images.load_image(image)) * std + mean).clamp(0, 1).permute(1, 2, 0).numpy()
 
 
 def draw(found: list[Row], picture_HW3: np.ndarray, names: tuple[str, str], kind: str, out: Path) -> None:

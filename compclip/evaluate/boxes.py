@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from compclip.data.place import Place
+from compclip.data.sample import ImageLocation
 
 BOX = "#box="  # path#box=x,y,width,height in pixels
 WITHIN = "#bytes="  # path#bytes=offset,length
@@ -30,7 +30,7 @@ def _told(number: float) -> str:
         return "inf"
 
 
-def unboxed(ref: str) -> tuple[str | Place, tuple[float, ...] | None]:
+def unboxed(ref: str) -> tuple[str | ImageLocation, tuple[float, ...] | None]:
     """The picture of a reference, and its box where it has one; a file's own name may hold the mark of a box."""
     if BOX in ref and (found := _BOXED.fullmatch(ref)):
         path, *numbers = found.groups()
@@ -41,12 +41,12 @@ def unboxed(ref: str) -> tuple[str | Place, tuple[float, ...] | None]:
     return _placed(ref), None
 
 
-def _placed(path: str) -> str | Place:
+def _placed(path: str) -> str | ImageLocation:
     if WITHIN in path and (found := _WITHIN.fullmatch(path)) and int(found[3]):
-        return Place(found[1], int(found[2]), int(found[3]))
+        return ImageLocation(found[1], int(found[2]), int(found[3]))
     return path
 
 
-def file_of(picture: str | Place) -> str:
+def file_of(picture: str | ImageLocation) -> str:
     """The file that holds a picture."""
-    return picture.path if isinstance(picture, Place) else picture
+    return picture.path if isinstance(picture, ImageLocation) else picture

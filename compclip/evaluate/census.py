@@ -19,7 +19,7 @@ from compclip.base.names import Name
 from compclip.evaluate import stamps
 from compclip.evaluate.benchmark_module import load_module
 from compclip.evaluate.boxes import file_of, unboxed
-from compclip.prepare import within
+from compclip.prepare import image_containment
 
 if TYPE_CHECKING:
     from compclip.config.how import Benchmark as Section
@@ -34,7 +34,7 @@ def load(name: str, section: Section) -> Benchmark:
     found = _read(name, section)
     whole = found.authors or found
     if not section.images_outside:
-        within.check(_pictures(whole), section.images, section.path)
+        image_containment.check_images(_pictures(whole), section.images, section.path)
     for key in _names(whole):
         if surrogates.has(key):
             raise UserError(f"{section.path}: id {key!a}: holds half a surrogate pair, no character; rename it")
@@ -129,12 +129,16 @@ def take(
 
     Raises UserError for a metric of the report's columns (`report_metrics`) that the files do not have.
     """
-    from compclip.prepare import overlap  # and with it Pillow, which nobody needs who only asks for a fingerprint
+    from compclip.prepare import (
+        benchmark_overlap,  # and with it Pillow, which nobody needs who only asks for a fingerprint
+    )
 
     benchmark = load(name, section)
     check_columns(name, benchmark, report_metrics, scorers)
     found = census(benchmark)
     known = {"section": asdict(section), "files": {str(f): stamps.stamp(f) for f in benchmark.files}}
-    overlap.write(root / stamps.FOLDER / f"{name}.arrow", dict.fromkeys(unboxed(ref)[0] for ref in benchmark.images))
+    benchmark_overlap.write_benchmark_images(
+        root / stamps.FOLDER / f"{name}.arrow", dict.fromkeys(unboxed(ref)[0] for ref in benchmark.images)
+    )
     write_json(root / stamps.FOLDER / f"{name}.json", found | known)
     return found

@@ -80,7 +80,7 @@ def _content(ref: str) -> bytes:
     """What a picture is known by; nothing for one that cannot be read, which is found out when it is."""
     path, box = unboxed(ref)
     try:
-        return key(data_images.read(path), repr(box).encode())
+        return key(data_images.read_bytes(path), repr(box).encode())
     except data_images.ImageError:
         return b""
 

@@ -51,18 +51,18 @@ def _read(ref: str, model: Model, upright: bool) -> Image | str:
     """The picture as the model takes it, or why there is none."""
     path, box = unboxed(ref)
     try:
-        picture = data_images.load(path, upright)
+        picture = data_images.load_image(path, upright)
         return model.fitted(cut(picture, path, box, upright) if box else picture)
     except data_images.ImageError as error:
         return error.reason
 
 
-def cut(picture: Image, path: data_images.Picture, box: Sequence[float], upright: bool = True) -> Image:
+def cut(picture: Image, path: data_images.ImageSource, box: Sequence[float], upright: bool = True) -> Image:
     """The part of the picture in the box, which is given in pixels of the full size; large JPEGs are read smaller.
 
     What a box has outside is black, as in the authors' code. Raises ImageError for a box that is none or outside.
     """
-    full = data_images.size(path, upright=upright)
+    full = data_images.read_size(path, upright=upright)
     if not _is_box(box, *full):
         raise data_images.ImageError(path, "box", f"{full[0]} x {full[1]} has no such part: {box}")
     x, y, width, height = (number * picture.width / full[0] for number in box)
@@ -76,5 +76,5 @@ def _is_box(box: Sequence[float], full_width: int, full_height: int) -> bool:
     """Whether numbers make a box, and one that is not so much larger than its picture that it fills the memory."""
     width, height = box[2:]
     near = all(abs(number) <= FARTHEST for number in box)  # false of NaN
-    is_one = near and width > 0 and height > 0 and not data_images.is_strip(width, height)
+    is_one = near and width > 0 and height > 0 and not data_images.is_too_narrow(width, height)
     return is_one and width * height <= 4 * full_width * full_height

@@ -39,8 +39,8 @@ from compclip.evaluate.asking import ANSWER_LIKELIHOOD, FIRST_TOKEN, SQUARE_CUT,
 from compclip.evaluate.boxes import unboxed
 from compclip.evaluate.embeddings import Pair, Paired, Scores
 from compclip.evaluate.pictures import cut
-from compclip.llm import chat
-from compclip.llm.question import Question
+from compclip.llm import chat_client
+from compclip.llm.chat_question import Question
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -118,7 +118,7 @@ def of_endpoint(server: Server, asking: Asking) -> Scores:
 
     def scores(pairs: Sequence[Pair]) -> np.ndarray:
         asked = [_question(pair, asking) for pair in pairs]
-        answers = chat.ask(asked, server).answers
+        answers = chat_client.ask_questions(asked, server).answers
         with _undamaged(server.cache):
             return np.array([_likelihood(one.text, asking.answer) if one else math.nan for one in answers])
 
@@ -149,7 +149,7 @@ def _likelihood(likeliest: str, answer: str) -> float:
 def picture(ref: str, upright: bool = False) -> Image:
     """The picture of a reference, cut to its box. Raises ImageError."""
     path, box = unboxed(ref)
-    whole = images.load(path, upright)
+    whole = images.load_image(path, upright)
     return cut(whole, path, box, upright) if box else whole
 
 

@@ -24,7 +24,7 @@ from pathlib import Path, PurePosixPath
 from typing import IO
 
 from compclip.base.errors import UserError
-from compclip.data.tars import open_tar
+from compclip.data.tar_members import open_tar
 
 LEAST, GROWTH = 4 << 30, 20  # unpacked it is at most GROWTH times as large, or LEAST bytes
 MOST_FILES = 5_000_000

@@ -1,6 +1,6 @@
 """The stages `recaption`, `rewrite`, `annotate` of dvc.yaml: `python -m compclip.launch.prepare --data NAME`.
 
-As `compclip.prepare.prepare`; besides, shards that `python -m compclip.launch PROFILE --stage STAGE` sent to a
+As `compclip.prepare.shard_stages`; besides, shards that `python -m compclip.launch PROFILE --stage STAGE` sent to a
 cluster are waited for, and what is still missing then is made here.
 """
 
@@ -13,18 +13,18 @@ from pathlib import Path
 from compclip.base.errors import UserError, entry
 from compclip.base.names import Name
 from compclip.config.sections import Data
-from compclip.prepare import prepare
-from compclip.prepare.work import Work
+from compclip.prepare import shard_stages
+from compclip.prepare.shard_work import ShardWork
 from compclip.runs import jobs, tasks
 from compclip.runs.jobs import Job
 
 
 def run(stage: str, name: Name, cfg: Data, root: Path = Path()) -> dict:
     """Bring a stage of a data set up to date; gives the counts. Raises UserError where a cluster's job failed."""
-    return prepare.run(stage, name, cfg, root, follow, forget)
+    return shard_stages.run_stage(stage, name, cfg, root, follow, forget)
 
 
-def follow(work: Work) -> None:
+def follow(work: ShardWork) -> None:
     """Wait for the live jobs that make what a stage lacks.
 
     Raises UserError where one failed: what needs a cluster does not start here by itself.
@@ -49,7 +49,7 @@ def _await(live: Sequence[Job]) -> None:
         raise SystemExit(130) from None
 
 
-def _advised(work: Work, failed: Sequence[Job]) -> str:
+def _advised(work: ShardWork, failed: Sequence[Job]) -> str:
     for job in failed:
         jobs.tell_found(job)
     more = f" (and {len(failed) - 1} more)" if failed[1:] else ""
@@ -59,11 +59,11 @@ def _advised(work: Work, failed: Sequence[Job]) -> str:
     )
 
 
-def _called(work: Work) -> str:
+def _called(work: ShardWork) -> str:
     return f"{work.stage}@{work.folder.name}"
 
 
-def forget(work: Work) -> None:
+def forget(work: ShardWork) -> None:
     """Take the tasks whose jobs are over for never sent."""
     for task in tasks.sent(work.folder):
         if not jobs.attach(task.folder):
@@ -72,7 +72,7 @@ def forget(work: Work) -> None:
 
 def main(argv: list[str]) -> int:
     """Prepare one data set of params.yaml."""
-    return prepare.main(argv, run)
+    return shard_stages.main(argv, run)
 
 
 if __name__ == "__main__":

@@ -25,9 +25,9 @@ from compclip.launch import grid
 from compclip.launch.prepare import forget
 from compclip.launch.profiles import Profile
 from compclip.launch.slurm import Slurm, parameters, recovered
-from compclip.prepare import prepare
-from compclip.prepare.item import Item
-from compclip.prepare.work import Work
+from compclip.prepare import shard_stages
+from compclip.prepare.shard_task import ShardTask
+from compclip.prepare.shard_work import ShardWork
 from compclip.runs import jobs, tasks
 from compclip.runs.tasks import Task
 
@@ -39,12 +39,12 @@ class Left:
     """What a stage lacks of a data set."""
 
     name: Name
-    work: Work
-    missing: Sequence[Item]
+    work: ShardWork
+    missing: Sequence[ShardTask]
     flying: frozenset[str]  # keys of shards that a live job makes
 
     @property
-    def ready(self) -> list[Item]:
+    def ready(self) -> list[ShardTask]:
         """What nobody makes."""
         return [item for item in self.missing if item.key not in self.flying]
 
@@ -136,12 +136,12 @@ def before(stage: str, names: Iterable[str], params: Params) -> list[str]:
 
 def left(stage: str, name: Name, cfg: Data, root: Path) -> Left:
     """What a stage lacks now. Raises UserError where an earlier one has not been run."""
-    work = prepare.asked(stage, name, cfg, root)
+    work = shard_stages.plan_work(stage, name, cfg, root)
     flying = {key for task in tasks.sent(work.folder) if jobs.attach(task.folder) for key in task.shards.values()}
     return Left(name, work, work.missing(), frozenset(flying))
 
 
-def costly(work: Work) -> bool:
+def costly(work: ShardWork) -> bool:
     """Whether what makes the shards loads a model or starts a server: it is opened once a task, and may need GPUs."""
     if work.stage == ANNOTATE:
         return False

@@ -12,7 +12,7 @@ import sys
 
 from compclip.base.errors import UserError, entry
 from compclip.config import asked
-from compclip.prepare import work
+from compclip.prepare import shard_work
 from compclip.runs import tasks
 from compclip.runs.tasks import Task
 
@@ -35,7 +35,7 @@ def main(argv: list[str]) -> int:
     parser.add_argument("task")
     task = tasks.read(tasks.folder(parser.parse_args(argv).task))
     check(task)
-    return work.main([str(task.folder.path.parents[1]), *task.shards])
+    return shard_work.main([str(task.folder.path.parents[1]), *task.shards])
 
 
 if __name__ == "__main__":

@@ -16,8 +16,8 @@ import torch
 from compclip.base import links
 from compclip.base.files import write_atomic, write_json
 from compclip.config import wanted
-from compclip.data import near
-from compclip.data.prepared import Prepared
+from compclip.data import neighbour_file
+from compclip.data.prepared_dataset import PreparedDataset
 from compclip.interface.method import Method, load_method
 from compclip.model import backbone, context, lora, model_config, weight_files, weight_interpolation
 from compclip.runs import lives
@@ -80,7 +80,7 @@ def rows(run: Run, model: Model, given: Inputs, here: Process = Process()) -> Ro
     """The samples a process of a run trains on; a softmax model is given the bias that its method's losses need."""
     if load_method(run.method_name).needs_bias(run.method):
         model.add_bias(run.method.init_bias)
-    data = Prepared(given.data)
+    data = PreparedDataset(given.data)
     maker = Maker(data, run.cell.seed, model.image_size, crop=_crop(run.train), near=_near(run, given, len(data)))
     return Rows(maker, run.train.batch_size, here.rank, here.world, run.train.shuffle)
 
@@ -89,7 +89,7 @@ def _near(run: Run, given: Inputs, samples: int) -> Sequence | np.ndarray:
     """Of each sample those that its neighbours are drawn from; nothing where the method shows none."""
     if not wanted.neighbours(run.method_name, run.method):
         return ()
-    return near.opened(given.near, samples)[:, : wanted.nearest(run.method_name, run.method)]
+    return neighbour_file.map_neighbours(given.near, samples)[:, : wanted.nearest(run.method_name, run.method)]
 
 
 def _crop(cfg: Train) -> RandomResizedCrop | None:

@@ -26,8 +26,8 @@ from torch import Tensor
 from compclip.base.errors import UserError
 from compclip.config.wanted import STORED
 from compclip.data import images
-from compclip.data.place import Place
-from compclip.data.prepared import Prepared
+from compclip.data.prepared_dataset import PreparedDataset
+from compclip.data.sample import ImageLocation
 from compclip.model import towers
 from compclip.model.backbone import Model
 
@@ -54,7 +54,7 @@ class Vectors:
         return torch.frombuffer(bytearray(raw), dtype=torch.float32).view(stop - start, self.width)
 
 
-def of(model: Model, data: Prepared, spool: Path) -> tuple[np.ndarray, int]:
+def of(model: Model, data: PreparedDataset, spool: Path) -> tuple[np.ndarray, int]:
     """The numbers of each sample's nearest ones, nearest first, uint32 [N, K], and how many pictures cannot be read.
 
     These are near to nobody. K is `STORED`, or as many others as there are. `spool` is a folder for the embeddings in
@@ -70,7 +70,7 @@ def of(model: Model, data: Prepared, spool: Path) -> tuple[np.ndarray, int]:
     return near_NK, len(data) - readable
 
 
-def embedded(model: Model, data: Prepared, file: IO[bytes]) -> Vectors:
+def embedded(model: Model, data: PreparedDataset, file: IO[bytes]) -> Vectors:
     """Every picture through the image tower, in float32, written to `file` in the order of the samples."""
     there_N, written, width = torch.zeros(len(data), dtype=torch.bool), 0, 1
     model.clip.eval()
@@ -97,7 +97,7 @@ def _encoded(model: Model, pictures: list[Image]) -> Tensor:
         return towers.image(model.clip, model.pixels(pictures).to(device))[0].float().cpu()
 
 
-def _read(model: Model, data: Prepared) -> Iterator[list[Image | None]]:
+def _read(model: Model, data: PreparedDataset) -> Iterator[list[Image | None]]:
     """The pictures as the model takes them, a batch at a time, some read ahead; None for one that cannot be read."""
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         waiting: deque[Future] = deque()
@@ -109,9 +109,9 @@ def _read(model: Model, data: Prepared) -> Iterator[list[Image | None]]:
             yield [waiting.popleft().result() for _ in range(min(BATCH, len(data) - start))]
 
 
-def _fitted(model: Model, place: Place) -> Image | None:
+def _fitted(model: Model, place: ImageLocation) -> Image | None:
     try:
-        return model.fitted(images.load(place))
+        return model.fitted(images.load_image(place))
     except images.ImageError:
         return None
 

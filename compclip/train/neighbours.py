@@ -45,11 +45,11 @@ def _make(given: Inputs) -> dict[str, Any]:
     """Write the neighbours of one pair; gives what is to be known of them."""
     import numpy as np
 
-    from compclip.data.prepared import Prepared
+    from compclip.data.prepared_dataset import PreparedDataset
     from compclip.model import backbone
     from compclip.train import distributed, nearest
 
-    data = Prepared(given.data)
+    data = PreparedDataset(given.data)
     near_NK, unreadable = nearest.of(
         backbone.load(given.backbone, device=distributed.device()), data, given.root / SPOOL
     )

@@ -33,7 +33,7 @@ CROPS, NEAR, READ, WORDED = 1, 2, 3, 4  # streams of a sample's randomness besid
 
 
 def _picture(sample: Sample) -> Image.Image:
-    return images.load(sample.picture)
+    return images.load_image(sample.picture)
 
 
 def generator(seed: int, epoch: int, sample_id: str, *stream: int) -> np.random.Generator:
@@ -141,7 +141,7 @@ class Maker:
         stored = self.data.negative_images(index)[:count] if count else ()
         for place in stored:
             try:
-                yield self._part(images.load(place), rng)
+                yield self._part(images.load_image(place), rng)
             except ImageError:
                 yield None
         yield from [None] * (count - len(stored))

@@ -18,7 +18,7 @@ from compclip.base import code, plugins
 from compclip.base.errors import UserError
 from compclip.base.files import read_json
 from compclip.config import read
-from compclip.data import shards
+from compclip.data import shard_files
 from compclip.runs import store as runs_store
 from compclip.train import __main__ as train_command
 from tests.conftest import ROOT
@@ -215,9 +215,9 @@ def test_its_source_and_captioner_prepare_data(installed, tmp_path):
         "methods: {margin: {}}\nbackbones: {b: {model: ViT-B-32}}\n"
         "grid: {methods: [margin], backbones: [b], data: [web], seeds: [0]}\n"
     )
-    done = run("-m", "compclip.prepare.prepare", "--data", "web", site=installed, cwd=tmp_path)
+    done = run("-m", "compclip.prepare.shard_stages", "--data", "web", site=installed, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    (sample,) = shards.load(tmp_path / "data" / "web" / "samples" / "00000.arrow")
+    (sample,) = shard_files.load_samples(tmp_path / "data" / "web" / "samples" / "00000.arrow")
     assert (sample.id, sample.captions, sample.width, sample.height) == ("a", ("seen: a red star",), 8, 6)
     counts = read_json(tmp_path / "data" / "web" / "counts.json")
     assert (counts["malformed_lines"], counts["prefixed"]) == (1, 1)

@@ -61,7 +61,7 @@ def place(tmp_path, module):
 def test_the_records_of_a_table_with_pictures_inside(place, module, tmp_path):
     section = Section(benchmark=module, path=str(place), images=str(tmp_path / "unpacked"))
     (record,) = census.load(module, section).records
-    shown = [images.load(unboxed(ref)[0]).getpixel((4, 4)) for ref in record.images]
+    shown = [images.load_image(unboxed(ref)[0]).getpixel((4, 4)) for ref in record.images]
     assert shown == [(255, 0, 0), (0, 0, 255)][: len(shown)] and record.texts[:2] == ("x", "y")
 
 

@@ -51,7 +51,7 @@ def test_clip_benchmarks_tars_are_read_where_they_lie(names, embeddings):
     (folder / "test/nshards.txt").write_text("3\n")
     benchmark = census.load("x", Section("zeroshot", str(folder), str(folder), "test"))
     assert [r.id for r in benchmark.records] == ["0/0/s0000000", "1/0/s0000001", "0/2/s0000002", "1/10/s0000003"]
-    assert [images.load(unboxed(ref)[0]).getpixel((4, 4))[0] > 128 for ref in benchmark.images] == [1, 0, 1, 0]
+    assert [images.load_image(unboxed(ref)[0]).getpixel((4, 4))[0] > 128 for ref in benchmark.images] == [1, 0, 1, 0]
     assert census.census(benchmark)["missing_images"] == 0
     result = benchmark.score(embeddings(dict.fromkeys(benchmark.images, [1, 0]), {"red": [1, 0], "green": [0, 1]}))
     assert result.items["top_1"].values.tolist() == [1, 0, 1, 0]
@@ -120,7 +120,7 @@ def test_parquet_with_a_picture_and_a_label_a_row(names, tmp_path):
     table(folder / "data/train-00000-of-00001.parquet", rows[:1])
     benchmark = census.load("x", Section("zeroshot", str(folder), str(tmp_path / "images"), "test"))
     assert benchmark.evaluate.keywords["labels"] == {"0/0": 0, "1/1": 1}
-    assert [images.load(unboxed(ref)[0]).getpixel((4, 4))[0] > 128 for ref in benchmark.images] == [1, 0]
+    assert [images.load_image(unboxed(ref)[0]).getpixel((4, 4))[0] > 128 for ref in benchmark.images] == [1, 0]
     assert [file.name for file in benchmark.files][-1] == "test-00000-of-00001.parquet"
 
 

@@ -44,7 +44,7 @@ def table(tmp_path: Path) -> Path:
 
 
 def colour(ref: str) -> tuple:
-    return images.load(unboxed(ref)[0]).getpixel((4, 4))
+    return images.load_image(unboxed(ref)[0]).getpixel((4, 4))
 
 
 def test_rows_have_references_to_unpacked_pictures(table, tmp_path):
@@ -78,7 +78,7 @@ def test_a_row_may_only_name_its_picture_or_have_none(tmp_path):
     assert _parquet.picture(Path("images"), found[0]["image_0"], ".png") == "images/a.png"
     for name in (found[1]["image_0"], found[2]["image_1"]):
         with pytest.raises(images.ImageError) as error:
-            images.load(_parquet.picture(tmp_path, name, ".png"))
+            images.load_image(_parquet.picture(tmp_path, name, ".png"))
         assert error.value.reason == "missing"
 
 
@@ -106,15 +106,15 @@ def test_winoground_and_counterfactuals_in_tables(table, tmp_path, embeddings):
 def test_what_a_training_set_shares_with_pictures_in_a_table(table, tmp_path, monkeypatch):
     """They are known by their bytes."""
     from compclip.base.names import Name
-    from compclip.prepare import overlap
+    from compclip.prepare import benchmark_overlap
 
     monkeypatch.chdir(tmp_path)
     census.take(Name("w", "benchmark"), Section("winoground", str(table.parent), "images"))
-    known = overlap.read(Path("data/benchmarks/w.arrow"))
+    known = benchmark_overlap.read_benchmark_images(Path("data/benchmarks/w.arrow"))
     alone = tmp_path / "red.png"
     alone.write_bytes(picture("red")["bytes"])
-    assert overlap._identity(str(alone)).sha256 in known.sha256s and len(known.sha256s) == 3
-    assert overlap._identity(str(alone)).bytes in known.bytes and not known.coco_ids
+    assert benchmark_overlap._identity(str(alone)).sha256 in known.sha256s and len(known.sha256s) == 3
+    assert benchmark_overlap._identity(str(alone)).bytes in known.bytes and not known.coco_ids
 
 
 @pytest.mark.parametrize(

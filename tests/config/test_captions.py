@@ -10,7 +10,7 @@ from compclip.base.errors import UserError
 from compclip.config import grid, plan, read
 from compclip.config.captions import Captions, Released
 from compclip.config.texts import Masked, Texts
-from compclip.prepare import look
+from compclip.prepare import file_listing
 
 PARAMS = """
 grid: {methods: [hard_positives], backbones: [b], data: [d], seeds: [0]}
@@ -117,7 +117,7 @@ def test_a_list_that_changes_is_seen(params, tmp_path):
     for name in ("x.csv", "x.csv", "s.jsonl", "c.json", "n.tsv", "dense/a.json", "m/config.json"):
         with open(tmp_path / name, "a", encoding="utf-8") as file:
             file.write("more\n")
-        assert look.main([]) == 0
+        assert file_listing.main([]) == 0
         seen.append((tmp_path / "data" / "looks" / "d.json").read_text())
     assert len(set(seen)) == len(seen)
 

@@ -22,7 +22,7 @@ from compclip.config import cell, documents, grid, read, structured
 from compclip.evaluate import __main__ as evaluate_command
 from compclip.evaluate import wise_ft
 from compclip.model import __main__ as model_command
-from compclip.prepare import prepare
+from compclip.prepare import shard_stages
 from compclip.runs import __main__ as runs_command
 from compclip.runs import store
 from compclip.runs.folder import Folder, Trained
@@ -126,7 +126,7 @@ def test_commands_of_dvc_yaml_name_nothing():
 
 
 COMMANDS = {
-    "--data": prepare.main,
+    "--data": shard_stages.main,
     "--backbone": model_command.main,
     "--study": sweep_command.main,
 }

@@ -100,7 +100,7 @@ def test_the_plan_has_the_digest_of_its_entries(before):
     assert made["train/clic"]["code"] == code.digest("compclip.train.finish", "compclip.methods.clic")
     assert made["benchmark/valse"]["code"] == code.digest("compclip.evaluate.census", "compclip.benchmarks.valse")
     sources = ("compclip.prepare.sources.flickr8k", "compclip.prepare.captioners.endpoint")
-    assert made["recaption/other"]["code"] == code.digest("compclip.prepare.recaption", *sources)
+    assert made["recaption/other"]["code"] == code.digest("compclip.prepare.recaption_shards", *sources)
 
 
 METHODS = [f"train/{m}" for m in ("pretrained", "finetune", "negclip", "clic", "fsc_clip", "c2lip", "hard_positives")]

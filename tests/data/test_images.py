@@ -19,7 +19,7 @@ from compclip.data.images import ImageError
 
 def pixel(path, xy=(0, 0)):
     """One pixel of the loaded picture."""
-    return images.load(path).getpixel(xy)
+    return images.load_image(path).getpixel(xy)
 
 
 def save(path, mode, colour, size=(8, 8), **options):
@@ -46,7 +46,7 @@ def test_modes(tmp_path, mode, colour, suffix, expected):
     """Transparency lies on white, 16 bit are scaled and not clipped, CMYK is converted."""
     path = save(tmp_path / f"a.{suffix}", mode, colour)
     assert pixel(path) == expected
-    assert images.load(path).mode == "RGB"
+    assert images.load_image(path).mode == "RGB"
 
 
 def test_dark_sixteen_bit_stays_dark(tmp_path):
@@ -67,7 +67,7 @@ def test_damaged_files_load_or_are_named(tmp_path_factory, suffix, changes, kept
         raw[int(place**3 * (len(raw) - 1))] = value  # mostly in the header
     path.write_bytes(raw[: max(1, int(len(raw) * kept))] if kept < 0.5 else raw)
     try:
-        assert images.load(path).mode == "RGB"
+        assert images.load_image(path).mode == "RGB"
     except ImageError as error:
         assert error.reason == "unreadable"
 
@@ -87,8 +87,8 @@ def test_exif_rotation(tmp_path):
     exif = Image.Exif()
     exif[0x0112] = 6  # turn by 90 degrees clockwise
     picture.save(tmp_path / "r.png", exif=exif)
-    assert images.size(tmp_path / "r.png") == (10, 20)
-    shown = images.load(tmp_path / "r.png")
+    assert images.read_size(tmp_path / "r.png") == (10, 20)
+    shown = images.load_image(tmp_path / "r.png")
     assert shown.size == (10, 20)
     assert shown.getpixel((5, 2)) == (255, 0, 0)
     assert shown.getpixel((5, 18)) == (0, 0, 255)
@@ -99,7 +99,7 @@ def test_unreadable(tmp_path, raw):
     """Zero bytes, text, and a bare header."""
     (tmp_path / "x.png").write_bytes(raw)
     with pytest.raises(ImageError, match="x.png") as error:
-        images.load(tmp_path / "x.png")
+        images.load_image(tmp_path / "x.png")
     assert error.value.reason == "unreadable"
 
 
@@ -110,7 +110,7 @@ def test_truncated(tmp_path):
     whole = (tmp_path / "t.jpg").read_bytes()
     (tmp_path / "t.jpg").write_bytes(whole[: len(whole) // 2])
     with pytest.raises(ImageError) as error:
-        images.load(tmp_path / "t.jpg")
+        images.load_image(tmp_path / "t.jpg")
     assert error.value.reason == "unreadable"
 
 
@@ -118,15 +118,15 @@ def test_missing(tmp_path):
     """No file, and a folder in its place."""
     for path in (tmp_path / "none.png", tmp_path):
         with pytest.raises(ImageError) as error:
-            images.load(path)
+            images.load_image(path)
         assert error.value.reason == "missing"
 
 
 def test_huge_jpeg_is_decoded_small(tmp_path):
     """A large JPEG is decoded at a reduced scale, still larger than any model's input."""
     Image.new("RGB", (9000, 6000), (0, 128, 0)).save(tmp_path / "h.jpg")
-    shown = images.load(tmp_path / "h.jpg")
-    assert images.size(tmp_path / "h.jpg") == (9000, 6000)
+    shown = images.load_image(tmp_path / "h.jpg")
+    assert images.read_size(tmp_path / "h.jpg") == (9000, 6000)
     assert images.DRAFT_SIDE <= max(shown.size) < 9000
     assert abs(shown.getpixel((0, 0))[1] - 128) <= 2
 
@@ -136,7 +136,7 @@ def test_bomb_is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr(images, "MAX_PIXELS", 50)
     path = save(tmp_path / "b.png", "RGB", (0, 0, 0))
     with pytest.raises(ImageError, match="8 x 8 is more than 50 pixels"):
-        images.load(path)
+        images.load_image(path)
 
 
 @pytest.mark.parametrize("size", [(20_000, 1), (1, 20_000), (1_000_000, 1), (1005, 5)])
@@ -144,7 +144,7 @@ def test_a_strip_is_unreadable_before_a_pixel_of_it_is(tmp_path, monkeypatch, si
     """A model would scale it to gigabytes: 20000 x 1 took a minute and 5 GB."""
     Image.new("1", size).save(tmp_path / "strip.png")
     monkeypatch.setattr(images.Image.Image, "load", None)
-    for reading in (images.load, images.size):
+    for reading in (images.load_image, images.read_size):
         with pytest.raises(ImageError, match=f"{size[0]} x {size[1]}: one side is over 200 times the other") as error:
             reading(tmp_path / "strip.png")
         assert error.value.reason == "unreadable"
@@ -152,7 +152,7 @@ def test_a_strip_is_unreadable_before_a_pixel_of_it_is(tmp_path, monkeypatch, si
 
 def test_a_panorama_is_a_picture(tmp_path):
     """As far as the limit."""
-    assert images.load(save(tmp_path / "p.png", "L", 0, (1000, 5))).size == (1000, 5)
+    assert images.load_image(save(tmp_path / "p.png", "L", 0, (1000, 5))).size == (1000, 5)
 
 
 OTHERS = {
@@ -171,7 +171,7 @@ def test_other_formats_are_not_opened(tmp_path, suffix, called):
     """Under their own suffix and under another: Pillow starts Ghostscript for one of them, and cannot end some."""
     path = tmp_path / f"x.{called or suffix}"
     path.write_bytes(OTHERS[suffix])
-    for reading in (images.load, images.size):
+    for reading in (images.load_image, images.read_size):
         with pytest.raises(ImageError, match="not a picture of a known format") as error:
             reading(path)
         assert error.value.reason == "unreadable"
@@ -191,7 +191,7 @@ def test_whatever_pillow_raises(tmp_path, monkeypatch, fault, where):
     path = save(tmp_path / "a.png", "RGB", (1, 2, 3))
     monkeypatch.setattr(images.PngImagePlugin.PngImageFile, where, fail)
     with pytest.raises(ImageError, match=f"cannot be decoded \\({fault.__name__}: .?deep inside") as error:
-        images.load(path)
+        images.load_image(path)
     assert error.value.reason == "unreadable"
 
 
@@ -204,7 +204,7 @@ def test_ctrl_c_while_a_picture_is_decoded_is_no_fault_of_it(tmp_path, monkeypat
     path = save(tmp_path / "a.png", "RGB", (1, 2, 3))
     monkeypatch.setattr(images.PngImagePlugin.PngImageFile, "load", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        images.load(path)
+        images.load_image(path)
 
 
 def test_what_is_no_file_is_not_waited_for(tmp_path):
@@ -216,7 +216,7 @@ def test_what_is_no_file_is_not_waited_for(tmp_path):
         ("x" * 300, "unreadable"),
         ("\udcff.png", "unreadable"),
     ):
-        for reading in (images.load, images.size):
+        for reading in (images.load_image, images.read_size):
             with pytest.raises(ImageError) as error:
                 reading(f"{tmp_path}/{name}")
             assert error.value.reason == reason
@@ -236,7 +236,7 @@ def test_a_chunk_that_unpacks_to_gigabytes_stays_packed(tmp_path, kind):
     (tmp_path / "a.png").write_bytes(raw[:33] + chunk(kind, body) * 2 + raw[33:])
     tracemalloc.start()
     try:
-        assert images.load(tmp_path / "a.png").size == (8, 8)
+        assert images.load_image(tmp_path / "a.png").size == (8, 8)
     except ImageError as error:
         assert error.reason == "unreadable"
     finally:
@@ -252,7 +252,7 @@ def test_a_chunk_that_unpacks_to_gigabytes_stays_packed(tmp_path, kind):
 def test_plain_is_what_pillow_makes_of_it(tmp_path, mode, colour, suffix):
     """As the authors of the benchmarks open pictures."""
     path = save(tmp_path / f"a.{suffix}", mode, colour)
-    plain, pillows = images.load(path, upright=False), Image.open(path).convert("RGB")
+    plain, pillows = images.load_image(path, upright=False), Image.open(path).convert("RGB")
     assert plain.mode == "RGB" and plain.tobytes() == pillows.tobytes()
 
 
@@ -261,10 +261,10 @@ def test_plain_is_as_stored(tmp_path):
     exif = Image.Exif()
     exif[0x0112] = 6
     Image.new("RGB", (3000, 2100), "blue").save(tmp_path / "r.jpg", exif=exif)
-    assert images.load(tmp_path / "r.jpg", upright=False).size == (3000, 2100)
-    assert images.size(tmp_path / "r.jpg", upright=False) == (3000, 2100)
-    assert images.size(tmp_path / "r.jpg") == (2100, 3000)
+    assert images.load_image(tmp_path / "r.jpg", upright=False).size == (3000, 2100)
+    assert images.read_size(tmp_path / "r.jpg", upright=False) == (3000, 2100)
+    assert images.read_size(tmp_path / "r.jpg") == (2100, 3000)
     palette = Image.new("P", (4, 4), 0)
     palette.putpalette([200, 0, 0] + [0, 0, 0] * 255)
     palette.save(tmp_path / "p.png", transparency=bytes([0, 255]))
-    assert images.load(tmp_path / "p.png", upright=False).getpixel((0, 0)) == (200, 0, 0)
+    assert images.load_image(tmp_path / "p.png", upright=False).getpixel((0, 0)) == (200, 0, 0)

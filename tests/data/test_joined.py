@@ -22,9 +22,9 @@ from compclip.base.names import Name
 from compclip.config import grid
 from compclip.config.captions import Captions
 from compclip.config.sections import Data
-from compclip.data import shards
+from compclip.data import shard_files
 from compclip.data.sample import Sample
-from compclip.prepare import index, joined, lists, prepare
+from compclip.prepare import caption_join, caption_lists, shard_stages, text_index
 
 DREAMLIP = (
     "Image Path,raw_caption,shortIB_captions,longIB_captions\n"
@@ -41,7 +41,7 @@ def config(file, **more) -> Captions:
 
 def read(cfg) -> tuple[dict, dict]:
     counts: Counter = Counter()
-    return dict(lists.rows(cfg, counts)), {name: n for name, n in counts.items() if n}
+    return dict(caption_lists.read_rows(cfg, counts)), {name: n for name, n in counts.items() if n}
 
 
 def picture(name, **more) -> Sample:
@@ -104,7 +104,7 @@ def test_a_folder_of_texts_named_by_key(tmp_path):
 def test_tsv_by_the_name_of_the_picture(tmp_path):
     """As NegCLIP's train_neg_clip.tsv: a row for each caption, of which a picture has several."""
     file = put(tmp_path / "t.tsv", "filepath\ttitle\ncoco/images/a.jpg\tone\ncoco/images/a.jpg\ttwo, three\n")
-    with joined.opened(config(file, on="image", column="title"), tmp_path / "i") as captions:
+    with caption_join.open_list(config(file, on="image", column="title"), tmp_path / "i") as captions:
         assert captions.of(["a.jpg", "elsewhere/a.jpg", "b.jpg"]) == [
             ("one", "two, three"),
             ("one", "two, three"),
@@ -194,7 +194,7 @@ FAULTS = [
 @pytest.mark.parametrize("name,content,more,fault", FAULTS)
 def test_what_is_wrong_is_told(tmp_path, name, content, more, fault):
     file = put(tmp_path / name, content)
-    with pytest.raises(UserError, match=fault), joined.opened(config(file, **more), tmp_path / "i"):
+    with pytest.raises(UserError, match=fault), caption_join.open_list(config(file, **more), tmp_path / "i"):
         pass
     assert not [p for p in (tmp_path / "i").glob("*") if p.is_dir() and not p.name.startswith(".")] or "no row" in fault
 
@@ -212,7 +212,7 @@ def test_no_list(tmp_path):
 def test_joined_to_samples_and_counted_on_both_sides(tmp_path):
     file = put(tmp_path / "x.csv", "url,c\nu1,one\nu2,two\nu1,one\nu1,another\nu4,nobody\n")
     first = [picture("a", url="u1"), picture("b", url=" u2"), picture("c", url="u3"), picture("d")]
-    with joined.opened(config(file, on="url", column="c"), tmp_path / "i") as captions:
+    with caption_join.open_list(config(file, on="url", column="c"), tmp_path / "i") as captions:
         samples, counts, rows = captions.take(first)
         assert [(s.id, s.captions) for s in samples] == [("a", ("one", "another")), ("b", ("two",))]
         assert counts == {"samples_matched": 2, "samples_unmatched": 2}
@@ -227,9 +227,9 @@ def test_joined_by_key_and_by_picture(tmp_path):
     """A key is img2dataset's, whose id may have the shard's folder before it; a picture in a tar has no file."""
     file = put(tmp_path / "x.csv", "key,image,c\n000000001,a/000000001.jpg,one\n")
     folder = tmp_path / "i"
-    with joined.opened(config(file, on="key", column="c"), folder) as captions:
+    with caption_join.open_list(config(file, on="key", column="c"), folder) as captions:
         assert captions.take([picture("00000/000000001", offset=512, length=9)])[0][0].captions == ("one",)
-    with joined.opened(config(file, on="image", column="c"), folder) as captions:
+    with caption_join.open_list(config(file, on="image", column="c"), folder) as captions:
         assert captions.take([picture("00000/000000001")])[0][0].captions == ("one",)
         with pytest.raises(UserError, match="join by key or url"):
             captions.take([picture("00000/000000001", offset=512, length=9)])
@@ -239,16 +239,16 @@ def test_indexed_once_and_again_when_the_list_changes(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     file, built = put(tmp_path / "x.csv", "url,c\nu,one\n"), []
     monkeypatch.setattr(
-        index, "_build", lambda folder, rows, build=index._build: [built.append(folder), build(folder, rows)]
+        text_index, "_build", lambda folder, rows, build=text_index._build: [built.append(folder), build(folder, rows)]
     )
     cfg = config(file, on="url", column="c")
     for _ in range(2):
-        with joined.opened(cfg) as captions:
+        with caption_join.open_list(cfg) as captions:
             assert captions.of(["u"]) == [("one",)]
     assert len(built) == 1
     put(file, "url,c\nu,two\n")
     os.utime(file, ns=(1, 1))
-    with joined.opened(cfg) as captions:
+    with caption_join.open_list(cfg) as captions:
         assert captions.of(["u"]) == [("two",)]
     assert len(set(built)) == 2
 
@@ -257,11 +257,11 @@ def test_indexed_once_and_again_when_the_list_changes(tmp_path, monkeypatch):
 def test_a_damaged_index_is_told(tmp_path, name):
     file = put(tmp_path / "x.csv", "url,c\n" + "".join(f"u{n},caption {n}\n" for n in range(100)))
     cfg = config(file, on="url", column="c")
-    with joined.opened(cfg, tmp_path / "i"):
+    with caption_join.open_list(cfg, tmp_path / "i"):
         pass
     (path,) = (tmp_path / "i").glob(f"*/{name}")
     path.write_bytes(path.read_bytes()[: min(70, path.stat().st_size // 2)])
-    with pytest.raises(UserError, match="remove it"), joined.opened(cfg, tmp_path / "i") as captions:
+    with pytest.raises(UserError, match="remove it"), caption_join.open_list(cfg, tmp_path / "i") as captions:
         captions.of(["u1"])
 
 
@@ -279,8 +279,8 @@ def test_finds_what_a_dictionary_finds(tmp_path_factory, rows, asked):
         expected.setdefault(key, {}).update(dict.fromkeys(texts))
     asked += [key for key, _ in rows[:5]]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(index, "BLOCK", 7)
-        made = index.opened(tmp_path_factory.mktemp("index") / "x", lambda counts: rows)
+        patch.setattr(text_index, "BLOCK", 7)
+        made = text_index.open_index(tmp_path_factory.mktemp("index") / "x", lambda counts: rows)
         found = made.of(asked)
     assert found.texts == [tuple(expected.get(key, ())) for key in asked]
     assert list(found.rows) == [n for n, (key, _) in enumerate(rows) if key in asked]
@@ -288,15 +288,15 @@ def test_finds_what_a_dictionary_finds(tmp_path_factory, rows, asked):
 
 
 def test_keys_of_one_hash_are_told_apart(tmp_path, monkeypatch):
-    monkeypatch.setattr(index, "_hash", lambda key: 5)
-    made = index.opened(tmp_path / "x", lambda counts: [("a", ["1"]), ("b", ["2"])])
+    monkeypatch.setattr(text_index, "_hash", lambda key: 5)
+    made = text_index.open_index(tmp_path / "x", lambda counts: [("a", ["1"]), ("b", ["2"])])
     assert made.of(["b", "a", "c"]).texts == [("2",), ("1",), ()]
 
 
 def test_one_key_on_every_row_costs_little(tmp_path):
-    made = index.opened(tmp_path / "x", lambda counts: (("k", [str(n)]) for n in range(1000)))
-    assert made.of(["k"]).texts == [tuple(str(n) for n in range(index.MOST))]
-    assert np.array_equal(made.of(["k"]).rows, np.arange(index.MOST))
+    made = text_index.open_index(tmp_path / "x", lambda counts: (("k", [str(n)]) for n in range(1000)))
+    assert made.of(["k"]).texts == [tuple(str(n) for n in range(text_index.MOST))]
+    assert np.array_equal(made.of(["k"]).rows, np.arange(text_index.MOST))
 
 
 def archive(path: Path, samples: dict[str, str]) -> None:
@@ -321,18 +321,18 @@ def test_the_stage(tmp_path, monkeypatch):
     put(tmp_path / "list.csv", "url,c\n" + "\n".join(rows))
     listed = {"file": "list.csv", "on": "url", "column": ["c"]}
     cfg = Data("webdataset", ".", ".", captioner="none", captions=listed, min_sentences=1)
-    assert prepare.run("recaption", Name("d", "data"), cfg) == {
+    assert shard_stages.run_stage("recaption", Name("d", "data"), cfg) == {
         "images": 6, "samples": 3, "samples_matched": 3, "samples_unmatched": 3, "few_sentences": 1,
         "openings_dropped": 0, "captions_rows": 5, "captions_empty": 1, "captions_duplicate": 1, "captions_matched": 3,
         "captions_unmatched": 1,
     }  # fmt: skip
-    found = [s for path in sorted(Path("data/d/samples").glob("*.arrow")) for s in shards.load(path)]
+    found = [s for path in sorted(Path("data/d/samples").glob("*.arrow")) for s in shard_files.load_samples(path)]
     assert [(s.id, s.captions) for s in found] == [
         ("00000/000000000", ("A dog runs on grass.",)),
         ("00001/000010000", ("A dog runs on grass.",)),
     ]
     put(tmp_path / "list.csv", "url,c\nu3,A man and a woman sit.\n")
-    assert prepare.run("recaption", Name("d", "data"), cfg)["captions_matched"] == 1
+    assert shard_stages.run_stage("recaption", Name("d", "data"), cfg)["captions_matched"] == 1
 
 
 def test_a_list_that_has_none_of_the_pictures(tmp_path, monkeypatch):
@@ -341,4 +341,4 @@ def test_a_list_that_has_none_of_the_pictures(tmp_path, monkeypatch):
     put(tmp_path / "list.csv", "url,c\nu2,A dog.\n")
     cfg = Data("webdataset", ".", ".", captioner="none", captions={"file": "list.csv", "on": "url", "column": ["c"]})
     with pytest.raises(UserError, match=r"no sample is left of 1 \(.*1 captions_unmatched, .*1 samples_unmatched"):
-        prepare.run("recaption", Name("d", "data"), cfg)
+        shard_stages.run_stage("recaption", Name("d", "data"), cfg)

@@ -17,15 +17,14 @@ from compclip.base.errors import UserError
 from compclip.base.names import Name
 from compclip.config import grid, pictures, read
 from compclip.config.sections import Data
-from compclip.data import images, negative_images, shards
-from compclip.data.place import Place
-from compclip.data.prepared import Prepared
-from compclip.data.sample import GONE, Member, Negative, Sample
+from compclip.data import images, shard_files
+from compclip.data.prepared_dataset import NEGATIVE_COLUMN, NegativeImageColumn, PreparedDataset
+from compclip.data.sample import NO_IMAGE, ImageLocation, NegativeImage, Sample, SampleMember
 from compclip.interface.views import Views
 from compclip.methods import finetune
-from compclip.prepare import beside as beside_texts
-from compclip.prepare import negatives, overlap, prepare
-from compclip.prepare.overlap import Known
+from compclip.prepare import benchmark_overlap, negative_images, shard_stages
+from compclip.prepare import released_texts as beside_texts
+from compclip.prepare.benchmark_overlap import BenchmarkImages
 from compclip.train.view_maker import Maker
 from tests.conftest import ROOT
 from tests.data import tar_files
@@ -67,8 +66,10 @@ def listed(rows: list[dict], name: str = "list.jsonl") -> str:
 
 def recaptioned(data: Data) -> tuple[list[Sample], dict]:
     """What the stage leaves, and its counts."""
-    counts = prepare.run("recaption", NAME, data)
-    return [s for path in sorted(Path("data/x/samples").glob("*.arrow")) for s in shards.load(path)], counts
+    counts = shard_stages.run_stage("recaption", NAME, data)
+    return [
+        s for path in sorted(Path("data/x/samples").glob("*.arrow")) for s in shard_files.load_samples(path)
+    ], counts
 
 
 def told(counts: dict) -> dict:
@@ -98,7 +99,7 @@ def test_a_list_is_joined_and_what_is_missing_keeps_its_place(photos, on, kind):
     samples, counts = recaptioned(section(file=file, on=on, key_column=on, column="made", images="made"))
     assert names(samples) == [["made/0.jpg", "made/1.jpg"], ["", "", "made/2.jpg"], []]
     assert told(counts) == {"rows": 3, "samples": 2, "without": 1, "missing": 1, "unreadable": 1}
-    assert samples[0].negatives[0].head and samples[1].negatives[0] == GONE
+    assert samples[0].negatives[0].head and samples[1].negatives[0] == NO_IMAGE
     assert samples[1].captions == ("A cat sits.",)
 
 
@@ -153,13 +154,15 @@ def test_triplet_data(photos):
     assert [s.captions for s in samples] == [("A dog.",), ("A fox.",), ("A bee.",)]
     own, beside = samples[0], samples[0].negatives[0]
     assert [m.name for m in own.members] == ["neg_caption", "neg_image"]
-    assert images.load(beside.picture).getpixel((0, 0))[0] > 190 > images.load(own.picture).getpixel((0, 0))[0]
+    assert (
+        images.load_image(beside.picture).getpixel((0, 0))[0] > 190 > images.load_image(own.picture).getpixel((0, 0))[0]
+    )
     text = next(m for m in own.members if m.name == "neg_caption")
-    assert images.read(Place(own.image, text.offset, text.length)) == b"A cat."
-    assert [samples[1].negatives, samples[2].negatives] == [(), (GONE,)]
+    assert images.read_bytes(ImageLocation(own.image, text.offset, text.length)) == b"A cat."
+    assert [samples[1].negatives, samples[2].negatives] == [(), (NO_IMAGE,)]
     texts = grid.texts_config(replace(data, texts={"negative": {"member": "neg_caption"}}))
-    with beside_texts.opened(texts) as lists:
-        found = beside_texts.of(lists, samples)
+    with beside_texts.open_lists(texts) as lists:
+        found = beside_texts.find_texts(lists, samples)
     assert found.texts == {"negative": [("A cat.",), (), ()]}
     assert found.counts == {"captions_with_negative": 1, "captions_without_negative": 2}
     plain, _ = recaptioned(Data(**tars))
@@ -170,23 +173,23 @@ def test_training_finds_them_by_number(photos):
     """The whole way: recaption, annotate, and a view with one picture and one that is not there."""
     data = section(file=listed(ROWS), on="image", column="made", images="made")
     for stage in ("recaption", "annotate"):
-        prepare.run(stage, NAME, data)
-    found = Prepared(Path("data/x"))
-    assert found.negative_images(0) == (Place("made/0.jpg"), Place("made/1.jpg"))
-    assert found.negative_images(1) == (Place(""), Place(""), Place("made/2.jpg"))
+        shard_stages.run_stage(stage, NAME, data)
+    found = PreparedDataset(Path("data/x"))
+    assert found.negative_images(0) == (ImageLocation("made/0.jpg"), ImageLocation("made/1.jpg"))
+    assert found.negative_images(1) == (ImageLocation(""), ImageLocation(""), ImageLocation("made/2.jpg"))
     assert found.negative_images(2) == ()
     view = Maker(found, 0, 8).view(1, 0, Views(negative_images=3, caption="full"))
     assert [picture is not None for picture in view.negative_images] == [False, False, True]
-    prepare.run("recaption", NAME, section())
-    prepare.run("annotate", NAME, section())
-    assert Prepared(Path("data/x")).negative_images(0) == ()
+    shard_stages.run_stage("recaption", NAME, section())
+    shard_stages.run_stage("annotate", NAME, section())
+    assert PreparedDataset(Path("data/x")).negative_images(0) == ()
 
 
 BYTES = st.integers(0, 2**40)
 NEGATIVES = st.lists(
-    st.builds(Negative, st.text(st.characters(codec="utf-8")), BYTES, BYTES, st.integers(0, 2**64 - 1))
+    st.builds(NegativeImage, st.text(st.characters(codec="utf-8")), BYTES, BYTES, st.integers(0, 2**64 - 1))
 )
-MEMBERS = st.lists(st.builds(Member, st.sampled_from(["neg_image", "neg_caption"]), BYTES, BYTES))
+MEMBERS = st.lists(st.builds(SampleMember, st.sampled_from(["neg_image", "neg_caption"]), BYTES, BYTES))
 
 
 @given(st.lists(st.tuples(NEGATIVES, MEMBERS), max_size=5))
@@ -197,12 +200,12 @@ def test_samples_come_back_as_they_were(tmp_path_factory, given_samples):
         for n, (own, members) in enumerate(given_samples)
     ]
     path = tmp_path_factory.getbasetemp() / "samples.arrow"
-    shards.save(path, samples)
-    assert shards.load(path) == samples
-    has = {name for name in shards.MORE if any(getattr(s, name) for s in samples)}
-    assert set(shards.read_batch(path, "recaption").schema.names) == {*shards.SCHEMA.names, *has}
-    for array in negatives.column(samples).values():
-        places = negative_images.Places(array)
+    shard_files.save_samples(path, samples)
+    assert shard_files.load_samples(path) == samples
+    has = {name for name in shard_files.MORE if any(getattr(s, name) for s in samples)}
+    assert set(shard_files.read_batch(path, "recaption").schema.names) == {*shard_files.SCHEMA.names, *has}
+    for array in negative_images.build_column(samples).values():
+        places = NegativeImageColumn(array)
         assert [places[row] for row in range(len(samples))] == [
             tuple(one.picture for one in sample.negatives) for sample in samples
         ]
@@ -210,27 +213,31 @@ def test_samples_come_back_as_they_were(tmp_path_factory, given_samples):
 
 def test_a_benchmarks_pictures_among_them(tmp_path):
     """Counted with the data set's own, once a sample; left out, they leave their place empty."""
-    known = Known(frozenset({7}), frozenset({5}), frozenset())
-    coco, bytes_, free = Negative("coco/000000000007.jpg"), Negative("a.jpg", head=5), Negative("b.jpg", head=6)
+    known = BenchmarkImages(frozenset({7}), frozenset({5}), frozenset())
+    coco, bytes_, free = (
+        NegativeImage("coco/000000000007.jpg"),
+        NegativeImage("a.jpg", head=5),
+        NegativeImage("b.jpg", head=6),
+    )
     samples = [
         Sample("a", "a.jpg", ("A dog.",), head=5, negatives=(coco,)),
         Sample("b", "b.jpg", ("A dog.",), head=8, negatives=(free, coco, bytes_)),
-        Sample("c", "c.jpg", ("A dog.",), head=9, negatives=(GONE, free)),
+        Sample("c", "c.jpg", ("A dog.",), head=9, negatives=(NO_IMAGE, free)),
     ]
     path = tmp_path / "00000.arrow"
-    shards.save(path, samples)
-    assert overlap.shared([path], {"v": known}) == {"v": {"bytes": 1, "coco_id": 1, "pictures": 2}}
-    assert overlap.shared([path], {"v": known}, ["v"]) == {"v": {}}
-    kept, counts = overlap.without(samples, {"v": known})
-    assert [s.negatives for s in kept] == [(free, GONE, GONE), (GONE, free)]
+    shard_files.save_samples(path, samples)
+    assert benchmark_overlap.count_shared([path], {"v": known}) == {"v": {"bytes": 1, "coco_id": 1, "pictures": 2}}
+    assert benchmark_overlap.count_shared([path], {"v": known}, ["v"]) == {"v": {}}
+    kept, counts = benchmark_overlap.exclude_images(samples, {"v": known})
+    assert [s.negatives for s in kept] == [(free, NO_IMAGE, NO_IMAGE), (NO_IMAGE, free)]
     assert counts == Counter(excluded_v=1, excluded_negative_images_v=2)
 
 
 @pytest.mark.parametrize("spoil", ["offsets", "images", "type"])
 def test_a_damaged_column_is_an_error(spoil):
     """Never a read beyond the buffer; the last edge is right, and Arrow looks at no other."""
-    samples = [Sample(name, "a", (), negatives=(Negative(name, 1, 2),)) for name in "bc"]
-    array = negatives.column(samples)[negative_images.COLUMN]
+    samples = [Sample(name, "a", (), negatives=(NegativeImage(name, 1, 2),)) for name in "bc"]
+    array = negative_images.build_column(samples)[NEGATIVE_COLUMN]
     edges = pa.array([0, 99, 2], pa.int32())
     if spoil == "offsets":
         array = pa.ListArray.from_arrays(edges, array.values)
@@ -242,7 +249,7 @@ def test_a_damaged_column_is_an_error(spoil):
     else:
         array = pa.array([[1], [2]])
     with pytest.raises((ValueError, LookupError, TypeError, AttributeError, pa.ArrowException)):
-        negative_images.Places(array)[0]
+        NegativeImageColumn(array)[0]
 
 
 LIST = {"file": "x.csv", "on": "image", "column": "c", "images": "i"}

@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 
 from compclip.base.errors import UserError
 from compclip.config import grid, read, wanted
-from compclip.data import near
-from compclip.data.prepared import Prepared
+from compclip.data import neighbour_file
+from compclip.data.prepared_dataset import PreparedDataset
 from compclip.methods import negclip
 from compclip.model import backbone
 from compclip.runs.folder import Inputs
@@ -107,13 +107,13 @@ def here(hard, tmp_path, monkeypatch):
 
 def test_the_stage_finds_what_the_backbone_says(here):
     """Of 40 pictures the ten whose cosines are largest, by embeddings made one by one."""
-    data, model = Prepared(Path("data/scenes")), backbone.load("models/tiny")
+    data, model = PreparedDataset(Path("data/scenes")), backbone.load("models/tiny")
     with torch.inference_mode():
         vector_ND = torch.cat([
-            model.clip.encode_image(model.pixels([nearest.images.load(data.sample(i).picture)]), normalize=True)
+            model.clip.encode_image(model.pixels([nearest.images.load_image(data.sample(i).picture)]), normalize=True)
             for i in range(len(data))
         ]).double().numpy()  # fmt: skip
-    found = near.opened(NPY, len(data))
+    found = neighbour_file.map_neighbours(NPY, len(data))
     score_NN = vector_ND @ vector_ND.T
     expected = of_all_pairs(vector_ND, np.ones(len(data), bool), wanted.STORED)
     assert found.shape == (len(data), 10)
@@ -138,13 +138,13 @@ def test_what_is_there_stays_until_its_data_or_backbone_change(here, capsys):
 
 
 def test_pictures_that_cannot_be_read_are_counted_and_near_to_nobody(here, capsys):
-    data = Prepared(Path("data/scenes"))
+    data = PreparedDataset(Path("data/scenes"))
     for index in (3, 5):
         Path(data.sample(index).image).write_bytes(b"no picture")
     shutil.rmtree("data/neighbours")
     assert neighbours.main([]) == 0
     assert json.loads(Path("data/neighbours/made.json").read_text())["scenes/tiny"]["unreadable"] == 2
-    assert not np.isin(near.opened(NPY, len(data)), (3, 5)).any()
+    assert not np.isin(neighbour_file.map_neighbours(NPY, len(data)), (3, 5)).any()
     for index in range(1, len(data)):
         Path(data.sample(index).image).write_bytes(b"no picture")
     shutil.rmtree("data/neighbours")
@@ -244,18 +244,18 @@ def test_the_command_trains_the_cell(here, capsys):
 def test_a_damaged_file_is_one_line(tmp_path, spoilt, says):
     np.save(tmp_path / "a.npy", spoilt)
     with pytest.raises(UserError, match=says):
-        near.opened(tmp_path / "a.npy", 40)
+        neighbour_file.map_neighbours(tmp_path / "a.npy", 40)
 
 
 def test_a_file_that_is_cut_or_missing(tmp_path):
     np.save(tmp_path / "a.npy", np.roll(np.arange(40, dtype=np.uint32), 1)[:, None])
-    assert near.opened(tmp_path / "a.npy", 40)[1, 0] == 0
+    assert neighbour_file.map_neighbours(tmp_path / "a.npy", 40)[1, 0] == 0
     raw = (tmp_path / "a.npy").read_bytes()
     (tmp_path / "a.npy").write_bytes(raw[:-4])
     with pytest.raises(UserError, match="damaged .*; remove it and run `dvc repro neighbours`"):
-        near.opened(tmp_path / "a.npy", 40)
+        neighbour_file.map_neighbours(tmp_path / "a.npy", 40)
     with pytest.raises(UserError, match="not there; run `dvc repro neighbours` first"):
-        near.opened(tmp_path / "b.npy", 40)
+        neighbour_file.map_neighbours(tmp_path / "b.npy", 40)
 
 
 @pytest.mark.parametrize("options", [["--data", "scenes"], ["--backbone", "tiny"]])

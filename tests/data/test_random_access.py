@@ -15,11 +15,10 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from compclip.base.errors import UserError
-from compclip.data import partners
+from compclip.data import noun_index
 from compclip.data.images import ImageError
-from compclip.data.place import Place
-from compclip.data.prepared import Prepared
-from compclip.data.sample import Sample
+from compclip.data.prepared_dataset import PreparedDataset
+from compclip.data.sample import ImageLocation, Sample
 from compclip.interface.views import Views
 from compclip.text import caption_sentences
 from compclip.text.annotation import Annotation
@@ -32,7 +31,7 @@ SIZES = [(40, 20), (20, 40), (30, 30), (10, 11)]
 
 
 @pytest.fixture(scope="module")
-def crowd(tmp_path_factory) -> Prepared:
+def crowd(tmp_path_factory) -> PreparedDataset:
     """30 samples of one to three captions, wide and tall, in shards of seven."""
     rng = np.random.default_rng(0)
     words = ["DOG", "CAT", "HORSE", "GRASS", "BIRD", "sees", "eats", "runs"]
@@ -51,7 +50,7 @@ def crowd(tmp_path_factory) -> Prepared:
 class Lists:
     """Partners as they were found when all captions were lists."""
 
-    def __init__(self, data: Prepared, seed: int) -> None:
+    def __init__(self, data: PreparedDataset, seed: int) -> None:
         self.said, self.seed = all_annotations(data), seed
         samples = [data.sample(i) for i in range(len(data))]
         self.shapes = ["wide" if s.width >= s.height else "tall" for s in samples]
@@ -121,7 +120,7 @@ def test_the_cut_into_shards_changes_no_view(crowd, tmp_path):
 
 def test_a_process_holds_nothing_a_sample(crowd):
     """Shards are opened when a row of theirs is asked for."""
-    data = Prepared(Path(crowd.folder))
+    data = PreparedDataset(Path(crowd.folder))
     assert not data._open
     data.sample(8)
     assert list(data._open) == [1]
@@ -133,7 +132,7 @@ def test_no_room_for_the_nouns(crowd, tmp_path, monkeypatch):
     path.write_bytes(b"old")
     monkeypatch.setattr(os, "posix_fallocate", full)
     with pytest.raises(UserError, match="nouns.arrow: cannot write: No space left on device; free space"):
-        partners.write(path, sorted((crowd.folder / "shards").glob("*.arrow")))
+        noun_index.write_noun_index(path, sorted((crowd.folder / "shards").glob("*.arrow")))
     assert [p.read_bytes() for p in tmp_path.iterdir()] == [b"old"]
 
 
@@ -191,8 +190,8 @@ def test_windows_mix_some_shards_at_a_time(sizes, epoch):
 class Beside:
     """A data set with negative images: two readable ones and a missing one beside every sample."""
 
-    def __init__(self, data: Prepared, folder: Path) -> None:
-        self.data, self.places = data, [Place(str(folder / name)) for name in ("a.png", "gone.png", "b.png")]
+    def __init__(self, data: PreparedDataset, folder: Path) -> None:
+        self.data, self.places = data, [ImageLocation(str(folder / name)) for name in ("a.png", "gone.png", "b.png")]
         for place, colour in zip(self.places[::2], ("red", "blue"), strict=True):
             Image.new("RGB", (20, 20), colour).save(place.path)
 
@@ -202,7 +201,7 @@ class Beside:
     def __len__(self) -> int:
         return len(self.data)
 
-    def negative_images(self, index: int) -> list[Place]:
+    def negative_images(self, index: int) -> list[ImageLocation]:
         """The same three."""
         return self.places
 

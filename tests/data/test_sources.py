@@ -209,7 +209,7 @@ def test_a_picture_outside_is_refused(tmp_path, monkeypatch, source, name):
         monkeypatch.context() as patch,
         pytest.raises(UserError, match=r"record '\w+': picture .* lies outside of images"),
     ):
-        patch.setattr(images, "size", None)
+        patch.setattr(images, "read_size", None)
         read(source, cfg)
     if "gone" not in name:
         samples, _ = read(source, replace(cfg, images_outside=True))

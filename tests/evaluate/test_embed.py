@@ -14,7 +14,7 @@ from PIL import Image
 
 from compclip.base.errors import UserError
 from compclip.config.how import How
-from compclip.data.place import Place
+from compclip.data.sample import ImageLocation
 from compclip.evaluate import boxes, embed
 from compclip.evaluate.pictures import Pictures, cut
 from compclip.model import backbone
@@ -181,7 +181,7 @@ def test_a_picture_within_an_archive_is_the_picture(model, tmp_path):
 
 def test_references_are_told_apart():
     """Names that hold half a mark stay names; a length of nothing is none."""
-    assert boxes.unboxed(boxes.within("a#bytes=.tar", 7, 9)) == (Place("a#bytes=.tar", 7, 9), None)
+    assert boxes.unboxed(boxes.within("a#bytes=.tar", 7, 9)) == (ImageLocation("a#bytes=.tar", 7, 9), None)
     assert boxes.unboxed("a#bytes=7,0") == ("a#bytes=7,0", None)
     assert boxes.unboxed("a#bytes=7,x#box=1,2,3,4") == ("a#bytes=7,x", (1.0, 2.0, 3.0, 4.0))
     assert boxes.within("t", 9, 1) < boxes.within("t", 10, 1)

@@ -17,13 +17,13 @@ from compclip.base.errors import UserError
 from compclip.base.files import fingerprint, read_json, write_json
 from compclip.config import asked, read
 from compclip.config.sections import Data
-from compclip.data import shards
+from compclip.data import shard_files
 from compclip.launch import __main__ as launch_command
 from compclip.launch import grid, profiles, slurm
 from compclip.launch import prepare as stage_command
 from compclip.launch import shards as sending
 from compclip.launch import task as task_command
-from compclip.prepare import prepare, work
+from compclip.prepare import shard_stages, shard_work
 from compclip.runs import cluster, jobs, stages, status, tasks
 from compclip.runs.tasks import Task
 from tests.conftest import ROOT
@@ -77,7 +77,7 @@ class Cluster:
 def project(tmp_path, monkeypatch) -> Path:
     """Five shards to be: two pictures each."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(shards, "ROWS", 2)
+    monkeypatch.setattr(shard_files, "ROWS", 2)
     records = []
     for index in range(PICTURES):
         Image.new("RGB", (8, 8), (index, 0, 0)).save(tmp_path / f"{index}.png")
@@ -139,7 +139,7 @@ def test_from_nothing_to_collected(project, there, capsys):
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(undisturbed)
         for stage in ((), ("--rewrite",), ("--annotate",)):
-            assert prepare.main(["--data", "d", *stage]) == 0
+            assert shard_stages.main(["--data", "d", *stage]) == 0
     assert fingerprint(project / "data" / "d") == fingerprint(undisturbed / "data" / "d")
 
 
@@ -148,15 +148,15 @@ def test_the_stage_waits_and_makes_the_rest(project, there, monkeypatch, capsys)
     assert launch("--stage", "recaption") == 0
     tasks.read(tasks.folder(there.keys.pop("9_0"))).forget()
     capsys.readouterr()
-    alone = work.Work.complete
+    alone = shard_work.ShardWork.complete
     monkeypatch.setattr(
-        work.Work, "complete", lambda self, n: print([i.name for i in self.missing()]) or alone(self, 1)
+        shard_work.ShardWork, "complete", lambda self, n: print([i.name for i in self.missing()]) or alone(self, 1)
     )
     monkeypatch.setattr(jobs.time, "sleep", lambda _: there.work(min(there.live & there.keys.keys())))
     assert stage_command.main(["--data", "d"]) == 0
     said = [line for line in capsys.readouterr().out.splitlines() if not line.startswith("{")]
     assert said == ["recaption@d: job 7_0 and 3 more at work on its shards; waiting", "['00004']"]
-    assert shards.read_manifest(Path("data/d/samples/manifest.json"), "recaption").samples == PICTURES
+    assert shard_files.read_manifest(Path("data/d/samples/manifest.json"), "recaption").samples == PICTURES
 
 
 def test_ctrl_c_leaves_the_jobs(project, there, monkeypatch, capsys):
@@ -264,8 +264,8 @@ def test_what_is_opened_once_a_task(project, section, stage, costly):
     """A model or a server, for as many shards as give each place of the array one task, and with the node's GPUs."""
     write_json("params.yaml", PARAMS | {"data": {"d": section}})
     cfg = read.load("params.yaml").data["d"]
-    items = tuple(work.Item(f"{n:05d}", f"{n:032x}", {}) for n in range(7))
-    one = sending.Left("d", work.Work(stage, cfg, Path("w"), items, {}), items, frozenset([items[3].key]))
+    items = tuple(shard_work.ShardTask(f"{n:05d}", f"{n:032x}", {}) for n in range(7))
+    one = sending.Left("d", shard_work.ShardWork(stage, cfg, Path("w"), items, {}), items, frozenset([items[3].key]))
     assert sending.costly(one.work) is costly
     profile = profiles.load("slurm.yaml")
     made = sending.Sender(profile).cut(one, costly)

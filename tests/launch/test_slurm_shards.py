@@ -11,12 +11,12 @@ import pytest
 
 from compclip.base.errors import UserError
 from compclip.base.files import fingerprint
-from compclip.data import shards
+from compclip.data import shard_files
 from compclip.evaluate import __main__ as evaluate_command
 from compclip.launch import __main__ as launch_command
 from compclip.launch import prepare as stage_command
-from compclip.llm import serving
-from compclip.prepare import prepare
+from compclip.llm import local_server
+from compclip.prepare import shard_stages
 from compclip.report import __main__ as report_command
 from compclip.runs import cluster, jobs, tasks
 from compclip.train import __main__ as train_command
@@ -37,7 +37,7 @@ PROFILE = "{partition: main, memory_gb: 2, time_min: 30, signal_s: 30, array_lim
 def here(slurm_there, here, monkeypatch):
     """The project with three tars for its data; its jobs are cancelled at the end."""
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
-    monkeypatch.setenv(serving.ALLOW, "1")
+    monkeypatch.setenv(local_server.ALLOW, "1")
     cluster.queue.cache_clear()
     for tar in range(TARS):
         members = [
@@ -94,7 +94,7 @@ def test_tars_to_the_report(here, tmp_path, capsys):
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(alone)
         for stage in ((), ("--rewrite",), ("--annotate",)):
-            assert prepare.main(["--data", "tars", *stage]) == 0
-    assert shards.read_manifest(here / "data/tars/manifest.json", "annotate").samples == TARS * PICTURES
+            assert shard_stages.main(["--data", "tars", *stage]) == 0
+    assert shard_files.read_manifest(here / "data/tars/manifest.json", "annotate").samples == TARS * PICTURES
     assert fingerprint(here / "data" / "tars") == fingerprint(alone / "data" / "tars")
     assert questions(here) == questions(alone) == TARS * PICTURES

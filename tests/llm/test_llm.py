@@ -16,13 +16,13 @@ from compclip.base.names import Name
 from compclip.config import grid, read
 from compclip.config.sections import Data
 from compclip.config.servers import Rewriter
-from compclip.data import shards
-from compclip.data.prepared import Prepared
+from compclip.data import shard_files
+from compclip.data.prepared_dataset import PreparedDataset
 from compclip.data.sample import Sample
-from compclip.data.shards import Manifest
-from compclip.llm import chat
+from compclip.data.shard_files import Manifest
+from compclip.llm import chat_client
 from compclip.methods import hard_positives
-from compclip.prepare import prepare, rewrite
+from compclip.prepare import rewrite_shards, shard_stages
 from compclip.text import annotation, positives
 from compclip.train.view_maker import Maker
 from tests.chat_server import Reply, prompt, said, serve
@@ -55,16 +55,16 @@ def folder(tmp_path):
     """A prepared data set of two pictures with two captions each; one caption stands twice."""
     rows = [Sample("1", "1.jpg", CAPTIONS[:2]), Sample("2", "2.jpg", (*CAPTIONS[2:], CAPTIONS[0]))]
     folder = tmp_path / "data" / "d"
-    shards.save(folder / "samples" / "00000.arrow", rows)
-    listed = shards.described(folder / "samples" / "00000.arrow", "00000", 2, 4)
-    shards.write_manifest(folder / "samples" / "manifest.json", Manifest((listed,)))
+    shard_files.save_samples(folder / "samples" / "00000.arrow", rows)
+    listed = shard_files.describe_shard(folder / "samples" / "00000.arrow", "00000", 2, 4)
+    shard_files.write_manifest(folder / "samples" / "manifest.json", Manifest((listed,)))
     return folder
 
 
 def written(cfg, folder):
     """The stage with this rewriter: its counts."""
     section = Data("karpathy", "d.json", ".", captioner="none", rewriter={} if cfg is None else asdict(cfg))
-    return prepare.run("rewrite", Name("d", "data"), section, folder.parent.parent)
+    return shard_stages.run_stage("rewrite", Name("d", "data"), section, folder.parent.parent)
 
 
 def forget(folder):
@@ -74,7 +74,7 @@ def forget(folder):
 
 def texts(folder):
     """The rewrites by caption."""
-    return rewrite.load(folder / "rewrites" / "00000.arrow")
+    return rewrite_shards.load_rewrites(folder / "rewrites" / "00000.arrow")
 
 
 def settings(at, folder, **more):
@@ -89,10 +89,10 @@ def test_rewrites_are_written_and_what_is_not_used_is_counted(folder):
     with serve(writer) as at:
         counts = written(settings(at, folder), folder)
     assert texts(folder) == {
-        "A dog and a cat.": rewrite.Rewrites("A cat and a dog.", "A dog and a feline."),
-        "A red bus.": rewrite.Rewrites("", "A crimson bus."),
-        "Bread and butter on a table.": rewrite.Rewrites("Butter and bread on a table.", ""),
-        "Two men.": rewrite.Rewrites("", ""),
+        "A dog and a cat.": rewrite_shards.Rewrites("A cat and a dog.", "A dog and a feline."),
+        "A red bus.": rewrite_shards.Rewrites("", "A crimson bus."),
+        "Bread and butter on a table.": rewrite_shards.Rewrites("Butter and bread on a table.", ""),
+        "Two men.": rewrite_shards.Rewrites("", ""),
     }
     assert counts["swap"].items() >= {"asked": 2, "answered": 2, "usable": 2, "not_asked": 2}.items()
     assert counts["replace"].items() >= {"asked": 4, "answered": 4, "usable": 2, "chatter": 1, "unchanged": 1}.items()
@@ -109,8 +109,8 @@ def test_the_second_run_sends_nothing_and_writes_the_same(folder):
         forget(folder)
         counts = written(settings(at, folder), folder)
     assert (folder / "rewrites" / "00000.arrow").read_bytes() == first
-    assert [counts[kind]["cached"] for kind in rewrite.KINDS] == [2, 4]
-    assert not any("answered" in counts[kind] for kind in rewrite.KINDS)
+    assert [counts[kind]["cached"] for kind in rewrite_shards.KINDS] == [2, 4]
+    assert not any("answered" in counts[kind] for kind in rewrite_shards.KINDS)
 
 
 def test_one_kind_alone(folder):
@@ -144,7 +144,7 @@ def test_failures_leave_nothing_half_written(folder):
 )
 def test_which_captions_are_swapped(caption, asked):
     """The word "and", and fewer than 15 words."""
-    assert rewrite.swappable(caption, 15) is asked
+    assert rewrite_shards.can_swap(caption, 15) is asked
 
 
 @pytest.mark.parametrize(
@@ -160,12 +160,14 @@ def test_which_captions_are_swapped(caption, asked):
 )
 def test_what_is_usable(kind, text, cut_short, fault):
     """Of answers for "a cat and a dog"."""
-    assert rewrite.usable(kind, "a cat and a dog", chat.Answer(text, cut_short))[1] == fault
+    assert rewrite_shards.check_rewrite(kind, "a cat and a dog", chat_client.Answer(text, cut_short))[1] == fault
 
 
 def test_a_caption_with_braces_is_asked_as_it_stands():
     """No formatting of what is not ours."""
-    assert rewrite.prompt("replace", "a {sign} and {0}").endswith("Only output the changed sentence. a {sign} and {0}")
+    assert rewrite_shards.build_prompt("replace", "a {sign} and {0}").endswith(
+        "Only output the changed sentence. a {sign} and {0}"
+    )
 
 
 def test_no_rewriter_no_questions(folder):
@@ -177,10 +179,10 @@ def test_no_rewriter_no_questions(folder):
 def test_a_missing_file_is_one_line(tmp_path):
     """It says which stage to run."""
     with pytest.raises(UserError, match="0.arrow: not there; run `dvc repro rewrite` first"):
-        rewrite.load(tmp_path / "0.arrow")
-    shards.write_batch(tmp_path / "0.arrow", pa.RecordBatch.from_pydict({"caption": [1]}))
+        rewrite_shards.load_rewrites(tmp_path / "0.arrow")
+    shard_files.write_batch(tmp_path / "0.arrow", pa.RecordBatch.from_pydict({"caption": [1]}))
     with pytest.raises(UserError, match="0.arrow: no readable rewrites; run `dvc repro rewrite` again"):
-        rewrite.load(tmp_path / "0.arrow")
+        rewrite_shards.load_rewrites(tmp_path / "0.arrow")
 
 
 def test_from_the_rewriter_to_the_view(folder):
@@ -189,8 +191,8 @@ def test_from_the_rewriter_to_the_view(folder):
         cfg = settings(at, folder)
         written(cfg, folder)
     section = Data("karpathy", "d.json", ".", captioner="none", rewriter=asdict(cfg))
-    prepare.run("annotate", Name("d", "data"), section, folder.parent.parent)
-    data = Prepared(folder)
+    shard_stages.run_stage("annotate", Name("d", "data"), section, folder.parent.parent)
+    data = PreparedDataset(folder)
     annotations = all_annotations(data)
     assert positives.written_swap(annotations[0][0], RNG) == "A cat and a dog."
     assert positives.written_replace(annotations[0][1], RNG) == "A crimson bus."
@@ -279,7 +281,7 @@ def test_the_command(tmp_path, folder, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     with serve(writer) as at:
         load(tmp_path, rewriter=f"{{url: '{at.url}', model: m, backoff_s: 0.0}}")
-        assert prepare.main(["--data", "d", "--rewrite"]) == 0
+        assert shard_stages.main(["--data", "d", "--rewrite"]) == 0
     assert json.loads(capsys.readouterr().out)["swap"]["usable"] == 2
-    assert prepare.main(["--data", "d", "--annotate"]) == 0
-    assert Prepared(Path("data/d")).annotation(0, 0).written_swap == "A cat and a dog."
+    assert shard_stages.main(["--data", "d", "--annotate"]) == 0
+    assert PreparedDataset(Path("data/d")).annotation(0, 0).written_swap == "A cat and a dog."

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from compclip.data import tars
+from compclip.data import tar_members
 from compclip.text import spacy_parser
 from perf import made_tars
 
@@ -22,8 +22,10 @@ def test_tars_differ_in_every_caption(tmp_path):
     made_tars.tars(tmp_path, 2, 3)
     texts = []
     for path in sorted(tmp_path.glob("*.tar")):
-        for group in tars.groups(str(path)):
-            text, noted = (tars.content(str(path), group.members[kind], 1 << 20).decode() for kind in ("txt", "json"))
+        for group in tar_members.iterate_samples(str(path)):
+            text, noted = (
+                tar_members.read_member(str(path), group.members[kind], 1 << 20).decode() for kind in ("txt", "json")
+            )
             assert text in noted and len(text.split()) >= 70
             texts.append(text)
     assert len(set(texts)) == 6

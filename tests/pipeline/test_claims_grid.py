@@ -13,7 +13,7 @@ from compclip.base.files import write_json
 from compclip.config.cell import Cell
 from compclip.evaluate import __main__ as evaluate_command
 from compclip.model import __main__ as model_command
-from compclip.prepare import prepare
+from compclip.prepare import shard_stages
 from compclip.report import __main__ as report_command
 from compclip.report.claims import ABSENT, HOLDS, REFUTED, UNDECIDED
 from compclip.runs import folder
@@ -53,8 +53,8 @@ def run() -> None:
     """What `dvc repro report` runs, in one process; tests/pipeline/test_pipeline.py shows that it runs that."""
     commands = [
         (data_scenes_command.main, "--out data/scenes_world"),
-        (prepare.main, "--data scenes"),
-        (prepare.main, "--data scenes --annotate"),
+        (shard_stages.main, "--data scenes"),
+        (shard_stages.main, "--data scenes --annotate"),
         (model_command.main, "--backbone scenes"),
     ]
     cells = [f"{method}-scenes-scenes-{seed}" for method in METHODS for seed in (0, 1, 2)]

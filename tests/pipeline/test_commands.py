@@ -19,10 +19,10 @@ from tests.conftest import ROOT
 
 NOT_FOR_PEOPLE = {  # the list; what a job runs, or a stage, or a server's keeper
     "compclip.__main__",
-    "compclip.llm.guard",
-    "compclip.prepare.look",
-    "compclip.prepare.prepare",
-    "compclip.prepare.work",
+    "compclip.llm.server_guard",
+    "compclip.prepare.file_listing",
+    "compclip.prepare.shard_stages",
+    "compclip.prepare.shard_work",
     "compclip.launch.job",
     "compclip.launch.task",
     "compclip.train.job",

@@ -12,9 +12,9 @@ import pytest
 
 from compclip.__main__ import COMMANDS, DAILY
 from compclip.config import grid, read
-from compclip.data import shards
-from compclip.data.images import load
-from compclip.data.prepared import Prepared
+from compclip.data import shard_files
+from compclip.data.images import load_image
+from compclip.data.prepared_dataset import PreparedDataset
 from compclip.launch.profiles import Profile
 from compclip.methods import negclip
 from compclip.train.view_maker import Maker
@@ -114,8 +114,8 @@ def test_the_followed_caption_is_real(project):
     said = followed()
     raw = json.loads((project / "world" / "train.json").read_text())["images"][0]["sentences"][0]["raw"]
     data = project / "data" / "scenes"
-    samples = shards.load(data / "samples" / "00000.arrow")
-    maker = Maker(Prepared(data), 0, 64, lambda sample: load(project / sample.image))
+    samples = shard_files.load_samples(data / "samples" / "00000.arrow")
+    maker = Maker(PreparedDataset(data), 0, 64, lambda sample: load_image(project / sample.image))
     cfg, _ = grid.method_config(read.load(ROOT / "params.yaml"), "negclip")
     first, second = (maker.view(0, epoch, negclip.views(cfg, 0)) for epoch in (0, 1))
     for text in (raw, *samples[0].captions, *first.negatives):

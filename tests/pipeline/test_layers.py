@@ -39,7 +39,7 @@ HEAVY = {
     "submitit": {"launch.slurm"},
     "peft": {"model.lora"},
     "nltk": {"text.wordnet", "text.wordnet_install"},
-    "transformers": {"prepare.captioners.hf", "prepare.fill_mask", "model.t5"},
+    "transformers": {"prepare.captioners.hf", "prepare.mask_filling", "model.t5"},
 }
 
 

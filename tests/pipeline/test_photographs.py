@@ -10,7 +10,7 @@ import pytest
 from compclip.base.files import write_json
 from compclip.evaluate import __main__ as evaluate_command
 from compclip.model.__main__ import main as pretrain
-from compclip.prepare import prepare
+from compclip.prepare import shard_stages
 from compclip.train import __main__ as train_command
 from tests.tiny_project import TINY, trained
 
@@ -39,8 +39,8 @@ def project(shared_data, tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(root)
         for name in ("coco", "flickr8k"):
-            assert prepare.main(["--data", name]) == 0
-            assert prepare.main(["--data", name, "--annotate"]) == 0
+            assert shard_stages.main(["--data", name]) == 0
+            assert shard_stages.main(["--data", name, "--annotate"]) == 0
         assert pretrain(["--backbone", "tiny"]) == 0
     return root
 

@@ -18,7 +18,7 @@ from compclip.base.errors import UserError
 from compclip.base.files import fingerprint, read_json
 from compclip.config import grid, read
 from compclip.config.cell import Cell
-from compclip.data.prepared import Prepared
+from compclip.data.prepared_dataset import PreparedDataset
 from compclip.evaluate import __main__ as evaluate_command
 from compclip.interface.method import load_method
 from compclip.model.backbone import WEIGHTS
@@ -192,16 +192,16 @@ def same(a, b) -> bool:
     ) == (b.caption, b.negatives, b.positives, b.concepts)
 
 
-def two_captions(data: Prepared, folder: Path) -> Prepared:
+def two_captions(data: PreparedDataset, folder: Path) -> PreparedDataset:
     """The same pictures, each with the next one's caption as a second: something to draw for every method."""
     said = all_annotations(data)
     both = [a + b for a, b in zip(said, (*said[1:], said[0]), strict=True)]
     return prepared(folder, [data.sample(i) for i in range(len(data))], both, 16)
 
 
-def train_set(cell: Cell) -> Prepared:
+def train_set(cell: Cell) -> PreparedDataset:
     """The data of a cell of the project in the current folder."""
-    return Prepared(Inputs(Path("."), cell).data)
+    return PreparedDataset(Inputs(Path("."), cell).data)
 
 
 @pytest.mark.parametrize("method", ["finetune", "negclip", "clic", "fsc_clip", "c2lip", "hard_positives"])

@@ -20,10 +20,10 @@ from PIL import Image
 
 from compclip.base.errors import UserError, one_line
 from compclip.data.sample import Sample
-from compclip.llm.answers import Answer
+from compclip.llm.answer_cache import Answer
 from compclip.model import caption_model
 from compclip.model.backbone import SCHEMES
-from compclip.prepare.captioners import Caption, _replicas
+from compclip.prepare.captioners import Caption, _device_replicas
 
 if TYPE_CHECKING:
     from compclip.config.sections import Data
@@ -63,13 +63,16 @@ def reads(data: Data, cfg: Config) -> list[str]:
 @contextmanager
 def opened(data: Data, cfg: Config) -> Iterator[Caption]:
     """A captioner with its model loaded on each device. Raises UserError for what is no CoCa model."""
-    tellers = [caption_model.load(cfg.model, cfg.weights, device, cfg.seed) for device in _replicas.devices(cfg.device)]
+    tellers = [
+        caption_model.load(cfg.model, cfg.weights, device, cfg.seed)
+        for device in _device_replicas.parse_devices(cfg.device)
+    ]
     if cfg.max_new_tokens > tellers[0].places:
         raise UserError(
             f"options.max_new_tokens={cfg.max_new_tokens}: {cfg.model} has {tellers[0].places} places; lower it"
         )
     replicas = [functools.partial(_described, teller, cfg) for teller in tellers]
-    yield lambda samples, shard: _replicas.caption(samples, replicas, cfg.batch_size)
+    yield lambda samples, shard: _device_replicas.caption_samples(samples, replicas, cfg.batch_size)
 
 
 def _described(

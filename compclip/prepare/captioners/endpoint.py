@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from compclip.base.errors import UserError
 from compclip.config.servers import Server
 from compclip.data.sample import Sample
-from compclip.llm import answers, chat, serving
+from compclip.llm import answer_cache, chat_client, local_server
 from compclip.prepare.captioners import Caption
 from compclip.prepare.captioners._query import QUERY, QUERY_TOKENS
 
@@ -43,17 +43,17 @@ class Config(Server):
 @contextmanager
 def opened(data: Data, cfg: Config) -> Iterator[Caption]:
     """A captioner that asks the endpoint, and keeps the answers of each shard in a file of its own."""
-    place = answers.of_data(cfg.cache, data)
-    with serving.running(cfg, place / serving.log_name()) as (ready, watch):
-        yield lambda samples, shard: asked(samples, ready, answers.of_shard(place, shard), watch)
+    place = answer_cache.cache_folder(cfg.cache, data)
+    with local_server.run_server(cfg, place / local_server.log_name()) as (ready, watch):
+        yield lambda samples, shard: asked(samples, ready, answer_cache.shard_cache(place, shard), watch)
 
 
 def asked(
-    samples: list[Sample], cfg: Config, cache: str, watch: Callable[[], None] = chat.nothing
+    samples: list[Sample], cfg: Config, cache: str, watch: Callable[[], None] = chat_client.watch_nothing
 ) -> tuple[list[Sample], Counter]:
     """The samples with the endpoint's caption instead of theirs; those without an answer are dropped and counted."""
-    questions = [chat.Question(cfg.prompt, s.picture, cfg.image_side, cfg.max_tokens) for s in samples]
-    replies = chat.ask(questions, cfg, cache, watch)
+    questions = [chat_client.Question(cfg.prompt, s.picture, cfg.image_side, cfg.max_tokens) for s in samples]
+    replies = chat_client.ask_questions(questions, cfg, cache, watch)
     made = [replace(s, captions=(one_paragraph(a.text),)) for s, a in zip(samples, replies.answers, strict=True) if a]
     return made, replies.counts
 

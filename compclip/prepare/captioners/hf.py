@@ -27,8 +27,8 @@ from compclip.base import bounded
 from compclip.base.errors import UserError, one_line
 from compclip.base.files import read_mapping
 from compclip.data.sample import Sample
-from compclip.llm.answers import Answer
-from compclip.prepare.captioners import Caption, _replicas
+from compclip.llm.answer_cache import Answer
+from compclip.prepare.captioners import Caption, _device_replicas
 from compclip.prepare.captioners._query import QUERY, QUERY_TOKENS
 
 if TYPE_CHECKING:
@@ -64,8 +64,10 @@ def reads(data: Data, cfg: Config) -> list[str]:
 @contextmanager
 def opened(data: Data, cfg: Config) -> Iterator[Caption]:
     """A captioner with its model loaded on each device. Raises UserError for what is no model of transformers."""
-    replicas = [functools.partial(_described, *_open(cfg, device), cfg) for device in _replicas.devices(cfg.device)]
-    yield lambda samples, shard: _replicas.caption(samples, replicas, cfg.batch_size)
+    replicas = [
+        functools.partial(_described, *_open(cfg, device), cfg) for device in _device_replicas.parse_devices(cfg.device)
+    ]
+    yield lambda samples, shard: _device_replicas.caption_samples(samples, replicas, cfg.batch_size)
 
 
 def _described(

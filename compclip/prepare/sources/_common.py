@@ -7,7 +7,7 @@ from typing import Any
 from compclip.base.errors import UserError
 
 
-def need(record: Any, key: str, where: str, kind: type | tuple[type, ...] = str) -> Any:
+def require_field(record: Any, key: str, where: str, kind: type | tuple[type, ...] = str) -> Any:
     """A field of a record. Raises UserError naming file, record and field where it is missing or no `kind`."""
     if not isinstance(record, dict) or key not in record:
         raise UserError(f"{where}: no field {key!r}; the file is not in the expected format")

@@ -10,15 +10,15 @@ from compclip.base.errors import UserError
 from compclip.base.files import read_json
 from compclip.config.sections import Data
 from compclip.data.sample import Sample
-from compclip.prepare.sources._common import need
+from compclip.prepare.sources._common import require_field
 
 MERGED = {"train": ("train", "restval")}  # COCO's restval is trained on as usual
 
 
 def records(cfg: Data, counts: Counter) -> Iterator[Sample]:
     """Samples of `cfg.split` (train includes restval). Raises UserError for a missing field or an unknown split."""
-    images = need(read_json(cfg.path), "images", cfg.path, list)
-    splits = [need(image, "split", f"{cfg.path}: image {i}") for i, image in enumerate(images)]
+    images = require_field(read_json(cfg.path), "images", cfg.path, list)
+    splits = [require_field(image, "split", f"{cfg.path}: image {i}") for i, image in enumerate(images)]
     wanted = MERGED.get(cfg.split, (cfg.split,))
     if not any(split in wanted for split in splits):
         raise UserError(f"{cfg.path}: no image of split {cfg.split!r}; splits there: {', '.join(sorted(set(splits)))}")
@@ -28,7 +28,7 @@ def records(cfg: Data, counts: Counter) -> Iterator[Sample]:
 
 
 def _sample(image: dict, where: str, cfg: Data) -> Sample:
-    name = need(image, "filename", where)
-    folder = need(image, "filepath", where) if "filepath" in image else ""
-    texts = [need(sentence, "raw", where) for sentence in need(image, "sentences", where, list)]
+    name = require_field(image, "filename", where)
+    folder = require_field(image, "filepath", where) if "filepath" in image else ""
+    texts = [require_field(sentence, "raw", where) for sentence in require_field(image, "sentences", where, list)]
     return Sample(Path(name).stem, str(Path(cfg.images) / folder / name), tuple(texts), cfg.split)

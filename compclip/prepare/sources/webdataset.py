@@ -20,9 +20,9 @@ from compclip.base import json_text
 from compclip.base.errors import UserError
 from compclip.config import pictures
 from compclip.config.sections import Data
-from compclip.data import sample, tars
+from compclip.data import sample, tar_members
 from compclip.data.sample import Sample
-from compclip.data.tars import DamagedTar, Group, Member
+from compclip.data.tar_members import DamagedTar, TarMember, TarSample
 
 SUFFIXES = ("jpg", "jpeg", "png", "webp", "image")
 TEXTS = ("txt", "caption")
@@ -47,7 +47,7 @@ def records(cfg: Data, counts: Counter, part: str) -> Iterator[Sample]:
     """The samples of a tar. Counted: what has no picture, keys that come twice, texts that cannot be used, damage."""
     seen, stem = set[str](), Path(part).stem
     try:
-        for group in tars.groups(part):
+        for group in tar_members.iterate_samples(part):
             counts["duplicate_keys"] += len(group.repeated) + (group.key in seen)
             if group.key not in seen:
                 seen.add(group.key)
@@ -56,7 +56,7 @@ def records(cfg: Data, counts: Counter, part: str) -> Iterator[Sample]:
         counts["damaged_tars"] += 1
 
 
-def _sample(group: Group, tar: str, stem: str, cfg: Data, counts: Counter) -> Iterator[Sample]:
+def _sample(group: TarSample, tar: str, stem: str, cfg: Data, counts: Counter) -> Iterator[Sample]:
     picture = next((group.members[s] for s in SUFFIXES if s in group.members), None)
     if picture is None:
         counts["no_picture"] += 1
@@ -72,16 +72,16 @@ def _sample(group: Group, tar: str, stem: str, cfg: Data, counts: Counter) -> It
     yield Sample(f"{stem}/{group.key}", tar, captions, cfg.split, **place, members=_noted(group, pictures.members(cfg)))
 
 
-def _noted(group: Group, names: Sequence[str]) -> tuple[sample.Member, ...]:
+def _noted(group: TarSample, names: Sequence[str]) -> tuple[sample.SampleMember, ...]:
     """Where the members of these endings are; an empty one is not there."""
     found = ((name, group.members[name]) for name in names if name in group.members)
-    return tuple(sample.Member(name, one.offset, one.size) for name, one in found if one.size)
+    return tuple(sample.SampleMember(name, one.offset, one.size) for name, one in found if one.size)
 
 
-def _facts(group: Group, tar: str) -> dict[str, Any]:
+def _facts(group: TarSample, tar: str) -> dict[str, Any]:
     """What the sample's .json says; nothing where it cannot be read."""
     member = group.members.get("json")
-    raw = tars.content(tar, member, MOST) if member else None
+    raw = tar_members.read_member(tar, member, MOST) if member else None
     try:
         found = json_text.value((raw or b"{}").decode("utf-8"), tar)
     except (UserError, UnicodeDecodeError):
@@ -89,10 +89,10 @@ def _facts(group: Group, tar: str) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def _captions(member: Member | None, facts: dict[str, Any], tar: str, counts: Counter) -> tuple[str, ...]:
+def _captions(member: TarMember | None, facts: dict[str, Any], tar: str, counts: Counter) -> tuple[str, ...]:
     if member is None:
         return (facts["caption"],) if isinstance(facts.get("caption"), str) else ()
-    raw = tars.content(tar, member, MOST)
+    raw = tar_members.read_member(tar, member, MOST)
     if raw is None:
         counts["unreadable_captions"] += 1
         return ()

@@ -27,9 +27,9 @@ def _near(folder: Path) -> None:
 
 
 def _opened(_: random.Random) -> object:
-    from compclip.data import near
+    from compclip.data import neighbour_file
 
-    return near.opened(Path("n.npy"), 12).tolist()
+    return neighbour_file.map_neighbours(Path("n.npy"), 12).tolist()
 
 
 def _listed() -> formats.Files:
@@ -38,9 +38,9 @@ def _listed() -> formats.Files:
 
 def _beside(_: random.Random) -> object:
     from compclip.config.sections import Data
-    from compclip.prepare import prepare
+    from compclip.prepare import shard_stages
 
     beside = {"file": "files/n.jsonl", "on": "key", "column": "made", "images": "pictures"}
     path = f"files/{formats.SOURCES['karpathy'][0]}"
     data = Data("karpathy", path, "pictures", captioner="none", negative_images=beside)
-    return prepare.run("recaption", Name("x", "data"), data)
+    return shard_stages.run_stage("recaption", Name("x", "data"), data)

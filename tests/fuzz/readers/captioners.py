@@ -45,9 +45,9 @@ def _masked(folder: Path) -> None:
 
 def _filled(_: random.Random) -> object:
     from compclip.config.texts import Masked
-    from compclip.prepare import fill_mask
+    from compclip.prepare import mask_filling
 
-    return fill_mask.opened(Masked("m"))(["A dog runs on the grass.", "The red cat sleeps."])
+    return mask_filling.open_model(Masked("m"))(["A dog runs on the grass.", "The red cat sleeps."])
 
 
 def _coca(folder: Path) -> None:

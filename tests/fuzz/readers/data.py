@@ -107,13 +107,13 @@ def _sources() -> Iterator[Reader]:
 def _recaptioned(name: str, path: str) -> Callable[[random.Random], object]:
     def read(_: random.Random) -> object:
         from compclip.config.sections import Data
-        from compclip.data import shards
-        from compclip.prepare import prepare
+        from compclip.data import shard_files
+        from compclip.prepare import shard_stages
 
         data = Data(source=name, path=f"files/{path}".rstrip("/"), images="pictures", captioner="none")
-        prepare.run("recaption", Name("x", "data"), data)
-        prepare.run("rewrite", Name("x", "data"), data)
-        return [shards.load(path) for path in sorted(Path("data/x/samples").glob("*.arrow"))]
+        shard_stages.run_stage("recaption", Name("x", "data"), data)
+        shard_stages.run_stage("rewrite", Name("x", "data"), data)
+        return [shard_files.load_samples(path) for path in sorted(Path("data/x/samples").glob("*.arrow"))]
 
     return read
 
@@ -138,8 +138,8 @@ def _dds(folder: Path) -> None:
 def _decoded(name: str) -> None:
     from compclip.data import images
 
-    images.size(name)
-    assert images.load(name).mode == "RGB"
+    images.read_size(name)
+    assert images.load_image(name).mode == "RGB"
 
 
 def _no_format(name: str) -> None:
@@ -147,7 +147,7 @@ def _no_format(name: str) -> None:
     from compclip.data import images
 
     try:
-        images.load(name)
+        images.load_image(name)
     except images.ImageError:
         return
     raise AssertionError(f"{name}: was read")

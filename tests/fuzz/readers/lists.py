@@ -47,9 +47,9 @@ def _written(files: formats.Files) -> Make:
 def _joined(name: str) -> Callable[[random.Random], object]:
     def read(_: random.Random) -> object:
         from compclip.config.captions import Captions
-        from compclip.prepare import joined
+        from compclip.prepare import caption_join
 
-        with joined.opened(Captions(name, "url", ["c"]), Path("index")) as captions:
+        with caption_join.open_list(Captions(name, "url", ["c"]), Path("index")) as captions:
             return captions.of([row["url"] for row in ROWS])
 
     return read
@@ -58,42 +58,44 @@ def _joined(name: str) -> Callable[[random.Random], object]:
 def _beside(name: str, on: str, column: str, **more: bool) -> Callable[[random.Random], object]:
     def read(_: random.Random) -> object:
         from compclip.config.texts import Texts
-        from compclip.prepare import joined
+        from compclip.prepare import caption_join
 
-        with joined.opened(Texts(name, on, [column], **more), Path("index")) as texts:
+        with caption_join.open_list(Texts(name, on, [column], **more), Path("index")) as texts:
             return texts.of(["one", "a", "b"])
 
     return read
 
 
 def _indexed(folder: Path) -> None:
-    from compclip.prepare import index
+    from compclip.prepare import text_index
 
-    index.opened(folder / "index", lambda counts: ((row["url"], [row["c"]]) for row in ROWS))
+    text_index.open_index(folder / "index", lambda counts: ((row["url"], [row["c"]]) for row in ROWS))
 
 
 def _looked_up(_: random.Random) -> object:
-    from compclip.prepare import index
+    from compclip.prepare import text_index
 
-    return index.Index(Path("index")).of([row["url"] for row in ROWS])
+    return text_index.TextIndex(Path("index")).of([row["url"] for row in ROWS])
 
 
 def _rewritten(_: random.Random) -> object:
     from compclip.config.captions import Released
-    from compclip.prepare import released
+    from compclip.prepare import released_hard_positives
 
-    with released.opened(Released("files/captions.json", swap="files/s.jsonl"), Path("index")) as given:
+    with released_hard_positives.open_rewrites(
+        Released("files/captions.json", swap="files/s.jsonl"), Path("index")
+    ) as given:
         return given(formats.TWO)
 
 
 def _pictures(folder: Path) -> None:
-    from compclip.prepare import overlap
+    from compclip.prepare import benchmark_overlap
 
     formats.pictures(folder)
-    overlap.write(folder / "b.arrow", [str(folder / name) for name in formats.PICTURES])
+    benchmark_overlap.write_benchmark_images(folder / "b.arrow", [str(folder / name) for name in formats.PICTURES])
 
 
 def _read(_: random.Random) -> object:
-    from compclip.prepare import overlap
+    from compclip.prepare import benchmark_overlap
 
-    return overlap.read(Path("b.arrow"))
+    return benchmark_overlap.read_benchmark_images(Path("b.arrow"))

@@ -137,7 +137,7 @@ def _published(_: random.Random) -> object:
 
 
 def _prepared(folder: Path) -> None:
-    from compclip.data import shards
+    from compclip.data import shard_files
     from compclip.data.sample import Sample
     from compclip.text.spacy_parser import annotate
     from tests.prepared_set import prepared
@@ -145,16 +145,16 @@ def _prepared(folder: Path) -> None:
     (folder / "data" / "x").mkdir(parents=True)
     made = annotate(list(formats.TWO), processes=1, counts=Counter())
     sample = Sample("a", "a.png", formats.TWO)
-    shards.save(folder / "data/x/samples/00000.arrow", [sample])
+    shard_files.save_samples(folder / "data/x/samples/00000.arrow", [sample])
     prepared(folder / "data/x", [sample], [made])
 
 
 def _samples(_: random.Random) -> None:
-    from compclip.data import shards
-    from compclip.data.prepared import Prepared
+    from compclip.data import shard_files
+    from compclip.data.prepared_dataset import PreparedDataset
 
-    shards.load(Path("data/x/samples/00000.arrow"))
-    data = Prepared(Path("data/x"))
+    shard_files.load_samples(Path("data/x/samples/00000.arrow"))
+    data = PreparedDataset(Path("data/x"))
     for index in range(len(data)):
         data.sample(index)
         for which in range(data.captions(index)):

@@ -16,7 +16,7 @@ from compclip.base.names import Name
 from compclip.config import read
 from compclip.config.sections import Data
 from compclip.data.sample import Sample
-from compclip.prepare import prepare
+from compclip.prepare import shard_stages
 from compclip.prepare.captioners import endpoint
 from tests.captioned import captioned
 from tests.chat_server import prompt, said, serve
@@ -108,7 +108,7 @@ def test_the_recaption_stage(server, tmp_path, pictures):
     with serve(described) as at:
         options = {"url": at.url, "model": "m", "cache": str(tmp_path / "c.sqlite")}
         data = Data("karpathy", str(tmp_path / "d.json"), str(tmp_path), captioner="endpoint", options=options)
-        counts = prepare.run("recaption", Name("x", "data"), data, tmp_path)
+        counts = shard_stages.run_stage("recaption", Name("x", "data"), data, tmp_path)
     assert sorted(s.captions[0] for s in in_folder(tmp_path / "data" / "x")) == [
         "A picture 30 wide. It is 60 high.",
         "A picture 400 wide. It is 100 high.",

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from compclip.base import secret
 from compclip.base.errors import UserError
-from compclip.llm import chat, post
-from compclip.llm.question import Question
+from compclip.llm import chat_client, http_post
+from compclip.llm.chat_question import Question
 from tests.chat_server import Reply, Stream, prompt, said, serve
 from tests.llm.endpoint.asked import echo, questions
 
@@ -40,20 +40,20 @@ def test_an_answer_that_drips_is_late(server, head):
         raise Stream(drip(head))
 
     with serve(answer) as at:
-        made = chat.ask(questions(1), server(at.url, timeout_s=0.3, attempts=1))
+        made = chat_client.ask_questions(questions(1), server(at.url, timeout_s=0.3, attempts=1))
     assert +made.counts == {"asked": 1, "failed_timeout": 1}
 
 
 @pytest.mark.parametrize("head", [HEAD + b"\r\n", HEAD + b"Content-Length: 99999999999\r\n\r\n"])
 def test_an_endless_answer_is_cut_and_not_asked_again(server, monkeypatch, head):
     """After 8 MiB; here after less."""
-    monkeypatch.setattr(post, "LIMIT", 1 << 16)
+    monkeypatch.setattr(http_post, "LIMIT", 1 << 16)
 
     def answer(body):
         raise Stream(itertools.chain([head], itertools.repeat(b" " * 65536)))
 
     with serve(answer) as at:
-        made = chat.ask(questions(1), server(at.url))
+        made = chat_client.ask_questions(questions(1), server(at.url))
     assert +made.counts == {"asked": 1, "failed_oversized": 1}
     assert len(at.requests) == 1
 
@@ -68,7 +68,7 @@ def test_a_truncated_answer_is_asked_again(server):
         return echo(body)
 
     with serve(answer) as at:
-        made = chat.ask(questions(1), server(at.url))
+        made = chat_client.ask_questions(questions(1), server(at.url))
     assert (made.counts["answered"], made.counts["retries"]) == (1, 1)
 
 
@@ -82,7 +82,7 @@ def test_a_redirect_is_not_followed(server, monkeypatch):
             raise Reply(307, "elsewhere", {"Location": other.url + "/chat/completions"})
 
         with serve(answer) as at:
-            made = chat.ask(questions(1), server(at.url, api_key_env="SOME_KEY"))
+            made = chat_client.ask_questions(questions(1), server(at.url, api_key_env="SOME_KEY"))
     assert made.counts["failed_http_307"] == 1
     assert other.requests == []
 
@@ -108,7 +108,7 @@ def test_ctrl_c_ends_a_wait(server, slow, interruptible):
 
     with serve(answer) as at:
         with pytest.raises(KeyboardInterrupt):
-            chat.ask(questions(1), server(at.url, backoff_max_s=900.0, timeout_s=900.0))
+            chat_client.ask_questions(questions(1), server(at.url, backoff_max_s=900.0, timeout_s=900.0))
         release.set()
     assert len(at.requests) == 1
 
@@ -116,8 +116,8 @@ def test_ctrl_c_ends_a_wait(server, slow, interruptible):
 def test_halves_of_surrogate_pairs_are_repaired_and_counted(server):
     """No database and no file takes them."""
     with serve(lambda body: said("a \ud800 dog")) as at:
-        made = chat.ask(questions(1), server(at.url))
-        assert chat.ask(questions(1), server(at.url)).answers == made.answers
+        made = chat_client.ask_questions(questions(1), server(at.url))
+        assert chat_client.ask_questions(questions(1), server(at.url)).answers == made.answers
     assert made.answers[0].text == "a \ufffd dog"
     assert made.counts["repaired_answers"] == 1
 
@@ -130,7 +130,7 @@ def test_a_key_that_no_header_takes_is_one_line(server, monkeypatch, key):
     else:
         monkeypatch.setenv("SOME_KEY", key)
     with pytest.raises(UserError, match="SOME_KEY") as caught:
-        chat.ask(questions(1), server("http://x/v1", api_key_env="SOME_KEY"))
+        chat_client.ask_questions(questions(1), server("http://x/v1", api_key_env="SOME_KEY"))
     assert "secret-k" not in str(caught.value)
 
 
@@ -150,11 +150,11 @@ def test_a_key_that_a_server_repeats_is_kept_nowhere(server, monkeypatch, tmp_pa
         raise Reply(status, text)
 
     with serve(answer) as at:
-        made = chat.ask(questions(3), server(at.url, api_key_env="SOME_KEY"))
+        made = chat_client.ask_questions(questions(3), server(at.url, api_key_env="SOME_KEY"))
         with pytest.raises(UserError, match="1 of 1 questions failed") as caught:
-            chat.ask(questions(3)[1:2], server(at.url, api_key_env="SOME_KEY", failures_allowed=0.0))
+            chat_client.ask_questions(questions(3)[1:2], server(at.url, api_key_env="SOME_KEY", failures_allowed=0.0))
         with pytest.raises(UserError, match="1 of 1 questions failed") as other:
-            chat.ask(questions(3)[2:], server(at.url, api_key_env="SOME_KEY", failures_allowed=0.0))
+            chat_client.ask_questions(questions(3)[2:], server(at.url, api_key_env="SOME_KEY", failures_allowed=0.0))
     kept = b"".join(p.read_bytes() for p in (tmp_path / "cache").iterdir()).decode("utf-8", "replace")
     shown = f"{made}{caught.value}{other.value}{kept}"
     assert made.answers[0].text == "the key is *** indeed"
@@ -205,8 +205,8 @@ def test_any_answer_is_one_or_is_counted(content, usage, raw, likeliest):
         choice = {"message": {"content": content}, "logprobs": logprobs}
         raw = json.dumps({"choices": [choice], "usage": usage}).encode()
     try:
-        found = chat._parsed(raw, 0, Question("yes or no?", likeliest=likeliest)).answer
-    except chat._Failed as failed:
+        found = chat_client._parsed(raw, 0, Question("yes or no?", likeliest=likeliest)).answer
+    except chat_client._Failed as failed:
         assert failed.reason in ("malformed", "empty")
     else:
         assert found.text.encode() and 0 <= found.prompt_tokens < 2**31 and 0 <= found.completion_tokens < 2**31

@@ -8,7 +8,7 @@ from dataclasses import replace
 from PIL import Image
 
 from compclip.config.sections import Data
-from compclip.prepare import recaption
+from compclip.prepare import recaption_shards
 from compclip.prepare.captioners import endpoint
 
 
@@ -22,7 +22,7 @@ def test_a_server_may_move(server, tmp_path):
 
     def key(**more):
         cfg = endpoint.Config(**vars(server("http://x/v1")) | more)
-        ((item,), _) = recaption.items(replace(data, options=dict(vars(cfg))), cfg, "code", tmp_path)
+        ((item,), _) = recaption_shards.recaption_tasks(replace(data, options=dict(vars(cfg))), cfg, "code", tmp_path)
         return item.key
 
     moved = ({"url": "http://y/v1"}, {"url": "", "server": "vllm {port}"}, {"parallel": 1, "cache": "other.sqlite"})

@@ -17,8 +17,8 @@ from compclip.base.files import write_json
 from compclip.config.sections import Data
 from compclip.config.servers import Server
 from compclip.data.sample import Sample
-from compclip.llm import guard, serving
-from compclip.prepare import prepare
+from compclip.llm import local_server, server_guard
+from compclip.prepare import shard_stages
 from compclip.prepare.captioners import endpoint
 from tests.captioned import captioned
 from tests.chat_server import said, serve
@@ -32,8 +32,8 @@ DATA = Data("karpathy", "d.json", ".", captioner="endpoint")
 @pytest.fixture
 def server(tmp_path, monkeypatch):
     """Makes settings whose server is the stand-in, in some ways."""
-    monkeypatch.setenv(serving.ALLOW, "1")
-    monkeypatch.setattr(serving, "PATIENCE_S", 5.0)
+    monkeypatch.setenv(local_server.ALLOW, "1")
+    monkeypatch.setattr(local_server, "PATIENCE_S", 5.0)
 
     def make(*ways, **more):
         command = f"'{sys.executable}' -S -I {STAND_IN} {{port}} {' '.join(ways)}"
@@ -104,7 +104,7 @@ def test_it_does_not_decide_the_answers(server, sample, tmp_path):
 def test_a_strangers_grid_starts_nothing(server, sample, tmp_path, monkeypatch):
     """Only where the environment says so; the line shows the command."""
     for value in ("", "0", None):
-        monkeypatch.setenv(serving.ALLOW, value) if value is not None else monkeypatch.delenv(serving.ALLOW)
+        monkeypatch.setenv(local_server.ALLOW, value) if value is not None else monkeypatch.delenv(local_server.ALLOW)
         with pytest.raises(UserError, match=r"server=.*stand_in.py {port} .*allow grids .* COMPCLIP_ALLOW_SERVER=1"):
             captioned(endpoint, [sample], server())
     assert not (tmp_path / "c").exists()
@@ -112,12 +112,12 @@ def test_a_strangers_grid_starts_nothing(server, sample, tmp_path, monkeypatch):
 
 def test_no_shell_sees_the_command(tmp_path, monkeypatch):
     """Words are words, whatever they hold."""
-    monkeypatch.setenv(serving.ALLOW, "1")
+    monkeypatch.setenv(local_server.ALLOW, "1")
     shown = "import sys; print(sys.argv[2:])"
     command = f"'{sys.executable}' -c '{shown}' {{port}} $HOME ; touch {tmp_path}/ran '$(touch x)' | *"
     with (
         pytest.raises(UserError, match="ended with exit code 0"),
-        serving.running(Server(model="m", server=command), tmp_path / "log"),
+        local_server.run_server(Server(model="m", server=command), tmp_path / "log"),
     ):
         pass
     assert (tmp_path / "log").read_text().strip() == str(
@@ -164,7 +164,7 @@ def test_one_that_dies_while_it_is_asked(server, sample):
 
 def test_a_deaf_one_and_its_children_are_ended(server, sample, tmp_path, monkeypatch):
     """By SIGKILL, when SIGTERM had its time."""
-    monkeypatch.setattr(serving, "PATIENCE_S", 0.3)
+    monkeypatch.setattr(local_server, "PATIENCE_S", 0.3)
     captioned(endpoint, [sample], server("deaf", "parent"))
     known = pids(log(tmp_path))
     assert len(known) == 2 and all(map(gone, known))
@@ -175,8 +175,8 @@ import sys
 from pathlib import Path
 from compclip.config.sections import Data
 from compclip.config.servers import Server
-from compclip.data import serving
-with serving.running(Server(model="m", server=sys.argv[1]), Path(sys.argv[2])):
+from compclip.llm import local_server
+with local_server.run_server(Server(model="m", server=sys.argv[1]), Path(sys.argv[2])):
     print("ready", flush=True)
     sys.stdin.read()
 """
@@ -203,8 +203,8 @@ def test_it_goes_with_a_task_that_is_killed(server, tmp_path, number):
 @pytest.mark.skipif(sys.platform != "linux", reason="prctl is Linux's")
 def test_it_goes_with_its_guard(server, tmp_path):
     """Also when that one is killed."""
-    own = serving._Own(
-        serving._start(server().server, port := serving._free_port(), tmp_path / "log"), "", tmp_path / "log"
+    own = local_server._Own(
+        local_server._start(server().server, port := local_server._free_port(), tmp_path / "log"), "", tmp_path / "log"
     )
     own.await_ready(port, 60)
     own.guard.kill()
@@ -214,7 +214,7 @@ def test_it_goes_with_its_guard(server, tmp_path):
 
 def test_a_guard_whose_parent_has_gone_before(tmp_path):
     """It starts nothing that stays."""
-    done = subprocess.run([sys.executable, "-I", guard.__file__, "1", "5", "sleep", "600"], timeout=60)
+    done = subprocess.run([sys.executable, "-I", server_guard.__file__, "1", "5", "sleep", "600"], timeout=60)
     assert done.returncode == 128 + signal.SIGTERM
 
 
@@ -261,7 +261,7 @@ def test_one_command_captions_with_a_server_of_its_own(server, sample, tmp_path,
     }
     write_json(tmp_path / "params.yaml", params)
     for _ in range(2):
-        assert prepare.main(["--data", "d"]) == 0
+        assert shard_stages.main(["--data", "d"]) == 0
         assert [s.captions for s in in_folder(tmp_path / "data" / "d")] == [("A picture.",)]
     assert log(tmp_path).count("asked") == 1
     assert all(map(gone, pids(log(tmp_path))))

@@ -11,15 +11,14 @@ from dataclasses import replace
 
 from compclip.base.surrogates import has, repaired
 from compclip.data import images
-from compclip.data.place import Place
-from compclip.data.sample import Sample
+from compclip.data.sample import ImageLocation, Sample
 
 LONG_WORDS = 1000  # a caption with more words is kept and counted
 HEAD = 1 << 14  # bytes of a picture that are read for its size and its checksum
 THREADS = 4  # that wait for a disk
 
 
-def entered(samples: Iterable[Sample], counts: Counter) -> Iterator[Sample]:
+def clean_captions(samples: Iterable[Sample], counts: Counter) -> Iterator[Sample]:
     """Samples with their captions on one line each, halves of surrogate pairs repaired in all that a source says.
 
     Dropped and counted: empty captions, pictures with a name that no file can have. Kept and counted: long captions,
@@ -45,7 +44,7 @@ def _captions(texts: Iterable[str], counts: Counter) -> tuple[str, ...]:
     return tuple(map(repaired, kept))
 
 
-def measured(samples: Iterable[Sample], counts: Counter) -> list[Sample]:
+def measure_images(samples: Iterable[Sample], counts: Counter) -> list[Sample]:
     """The samples with the sizes of their pictures, each of which is opened once, and its first bytes are read.
 
     Dropped and counted: missing and unreadable pictures, pictures without a caption.
@@ -61,16 +60,16 @@ def measured(samples: Iterable[Sample], counts: Counter) -> list[Sample]:
     return made
 
 
-def seen(place: Place) -> tuple[int, int, int]:
+def read_image_header(place: ImageLocation) -> tuple[int, int, int]:
     """Width, height and checksum of a picture. Raises ImageError, or OSError where it goes in the meantime."""
-    raw = images.read(place, HEAD)
-    width, height = images.size(place, raw)
+    raw = images.read_bytes(place, HEAD)
+    width, height = images.read_size(place, raw)
     return width, height, checksum(place.length or os.stat(place.path).st_size, raw)
 
 
 def _measured(sample: Sample) -> Sample | str:
     try:
-        width, height, head = seen(sample.picture)
+        width, height, head = read_image_header(sample.picture)
     except images.ImageError as error:
         return f"{error.reason}_image"
     except OSError:  # gone since

@@ -4,8 +4,8 @@
     .work/shards/<stage>/<data>/<key>.json     what was counted while it was made; written last
     .work/shards/<stage>/<data>/work.json      the shards that the stage was last asked for
 
-`python -m compclip.prepare.work FOLDER NAME…` makes shards of a stage wherever it is started: a cluster sends it as an
-array. Several processes may work on a folder: a shard has a lock, and whoever comes second finds it made.
+`python -m compclip.prepare.shard_work FOLDER NAME…` makes shards of a stage wherever it is started: a cluster sends
+it as an array. Several processes may work on a folder: a shard has a lock, and whoever comes second finds it made.
 """
 
 from __future__ import annotations
@@ -35,23 +35,23 @@ from compclip.config.asked import ANNOTATE, LIST, RECAPTION, REWRITE, STAGES
 from compclip.config.grid import captioner_config, captions_config, masked_config, texts_config, writer_config
 from compclip.config.sections import Data
 from compclip.config.structured import structured
-from compclip.data import shards
-from compclip.data.shards import Manifest, Shard
-from compclip.prepare import annotate, recaption, rewrite
-from compclip.prepare.item import Item, Made, Make
+from compclip.data import shard_files
+from compclip.data.shard_files import Manifest, Shard
+from compclip.prepare import annotate_shards, recaption_shards, rewrite_shards
+from compclip.prepare.shard_task import MakeShard, ShardResult, ShardTask
 
 COUNTS = "counts.jsonl"
 BLOCKS = "blocks"  # what `recaption` wrote down of its source
 
 
 @dataclass(frozen=True)
-class Work:
+class ShardWork:
     """What a stage is asked to make of a data set."""
 
     stage: str
     section: Data
     folder: Path
-    items: tuple[Item, ...]
+    items: tuple[ShardTask, ...]
     counts: Mapping[str, float]  # of the whole, made while its shards were told apart
 
     def save(self) -> None:
@@ -62,25 +62,25 @@ class Work:
             {"stage": self.stage, "section": asdict(self.section), "items": listed, "counts": dict(self.counts)},
         )
 
-    def shard(self, item: Item) -> Path:
+    def shard(self, item: ShardTask) -> Path:
         """Where a shard is made."""
         return self.folder / f"{item.key}.arrow"
 
-    def facts(self, item: Item) -> Path:
+    def facts(self, item: ShardTask) -> Path:
         """What is said of it, once it is made."""
         return self.folder / f"{item.key}.json"
 
-    def missing(self) -> list[Item]:
+    def missing(self) -> list[ShardTask]:
         """The shards that are not made yet, each content once."""
         keys = {item.key: item for item in self.items}
         return [item for item in keys.values() if not self.facts(item).is_file()]
 
-    def made(self, item: Item) -> tuple[Shard, Made]:
+    def made(self, item: ShardTask) -> tuple[Shard, ShardResult]:
         """A shard that was made. Raises UserError where what is said of it is damaged."""
         raw = read_mapping(self.facts(item))
         try:
             shard = Shard(item.name, **raw["shard"])
-            return shard, Made(shard.samples, shard.captions, raw["counts"])
+            return shard, ShardResult(shard.samples, shard.captions, raw["counts"])
         except (LookupError, TypeError) as error:
             raise UserError(f"{self.facts(item)}: damaged; remove it and run `dvc repro {self.stage}` again") from error
 
@@ -117,27 +117,29 @@ class Work:
         _keep_only(self.folder / BLOCKS, {os.path.basename(item.given.get("path", "")) for item in self.items})
         return Manifest(tuple(listed)), counts
 
-    def opened(self) -> AbstractContextManager[Make]:
+    def opened(self) -> AbstractContextManager[MakeShard]:
         """What makes its shards."""
         if self.stage == RECAPTION:
-            return recaption.opened(self.section, captioner_config(self.section), captions_config(self.section))
+            return recaption_shards.open_captioner(
+                self.section, captioner_config(self.section), captions_config(self.section)
+            )
         if self.stage == REWRITE:
-            return rewrite.opened(writer_config(self.section), self.section, masked_config(self.section))
-        return annotate.opened(texts_config(self.section))
+            return rewrite_shards.open_rewriter(writer_config(self.section), self.section, masked_config(self.section))
+        return annotate_shards.open_annotator(texts_config(self.section))
 
     def side_by_side(self) -> bool:
         """Whether processes of one machine may share its shards."""
-        return self.stage == ANNOTATE or (self.stage == RECAPTION and recaption.side_by_side(self.section))
+        return self.stage == ANNOTATE or (self.stage == RECAPTION and recaption_shards.can_share_machine(self.section))
 
 
-def load(folder: Path) -> Work:
+def load_work(folder: Path) -> ShardWork:
     """The work that lies in a folder. Raises UserError where there is none, or a damaged one."""
     raw = read_mapping(folder / LIST)
     try:
         section = structured(Data, raw["section"], f"{folder / LIST}: section")
-        found = tuple(Item(**item) for item in raw["items"])
-        if raw["stage"] in STAGES and all(shards.NAME.fullmatch(i.name) and i.key.isalnum() for i in found):
-            return Work(raw["stage"], section, folder, found, raw["counts"])
+        found = tuple(ShardTask(**item) for item in raw["items"])
+        if raw["stage"] in STAGES and all(shard_files.NAME.fullmatch(i.name) and i.key.isalnum() for i in found):
+            return ShardWork(raw["stage"], section, folder, found, raw["counts"])
     except (LookupError, TypeError, AttributeError):
         pass
     raise UserError(f"{folder / LIST}: damaged; run the stage with `dvc repro` again")
@@ -146,14 +148,14 @@ def load(folder: Path) -> Work:
 # --- making ---------------------------------------------------------------------------------------------------
 
 
-def _here(work: Work, todo: Iterable[Item]) -> Iterator[str]:
+def _here(work: ShardWork, todo: Iterable[ShardTask]) -> Iterator[str]:
     with work.opened() as make:
         for item in todo:
             _make(work, item, make)
             yield item.name
 
 
-def _spread(work: Work, todo: Sequence[Item], processes: int) -> Iterator[str]:
+def _spread(work: ShardWork, todo: Sequence[ShardTask], processes: int) -> Iterator[str]:
     context = multiprocessing.get_context("spawn")  # a fork would copy the threads of a loaded torch
     with ProcessPoolExecutor(processes, mp_context=context) as pool:
         waiting = [pool.submit(_in_process, str(work.folder), item) for item in todo]
@@ -168,27 +170,27 @@ def _spread(work: Work, todo: Sequence[Item], processes: int) -> Iterator[str]:
             pool.shutdown(wait=True, cancel_futures=True)
 
 
-def _in_process(folder: str, item: Item) -> str:
+def _in_process(folder: str, item: ShardTask) -> str:
     work, make = _kept(folder)
     _make(work, item, make)
     return item.name
 
 
 @functools.cache
-def _kept(folder: str) -> tuple[Work, Make]:
+def _kept(folder: str) -> tuple[ShardWork, MakeShard]:
     """What a process needs for all the shards that it is given."""
-    work = load(Path(folder))
+    work = load_work(Path(folder))
     return work, work.opened().__enter__()
 
 
-def _make(work: Work, item: Item, make: Make) -> None:
+def _make(work: ShardWork, item: ShardTask, make: MakeShard) -> None:
     """Make one shard, unless somebody did in the meantime."""
     with _sole(work.folder / f"{item.key}.lock"):
         if work.facts(item).is_file():
             return
         started = time.time()
         made = make(item, work.shard(item))
-        about = asdict(shards.described(work.shard(item), item.name, made.samples, made.captions))
+        about = asdict(shard_files.describe_shard(work.shard(item), item.name, made.samples, made.captions))
         about.pop("name")
         spent = {"begun": round(started, 3), "seconds": round(time.time() - started, 3)}
         write_json(work.facts(item), {"shard": about, "counts": made.counts} | spent)
@@ -211,11 +213,11 @@ def _keep_only(folder: Path, names: set[str]) -> None:
 
 def main(argv: list[str]) -> int:
     """Make some shards of a stage, by their names."""
-    parser = argparse.ArgumentParser(prog="python -m compclip.prepare.work", description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(prog="python -m compclip.prepare.shard_work", description=__doc__.splitlines()[0])
     parser.add_argument("folder")
     parser.add_argument("names", nargs="+")
     args = parser.parse_args(argv)
-    work = load(Path(args.folder))
+    work = load_work(Path(args.folder))
     known = {item.name: item for item in work.items}
     for name in args.names:
         if name not in known:

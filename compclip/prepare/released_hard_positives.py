@@ -18,21 +18,23 @@ from compclip.base.files import read_mapping, regular
 from compclip.base.surrogates import repaired
 from compclip.config.captions import Released
 from compclip.config.servers import KINDS
-from compclip.prepare import index
-from compclip.prepare.joined import FOLDER
-from compclip.prepare.lists import LONGEST
+from compclip.prepare import text_index
+from compclip.prepare.caption_join import FOLDER
+from compclip.prepare.caption_lists import LONGEST
 
-Given = Callable[[Sequence[str]], list[dict[str, str]]]  # captions -> for each what there is of it, by kind
+FindRewrites = Callable[[Sequence[str]], list[dict[str, str]]]  # captions -> for each what there is of it, by kind
 NONE = "None"  # their placeholder for a caption that was not asked for
 
 
 @contextmanager
-def opened(cfg: Released, folder: Path = FOLDER) -> Iterator[Given]:
+def open_rewrites(cfg: Released, folder: Path = FOLDER) -> Iterator[FindRewrites]:
     """Gives what was released of each caption, by kind: of a caption that stands several times the first one.
 
     Raises UserError for a file that is missing, and for one that has not a line for each caption.
     """
-    found = index.opened(index.place(folder, files(cfg), asdict(cfg)), lambda counts: _rows(cfg, counts))
+    found = text_index.open_index(
+        text_index.index_folder(folder, input_files(cfg), asdict(cfg)), lambda counts: _rows(cfg, counts)
+    )
 
     def given(captions: Sequence[str]) -> list[dict[str, str]]:
         return [dict(reversed([_pair(text) for text in texts])) for texts in found.of(captions).texts]
@@ -40,7 +42,7 @@ def opened(cfg: Released, folder: Path = FOLDER) -> Iterator[Given]:
     yield given
 
 
-def files(cfg: Released) -> list[str]:
+def input_files(cfg: Released) -> list[str]:
     """All that it is made of."""
     return [cfg.captions, *filter(None, (cfg.swap, cfg.replace))]
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from compclip.config.servers import Server
 from compclip.data import images
-from compclip.data.images import Place
+from compclip.data.sample import ImageLocation
 
 
 @dataclass(frozen=True)
@@ -24,13 +24,13 @@ class Question:
     """
 
     prompt: str
-    image: str | Place = ""
+    image: str | ImageLocation = ""
     image_side: int = 0
     max_tokens: int = 512
     likeliest: int = 0
 
 
-def body(question: Question, server: Server) -> dict:
+def request_body(question: Question, server: Server) -> dict:
     """What is posted. Raises ImageError for a picture that cannot be sent."""
     content: str | list = question.prompt
     if question.image:
@@ -46,7 +46,7 @@ def body(question: Question, server: Server) -> dict:
     }
 
 
-def said(choice: Mapping[str, Any], question: Question) -> str:
+def parse_choice(choice: Mapping[str, Any], question: Question) -> str:
     """The text of an answer; where `likeliest` is asked for, JSON of {token: log of its probability}.
 
     Raises LookupError, TypeError, ValueError or AttributeError where the answer has another form.
@@ -62,7 +62,7 @@ def said(choice: Mapping[str, Any], question: Question) -> str:
 
 def _data_url(question: Question) -> str:
     """The picture upright and in RGB, as JPEG."""
-    picture = images.load(question.image)
+    picture = images.load_image(question.image)
     if question.image_side:
         picture.thumbnail((question.image_side, question.image_side))
     buffer = io.BytesIO()
@@ -70,7 +70,7 @@ def _data_url(question: Question) -> str:
     return "data:image/jpeg;base64," + base64.b64encode(buffer.getvalue()).decode()
 
 
-def key(question: Question, server: Server) -> str:
+def cache_key(question: Question, server: Server) -> str:
     """A hash over what decides the answer; the address is no part of it: the same model may move."""
     told = {name: value for name, value in asdict(question).items() if name != "likeliest" or value}
     asked = told | {"model": server.model, "temperature": server.temperature, "seed": server.seed}
@@ -79,9 +79,9 @@ def key(question: Question, server: Server) -> str:
     return hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()
 
 
-def _picture_hash(picture: str | Place) -> str:
+def _picture_hash(picture: str | ImageLocation) -> str:
     """Of its bytes; one that has none is told by its place, and counted when it is to be sent."""
     try:
-        return hashlib.sha256(images.read(picture)).hexdigest()
+        return hashlib.sha256(images.read_bytes(picture)).hexdigest()
     except images.ImageError:
         return str(picture)

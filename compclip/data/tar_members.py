@@ -46,7 +46,7 @@ def open_tar(path: str | os.PathLike[str], mode: str) -> tarfile.TarFile:
 
 
 @dataclass(frozen=True)
-class Member:
+class TarMember:
     """A regular file within a tar: where its bytes are."""
 
     name: str
@@ -55,27 +55,27 @@ class Member:
 
 
 @dataclass(frozen=True)
-class Group:
+class TarSample:
     """The members of one key, by suffix (jpg, txt, json …, in lower case), and how many came twice."""
 
     key: str
-    members: dict[str, Member] = field(default_factory=dict)
+    members: dict[str, TarMember] = field(default_factory=dict)
     repeated: list[str] = field(default_factory=list)
 
 
-def groups(path: str) -> Iterator[Group]:
+def iterate_samples(path: str) -> Iterator[TarSample]:
     """The keys of a tar in its order. A key that comes back after another one is one more group of its name.
 
     Raises DamagedTar after the last key before the damage.
     """
-    now, damage = Group(""), None
+    now, damage = TarSample(""), None
     try:
-        for member in members(path):
-            key, suffix = split(member.name)
+        for member in iterate_members(path):
+            key, suffix = split_name(member.name)
             if key != now.key:
                 if now.members:
                     yield now
-                now = Group(key)
+                now = TarSample(key)
             if suffix in now.members:
                 now.repeated.append(suffix)
             elif suffix:
@@ -88,14 +88,14 @@ def groups(path: str) -> Iterator[Group]:
         raise damage
 
 
-def split(name: str) -> tuple[str, str]:
+def split_name(name: str) -> tuple[str, str]:
     """Key and suffix of a member's name."""
     folder, slash, file = name.rpartition("/")
     stem, _, suffix = file.partition(".")
     return folder + slash + stem, suffix.lower()
 
 
-def members(path: str) -> Iterator[Member]:
+def iterate_members(path: str) -> Iterator[TarMember]:
     """The regular files of an uncompressed tar, in order. Raises DamagedTar where it is none, or ends too early."""
     try:
         length = os.path.getsize(path)
@@ -105,7 +105,7 @@ def members(path: str) -> Iterator[Member]:
                 if found.isreg() and not found.issparse():
                     if not 0 <= found.offset_data <= found.offset_data + found.size <= length:
                         raise DamagedTar(f"{path}: ends within {found.name!a}")
-                    yield Member(found.name, found.offset_data, found.size)
+                    yield TarMember(found.name, found.offset_data, found.size)
             _check_end(path, tar.offset, length)
     except DamagedTar:
         raise
@@ -121,7 +121,7 @@ def _check_end(path: str, offset: int, length: int) -> None:
             raise DamagedTar(f"{path}: no header at byte {offset} of {length}")
 
 
-def content(path: str, member: Member, most: int) -> bytes | None:
+def read_member(path: str, member: TarMember, most: int) -> bytes | None:
     """A member's bytes; None for more than `most`."""
     if member.size > most:
         return None

@@ -20,7 +20,7 @@ import numpy as np
 import pyarrow as pa
 
 from compclip.base.errors import UserError
-from compclip.data import shards
+from compclip.data import shard_files
 from compclip.text.annotation_rows import Lists, Strings, numbers
 
 FILE = "nouns.arrow"
@@ -30,7 +30,7 @@ LISTS = pa.large_list(pa.uint32())
 SCHEMA = pa.schema([("noun", pa.string()), *((shape, LISTS) for shape in SHAPES)])
 
 
-def write(path: Path, files: Sequence[Path]) -> None:
+def write_noun_index(path: Path, files: Sequence[Path]) -> None:
     """Write what the annotated shards of a data set have in common.
 
     The shards are read twice. Memory grows with the number of different nouns: the lists of captions are a file's
@@ -45,7 +45,7 @@ def write(path: Path, files: Sequence[Path]) -> None:
                 own.add(found.codes[chosen], found.captions[chosen] + np.uint32(start))
             start += found.count
         columns = [pa.array(known, pa.string()), tall.array(), wide.array()]
-        shards.write_batch(path, pa.RecordBatch.from_arrays(columns, schema=SCHEMA))
+        shard_files.write_batch(path, pa.RecordBatch.from_arrays(columns, schema=SCHEMA))
 
 
 def _sizes(files: Sequence[Path]) -> tuple[list[str], list[np.ndarray]]:
@@ -72,7 +72,7 @@ class _Found(NamedTuple):
 
 def _read(file: Path, vocabulary: dict[str, int]) -> _Found:
     """The nouns of a shard; those that are new get the next codes."""
-    batch = shards.read_batch(file, STAGE, mapped=True)
+    batch = shard_files.read_batch(file, STAGE, mapped=True)
     said = batch["captions"]
     nouns = said.values.field("nouns")
     wide = np.repeat(numbers(batch["width"]) >= numbers(batch["height"]), numbers(said.value_lengths()))
@@ -119,12 +119,12 @@ def _filled(path: Path, sizes: np.ndarray) -> Iterator[_Filled]:
         raise UserError(f"{path}: cannot write: {why}; free space or choose another folder") from error
 
 
-class Nouns:
+class NounIndex:
     """The mapped file. Raises UserError where it is missing, another one or damaged."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        batch = shards.read_batch(path, STAGE, mapped=True)
+        batch = shard_files.read_batch(path, STAGE, mapped=True)
         if batch.schema != SCHEMA:
             raise UserError(f"{path}: not a list of nouns; run `dvc repro {STAGE}` again")
         with self._sound():

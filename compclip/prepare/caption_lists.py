@@ -20,26 +20,26 @@ from compclip.base.errors import UserError, one_line, unknown
 from compclip.base.files import read_bytes, regular
 from compclip.config.captions import FROM, Captions
 from compclip.config.texts import BY_CAPTION
-from compclip.prepare import literals
+from compclip.prepare import list_literals
 from compclip.text import sentence_splitter
 
-Row = tuple[str, Sequence[str]]  # what it is joined by, and its texts, as the list has them
+ListRow = tuple[str, Sequence[str]]  # what it is joined by, and its texts, as the list has them
 LONGEST = 1 << 24  # characters of a line; what is longer is several
 ROWS = 2048  # of a parquet file that are decoded at once
 
 
-def rows(cfg: Captions, counts: Counter) -> Iterator[tuple[str, tuple[str, ...]]]:
+def read_rows(cfg: Captions, counts: Counter) -> Iterator[tuple[str, tuple[str, ...]]]:
     """Key and captions of every row that can be used, in the order of the list.
 
     Counted: `captions_rows`, and of those that are left out `captions_damaged` (no row of this list's form),
     `captions_not_utf8`, `captions_without_key`, `captions_empty`. Raises UserError for a list that is missing, of an
     unknown format, or has no such column.
     """
-    for path in files(cfg.file):
+    for path in list_files(cfg.file):
         for key, texts in READERS[path.suffix](path, cfg, counts):
             key = join_key(_as_prepared(key) if cfg.on == BY_CAPTION else key, cfg.on)
             try:
-                captions = _captions(literals.all_texts(texts) if cfg.lists else texts, cfg)
+                captions = _captions(list_literals.parse_all(texts) if cfg.lists else texts, cfg)
             except ValueError:
                 counts["captions_damaged"] += 1
                 continue
@@ -60,7 +60,7 @@ def _as_prepared(caption: str) -> str:
     return sentence_splitter.clean(one_line(caption))
 
 
-def files(name: str) -> list[Path]:
+def list_files(name: str) -> list[Path]:
     """The files of a list. Raises UserError where there is none, or none that we read."""
     path = Path(name)
     if path.is_dir():
@@ -84,7 +84,7 @@ def _captions(texts: Sequence[str], cfg: Captions) -> tuple[str, ...]:
     return (" ".join(text if text.endswith((".", "!", "?")) else f"{text}." for text in kept),)
 
 
-def _separated(path: Path, cfg: Captions, counts: Counter) -> Iterator[Row]:
+def _separated(path: Path, cfg: Captions, counts: Counter) -> Iterator[ListRow]:
     """Python's reader and not Arrow's: a stray quotation mark costs it a few rows, and rows may differ in length."""
     with open(regular(path), encoding="utf-8-sig", errors="surrogateescape", newline="") as file:
         found = _fields(csv.reader(_lines(file), delimiter="\t" if path.suffix == ".tsv" else ","), counts)
@@ -130,7 +130,7 @@ def _after(first: list[str], rest: Iterator[list[str]]) -> Iterator[list[str]]:
 
 def _places(names: Sequence[str], cfg: Captions, path: Path) -> tuple[slice, list[slice]]:
     """Where key and captions stand in a row."""
-    key, columns = chosen(names, cfg, path)
+    key, columns = choose_columns(names, cfg, path)
     return slice(names.index(key), names.index(key) + 1), [_place(names, column) for column in columns]
 
 
@@ -140,7 +140,7 @@ def _place(names: Sequence[str], column: str) -> slice:
     return slice(names.index(column), names.index(column) + 1)
 
 
-def chosen(names: Iterable[str], cfg: Captions, path: Path) -> tuple[str, list[str]]:
+def choose_columns(names: Iterable[str], cfg: Captions, path: Path) -> tuple[str, list[str]]:
     """The columns of key and captions. Raises UserError for one that the list does not have."""
     names = list(names)
     key = cfg.key_column or next((name for name in cfg.JOINS[cfg.on] if name in names), "")
@@ -164,7 +164,7 @@ def _told(names: Sequence[str]) -> str:
     return ", ".join(map(repr, names[:20]))
 
 
-def _json_lines(path: Path, cfg: Captions, counts: Counter) -> Iterator[Row]:
+def _json_lines(path: Path, cfg: Captions, counts: Counter) -> Iterator[ListRow]:
     columns: tuple[str, list[str]] | None = None
     for line in _raw_lines(path):
         counts["captions_rows"] += 1
@@ -178,7 +178,7 @@ def _json_lines(path: Path, cfg: Captions, counts: Counter) -> Iterator[Row]:
         if not isinstance(record, dict):
             counts["captions_damaged"] += 1
             continue
-        columns = columns or chosen(record, cfg, path)
+        columns = columns or choose_columns(record, cfg, path)
         yield from _texts(record.get(columns[0]), [record.get(name) for name in columns[1]], counts)
 
 
@@ -189,7 +189,7 @@ def _raw_lines(path: Path) -> Iterator[bytes]:
                 yield line
 
 
-def _texts(key: Any, values: Sequence[Any], counts: Counter) -> Iterator[Row]:
+def _texts(key: Any, values: Sequence[Any], counts: Counter) -> Iterator[ListRow]:
     """One row of values that may be anything: a text, several, none, or no text at all."""
     texts = [text for value in values for text in (value if isinstance(value, list) else [value]) if text is not None]
     if isinstance(key, (str, int, type(None))) and all(isinstance(text, str) for text in texts):
@@ -198,10 +198,10 @@ def _texts(key: Any, values: Sequence[Any], counts: Counter) -> Iterator[Row]:
         counts["captions_damaged"] += 1
 
 
-def _parquet(path: Path, cfg: Captions, counts: Counter) -> Iterator[Row]:
+def _parquet(path: Path, cfg: Captions, counts: Counter) -> Iterator[ListRow]:
     try:
         with pq.ParquetFile(regular(path), pre_buffer=False) as file:  # which would hold whole columns
-            key, columns = chosen(file.schema_arrow.names, cfg, path)
+            key, columns = choose_columns(file.schema_arrow.names, cfg, path)
             for name in (key, *columns):
                 _check_type(file.schema_arrow.field(name), path)
             for batch in file.iter_batches(ROWS, columns=list(dict.fromkeys((key, *columns)))):
@@ -241,7 +241,7 @@ def _bytes(column: pa.Array) -> list[Any]:
     return column.cast(pa.large_list(pa.large_binary()) if _is_list(column.type) else pa.large_binary()).to_pylist()
 
 
-def _decoded(row: Sequence[Any], counts: Counter) -> Iterator[Row]:
+def _decoded(row: Sequence[Any], counts: Counter) -> Iterator[ListRow]:
     try:
         key, *texts = map(_plain, row)
     except UnicodeDecodeError:
@@ -256,7 +256,7 @@ def _plain(value: Any) -> Any:
     return None if value is None else value.decode()
 
 
-def _text_file(path: Path, cfg: Captions, counts: Counter) -> Iterator[Row]:
+def _text_file(path: Path, cfg: Captions, counts: Counter) -> Iterator[ListRow]:
     """The first line of a file, which is named after its key."""
     counts["captions_rows"] += 1
     try:
@@ -267,7 +267,7 @@ def _text_file(path: Path, cfg: Captions, counts: Counter) -> Iterator[Row]:
         counts["captions_damaged"] += 1
 
 
-def _json_file(path: Path, cfg: Captions, counts: Counter) -> Iterator[Row]:
+def _json_file(path: Path, cfg: Captions, counts: Counter) -> Iterator[ListRow]:
     """The texts of a file that is named after its key: a list of them, or an object with some by name."""
     counts["captions_rows"] += 1
     try:
@@ -290,7 +290,7 @@ def _several(value: Any) -> list[Any]:
     return value if isinstance(value, list) else [value]
 
 
-READERS: dict[str, Callable[[Path, Captions, Counter], Iterator[Row]]] = {
+READERS: dict[str, Callable[[Path, Captions, Counter], Iterator[ListRow]]] = {
     ".csv": _separated,
     ".tsv": _separated,
     ".jsonl": _json_lines,

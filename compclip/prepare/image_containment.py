@@ -9,7 +9,7 @@ from compclip.base.errors import UserError
 from compclip.data.sample import Sample
 
 
-class Within:
+class ImageFolder:
     """What lies below a folder, links resolved. A folder is resolved once, a picture costs one look."""
 
     def __init__(self, folder: str) -> None:
@@ -32,22 +32,22 @@ class Within:
         return os.path.join(os.path.realpath(path), "").startswith(self._real)
 
 
-def check(pictures: Iterable[tuple[str, str]], images: str, file: str) -> None:
+def check_images(pictures: Iterable[tuple[str, str]], images: str, file: str) -> None:
     """Raise UserError for the first of (record, picture's path) that lies outside of the folder `images`."""
-    inside = Within(images)
+    inside = ImageFolder(images)
     for record, path in pictures:
         _refuse_outside(inside, record, path, images, file)
 
 
-def checked(samples: Iterable[Sample], images: str, file: str) -> Iterator[Sample]:
+def check_samples(samples: Iterable[Sample], images: str, file: str) -> Iterator[Sample]:
     """The samples, as long as their pictures lie in the folder `images`. Raises UserError as `check`."""
-    inside = Within(images)
+    inside = ImageFolder(images)
     for sample in samples:
         _refuse_outside(inside, sample.id, sample.image, images, file)
         yield sample
 
 
-def _refuse_outside(inside: Within, record: str, path: str, images: str, file: str) -> None:
+def _refuse_outside(inside: ImageFolder, record: str, path: str, images: str, file: str) -> None:
     if not inside.holds(path):
         raise UserError(
             f"{file}: record {record[:200]!a}: picture {path!a} lies outside of images={images}; correct its name, "

@@ -15,12 +15,12 @@ LONGEST = 1 << 16  # characters: Python's parser takes some hundred times as man
 FAULTS = (ValueError, SyntaxError, TypeError, MemoryError, RecursionError)  # of `literal_eval`, by its documentation
 
 
-def all_texts(written: Iterable[str]) -> list[str]:
+def parse_all(written: Iterable[str]) -> list[str]:
     """The texts of several lists, one after the other; an empty text is an empty list. Raises ValueError as `texts`."""
-    return [text for one in written if one.strip() for text in texts(one)]
+    return [text for one in written if one.strip() for text in parse_texts(one)]
 
 
-def texts(written: str) -> list[str]:
+def parse_texts(written: str) -> list[str]:
     """The texts of a list. Raises ValueError for what is no list of texts, or too long to be read as Python's."""
     found = _json(written)
     if found is None:

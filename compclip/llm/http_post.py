@@ -20,7 +20,7 @@ LIMIT = 8 << 20  # bytes of a reply
 CONNECT_TIMEOUT_S = 10.0
 
 
-class Lost(Exception):
+class NoReply(Exception):
     """No reply: `reason` is "timeout", "unreached" or "oversized"."""
 
     def __init__(self, reason: str, detail: str) -> None:
@@ -55,10 +55,10 @@ class Poster:
             with self._until(connection.sock, end):
                 return self._exchange(connection, body, end)
         except TimeoutError as error:
-            raise Lost("timeout", type(error).__name__) from None
+            raise NoReply("timeout", type(error).__name__) from None
         except (OSError, http.client.HTTPException, ValueError) as error:
             reason = "timeout" if time.monotonic() >= end else "unreached"
-            raise Lost(reason, type(error).__name__) from None
+            raise NoReply(reason, type(error).__name__) from None
         finally:
             connection.close()
 
@@ -93,7 +93,7 @@ class Poster:
         response = connection.getresponse()
         raw = response.read(LIMIT + 1)
         if len(raw) > LIMIT:
-            raise Lost("oversized", f"more than {LIMIT >> 20} MiB")
+            raise NoReply("oversized", f"more than {LIMIT >> 20} MiB")
         if time.monotonic() >= end:  # a body without a length ends where its socket is shut
             raise TimeoutError
         if response.length:

@@ -27,10 +27,10 @@ from compclip.base.redact import hidden, redacted
 from compclip.base.surrogates import has, repaired
 from compclip.config.servers import Server
 from compclip.data import images
-from compclip.llm import answers, question
-from compclip.llm.answers import Answer
-from compclip.llm.post import Lost, Poster, Reply
-from compclip.llm.question import Question
+from compclip.llm import answer_cache, chat_question
+from compclip.llm.answer_cache import Answer
+from compclip.llm.chat_question import Question
+from compclip.llm.http_post import NoReply, Poster, Reply
 
 RETRIED = (408, 425, 429, 500, 502, 503, 504, 529)
 HOPELESS = (401, 403, 404)  # every further question would be answered alike
@@ -46,7 +46,7 @@ class Replies:
     counts: Counter
 
 
-def nothing() -> None:
+def watch_nothing() -> None:
     """Watch over nothing."""
 
 
@@ -67,7 +67,9 @@ class _Failed(Exception):
         self.reason, self.retries = reason, retries
 
 
-def ask(questions: Sequence[Question], server: Server, cache: str = "", watch: Callable[[], None] = nothing) -> Replies:
+def ask_questions(
+    questions: Sequence[Question], server: Server, cache: str = "", watch: Callable[[], None] = watch_nothing
+) -> Replies:
     """Ask what the cache does not know, `parallel` questions at a time; equal questions are asked once.
 
     `cache`: the file for these answers, where it is another than the server's own, which is then read alone. `watch` is
@@ -76,26 +78,26 @@ def ask(questions: Sequence[Question], server: Server, cache: str = "", watch: C
     Raises UserError where the key is missing or refused, the model or address is unknown, or more than
     `failures_allowed` of the questions fail; answers received until then are in the cache.
     """
-    keys = [question.key(q, server) for q in questions]
+    keys = [chat_question.cache_key(q, server) for q in questions]
     different = dict(zip(keys, questions, strict=True))
     counts: Counter = Counter(asked=len(questions), repeated=len(questions) - len(different))
     cache = cache or server.cache
-    with answers.opened(cache, alone=cache != server.cache) as kept:
+    with answer_cache.open_cache(cache, alone=cache != server.cache) as kept:
         known = _known(different, kept, server.cache, cache)
         counts["cached"] = len(known)
         missing = {key: one for key, one in different.items() if key not in known}
         if missing:
             with closing(_Pool(replace(server, cache=cache), watch)) as pool:
                 for key, answer in _fetch(missing, pool, len(different), counts):
-                    answers.remember(kept, key, answer)
+                    answer_cache.store_answer(kept, key, answer)
                     known[key] = answer
     return Replies(tuple(known.get(key) for key in keys), counts)
 
 
 def _known(keys: Iterable[str], kept: sqlite3.Connection, common: str, cache: str) -> dict[str, Answer]:
-    with answers.common(common, cache) as older:
+    with answer_cache.open_shared_cache(common, cache) as older:
         files = [file for file in (kept, older) if file]
-        found = {key: next(filter(None, (answers.recall(file, key) for file in files)), None) for key in keys}
+        found = {key: next(filter(None, (answer_cache.load_answer(file, key) for file in files)), None) for key in keys}
     return {key: answer for key, answer in found.items() if answer}
 
 
@@ -176,7 +178,7 @@ class _Pool:
 
     def _said(self, one: Question) -> _Said:
         try:
-            body = question.body(one, self.server)
+            body = chat_question.request_body(one, self.server)
         except images.ImageError as error:
             raise _Failed(f"{error.reason}_picture", str(error)) from None
         reply, retries = self._reply(json.dumps(body).encode())
@@ -189,20 +191,20 @@ class _Pool:
         retries = 0
         while True:
             found = self._attempt(body)
-            again = found.reason != "oversized" if isinstance(found, Lost) else found.status in RETRIED
+            again = found.reason != "oversized" if isinstance(found, NoReply) else found.status in RETRIED
             if not again or retries + 1 >= self.server.attempts:
                 break
             if self.stopped.wait(_wait(found, retries, self.server)):
                 break
             retries += 1
-        if isinstance(found, Lost):
+        if isinstance(found, NoReply):
             raise _Failed(found.reason, str(found), retries)
         return found, retries
 
-    def _attempt(self, body: bytes) -> Reply | Lost:
+    def _attempt(self, body: bytes) -> Reply | NoReply:
         try:
             return self.poster.send(body, self.server.timeout_s)
-        except Lost as lost:
+        except NoReply as lost:
             return lost
 
 
@@ -215,9 +217,9 @@ def _next(ended: queue.SimpleQueue, watch: Callable[[], None]) -> tuple:
             continue
 
 
-def _wait(found: Reply | Lost, retries: int, server: Server) -> float:
+def _wait(found: Reply | NoReply, retries: int, server: Server) -> float:
     """Seconds until the next attempt: what the server asks for, else twice as long each time; at most so many."""
-    asked = None if isinstance(found, Lost) else _retry_after(found.headers.get("Retry-After") or "")
+    asked = None if isinstance(found, NoReply) else _retry_after(found.headers.get("Retry-After") or "")
     own = server.backoff_s * (2.0 ** min(retries, 60) + random.random())
     return min(own if asked is None else asked, server.backoff_max_s)
 
@@ -252,7 +254,7 @@ def _parsed(raw: bytes, retries: int, one: Question) -> _Said:
     try:
         value = json_text.value(raw.decode("utf-8"), "answer")
         choice, usage = value["choices"][0], value.get("usage") or {}
-        text = question.said(choice, one)
+        text = chat_question.parse_choice(choice, one)
         tokens = [int(usage.get(name) or 0) for name in ("prompt_tokens", "completion_tokens")]
         cut_short = choice.get("finish_reason") == "length"
     except (UserError, ValueError, LookupError, TypeError, AttributeError, OverflowError):

@@ -25,18 +25,18 @@ import pyarrow as pa
 
 from compclip.base.errors import UserError
 from compclip.base.files import beside, read_mapping, regular, sweep, write_json
-from compclip.prepare import look
+from compclip.prepare import file_listing
 
 FORMAT = 1  # of the folder; an older one is left where it is and not found
 BLOCK = 8192  # rows of a record batch
 MOST = 100  # rows of one key that are looked at
 SCHEMA = pa.schema([("key", pa.large_binary()), ("texts", pa.large_list(pa.large_binary()))])
-Rows = Iterable[tuple[str, Sequence[str]]]
+IndexRows = Iterable[tuple[str, Sequence[str]]]
 FAULTS = (OSError, ValueError, ArithmeticError, LookupError, AttributeError, TypeError, pa.ArrowException)
 SPOILT = (*FAULTS, SyntaxError, TokenError, EOFError, UserError)  # NumPy reads a header as Python's literals
 
 
-class Index:
+class TextIndex:
     """Texts by key. `counts` is what was counted while it was built, `rows` its number of rows."""
 
     def __init__(self, folder: Path) -> None:
@@ -58,7 +58,7 @@ class Index:
         """How many rows there are, those of one key each by itself."""
         return len(self._hashes)
 
-    def of(self, keys: Sequence[str]) -> Found:
+    def of(self, keys: Sequence[str]) -> IndexMatches:
         """The texts of each key: all that its rows have, each once; of at most `MOST` rows."""
         wanted = np.array([_hash(key) for key in keys], np.uint64)
         low, high = (np.searchsorted(self._hashes, wanted, side) for side in ("left", "right"))
@@ -66,7 +66,7 @@ class Index:
         read = self._read(np.unique(np.concatenate([*ranges, np.zeros(0, np.int64)])))
         own = [[r for r in map(int, rows) if read[r][0] == key] for key, rows in zip(keys, ranges, strict=True)]
         texts = [tuple(dict.fromkeys(text for row in rows for text in read[row][1])) for rows in own]
-        return Found(texts, np.unique(np.array([row for rows in own for row in rows], np.int64)))
+        return IndexMatches(texts, np.unique(np.array([row for rows in own for row in rows], np.int64)))
 
     def _read(self, rows: np.ndarray) -> dict[int, tuple[str, list[str]]]:
         """Key and texts of rows, given in ascending order."""
@@ -93,20 +93,24 @@ class Index:
 
 
 @dataclass(frozen=True)
-class Found:
+class IndexMatches:
     """The texts of each key, none for a key without; and the numbers of the rows that they came from, ascending."""
 
     texts: list[tuple[str, ...]]
     rows: np.ndarray
 
 
-def place(folder: Path, files: Iterable[str], asked: Any) -> Path:
+def index_folder(folder: Path, files: Iterable[str], asked: Any) -> Path:
     """Where the index of what is `asked` of some files is: another place once a file's name, size or time is new."""
-    found = [[os.path.abspath(file.path), file.size, file.time] for name in files for file in look.files(name)]
+    found = [
+        [os.path.abspath(file.path), file.size, file.time]
+        for name in files
+        for file in file_listing.iterate_files(name)
+    ]
     return folder / hashlib.sha256(json.dumps([FORMAT, found, asked]).encode()).hexdigest()[:16]
 
 
-def opened(folder: Path, rows: Callable[[Counter], Rows]) -> Index:
+def open_index(folder: Path, rows: Callable[[Counter], IndexRows]) -> TextIndex:
     """The index in a folder; where there is none it is built of `rows`, whole or not at all.
 
     `rows` is given a Counter to count in. Of two processes one builds, and the other one waits where locks reach.
@@ -115,7 +119,7 @@ def opened(folder: Path, rows: Callable[[Counter], Rows]) -> Index:
         with _alone(folder):
             if not folder.is_dir():
                 _build(folder, rows)
-    return Index(folder)
+    return TextIndex(folder)
 
 
 @contextmanager
@@ -127,7 +131,7 @@ def _alone(folder: Path) -> Iterator[None]:
         yield
 
 
-def _build(folder: Path, rows: Callable[[Counter], Rows]) -> None:
+def _build(folder: Path, rows: Callable[[Counter], IndexRows]) -> None:
     made, counts = beside(folder, "new"), Counter[str]()
     try:
         made.mkdir()
@@ -146,7 +150,7 @@ def _build(folder: Path, rows: Callable[[Counter], Rows]) -> None:
         shutil.rmtree(made, ignore_errors=True)
 
 
-def _write_rows(path: Path, rows: Rows) -> np.ndarray:
+def _write_rows(path: Path, rows: IndexRows) -> np.ndarray:
     """Write the rows in blocks; gives the hash of each one's key."""
     hashes, ahead = [np.zeros(0, np.uint64)], iter(rows)
     with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, SCHEMA) as writer:

@@ -18,7 +18,7 @@ TICK_S = 0.1
 DEATH_SIGNAL, SUBREAPER = 1, 36  # of prctl(2): PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER
 
 
-class Guard:
+class ServerGuard:
     """The server's process group, of which whatever is left behind becomes this process's child."""
 
     def __init__(self, command: list[str]) -> None:
@@ -69,7 +69,7 @@ def main(argv: list[str]) -> int:
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, lambda *_: told.append(1))
     try:
-        guard = Guard(command)
+        guard = ServerGuard(command)
     except (OSError, ValueError) as error:
         print(f"{command[0]}: {error}", flush=True)
         return 127

@@ -21,11 +21,11 @@ from compclip.config.captions import Released
 from compclip.config.sections import Data
 from compclip.config.servers import KINDS, Rewriter
 from compclip.config.texts import Masked
-from compclip.data import shards
-from compclip.data.shards import Manifest
-from compclip.llm import answers, chat, serving
-from compclip.prepare import fill_mask, look, released
-from compclip.prepare.item import Item, Made, Make
+from compclip.data import shard_files
+from compclip.data.shard_files import Manifest
+from compclip.llm import answer_cache, chat_client, local_server
+from compclip.prepare import file_listing, mask_filling, released_hard_positives
+from compclip.prepare.shard_task import MakeShard, ShardResult, ShardTask
 from compclip.text import word_edits
 from compclip.text.annotation import SEPARATOR
 
@@ -59,64 +59,66 @@ class Rewrites:
 
     swap: str = ""
     replace: str = ""
-    masked: fill_mask.Words = ()
+    masked: mask_filling.MaskedWords = ()
 
 
-def items(
+def rewrite_tasks(
     folder: Path, found: Manifest, cfg: Rewriter | Released | None, code: str, masked: Masked | None = None
-) -> list[Item]:
+) -> list[ShardTask]:
     """A shard for each of the samples in data/<name>/; none without `cfg` and `masked`."""
-    place = folder / shards.SAMPLES
+    place = folder / shard_files.SAMPLES
     asked = {"code": code, "rewriter": cfg.deciding if isinstance(cfg, Rewriter) else cfg and asdict(cfg)}
     if isinstance(cfg, Released):
-        asked["reads"] = [file for name in released.files(cfg) for file in look.files(name)]
+        asked["reads"] = [
+            file for name in released_hard_positives.input_files(cfg) for file in file_listing.iterate_files(name)
+        ]
     if masked:
-        asked[MASKED] = [vars(masked), fill_mask.fingerprint(masked)]
+        asked[MASKED] = [vars(masked), mask_filling.fingerprint(masked)]
     return [
-        Item.of(shard.name, {"samples": str(place / f"{shard.name}.arrow")}, asked | {"samples": shard.sha256})
+        ShardTask.of(shard.name, {"samples": str(place / f"{shard.name}.arrow")}, asked | {"samples": shard.sha256})
         for shard in (found.shards if cfg or masked else ())
     ]
 
 
 @contextlib.contextmanager
-def opened(cfg: Rewriter | Released | None, data: Data, masked: Masked | None = None) -> Iterator[Make]:
+def open_rewriter(cfg: Rewriter | Released | None, data: Data, masked: Masked | None = None) -> Iterator[MakeShard]:
     """What has every caption of a shard rewritten, or finds what was released of it; counts by kind.
 
     A model's answers are kept in a file of the shard's own. `masked` is a model that is asked for words besides.
     """
     with _writer(cfg, data) as (kinds, write):
-        yield _maker(kinds, write, fill_mask.opened(masked) if masked else None)
+        yield _maker(kinds, write, mask_filling.open_model(masked) if masked else None)
 
 
 @contextlib.contextmanager
-def _writer(cfg: Rewriter | Released | None, data: Data) -> Iterator[tuple[tuple[str, ...], Write]]:
+def _writer(cfg: Rewriter | Released | None, data: Data) -> Iterator[tuple[tuple[str, ...], WriteRewrites]]:
     """The kinds of hard positives that are written, and what writes them."""
     if cfg is None:
         yield (), lambda kind, captions, shard: ({}, Counter())
         return
     if isinstance(cfg, Released):
         kinds = tuple(kind for kind in KINDS if getattr(cfg, kind))
-        with released.opened(cfg) as given:
+        with released_hard_positives.open_rewrites(cfg) as given:
             yield kinds, lambda kind, captions, shard: _released(kind, captions, given)
         return
-    place, asked = answers.of_data(cfg.cache, data), cfg
-    with serving.running(cfg, place / serving.log_name()) as (ready, watch):
+    place, asked = answer_cache.cache_folder(cfg.cache, data), cfg
+    with local_server.run_server(cfg, place / local_server.log_name()) as (ready, watch):
 
         def write(kind: str, captions: list[str], shard: str) -> tuple[dict[str, str], Counter]:
             texts, limit = _asked(kind, captions, asked)
-            questions = [chat.Question(prompt(kind, text), max_tokens=limit) for text in texts]
-            replies = chat.ask(questions, ready, answers.of_shard(place, shard), watch)
+            questions = [chat_client.Question(build_prompt(kind, text), max_tokens=limit) for text in texts]
+            replies = chat_client.ask_questions(questions, ready, answer_cache.shard_cache(place, shard), watch)
             return _written(kind, texts, replies, len(captions) - len(texts))
 
         yield KINDS if cfg.kinds == "both" else (cfg.kinds,), write
 
 
-Write = Callable[[str, list[str], str], tuple[dict[str, str], Counter]]  # a kind, captions and their shard
+WriteRewrites = Callable[[str, list[str], str], tuple[dict[str, str], Counter]]  # a kind, captions and their shard
 
 
-def _maker(kinds: Iterable[str], write: Write, fill: fill_mask.Fill | None) -> Make:
-    def make(item: Item, path: Path) -> Made:
-        samples = shards.load(Path(item.given["samples"]))
+def _maker(kinds: Iterable[str], write: WriteRewrites, fill: mask_filling.FillWords | None) -> MakeShard:
+    def make(item: ShardTask, path: Path) -> ShardResult:
+        samples = shard_files.load_samples(Path(item.given["samples"]))
         captions = list(dict.fromkeys(c for sample in samples for c in sample.captions))
         written: dict[str, dict[str, str]] = {kind: {} for kind in KINDS}
         counts: Counter = Counter()
@@ -129,30 +131,34 @@ def _maker(kinds: Iterable[str], write: Write, fill: fill_mask.Fill | None) -> M
             words, filled = fill(captions)
             batch = batch.append_column(WORDS, _packed(words))
             counts.update({f"{MASKED}/{name}": n for name, n in filled.items()})
-        shards.write_batch(path, batch, compressed=True)
-        return Made(len(samples), len(captions), dict(counts))
+        shard_files.write_batch(path, batch, compressed=True)
+        return ShardResult(len(samples), len(captions), dict(counts))
 
     return make
 
 
-def _packed(words: Iterable[fill_mask.Words]) -> pa.Array:
+def _packed(words: Iterable[mask_filling.MaskedWords]) -> pa.Array:
     rows = [[{"start": start, "words": SEPARATOR.join(found)} for start, found in own] for own in words]
     return pa.array(rows, WORDS.type)
 
 
-def _released(kind: str, captions: list[str], given: released.Given) -> tuple[dict[str, str], Counter]:
+def _released(
+    kind: str, captions: list[str], given: released_hard_positives.FindRewrites
+) -> tuple[dict[str, str], Counter]:
     """Usable rewrites by caption, of those that were released; the same is asked of them as of a model's answer."""
     counts: Counter = Counter()
     made = {}
     for caption, found in zip(captions, given(captions), strict=True):
-        text, fault = usable(kind, caption, chat.Answer(found[kind])) if kind in found else ("", "not_released")
+        text, fault = (
+            check_rewrite(kind, caption, chat_client.Answer(found[kind])) if kind in found else ("", "not_released")
+        )
         counts[fault or "usable"] += 1
         if not fault:
             made[caption] = text
     return made, counts
 
 
-def told(captions: int, counts: Mapping[str, float]) -> dict:
+def summarize_counts(captions: int, counts: Mapping[str, float]) -> dict:
     """The counts as rewrite_counts.json has them: by kind."""
     kinds: dict[str, dict[str, float]] = {}
     for name, number in sorted(counts.items()):
@@ -161,9 +167,9 @@ def told(captions: int, counts: Mapping[str, float]) -> dict:
     return {"captions": captions} | {kind: kinds[kind] for kind in (*KINDS, MASKED) if kind in kinds}
 
 
-def load(path: Path) -> dict[str, Rewrites]:
+def load_rewrites(path: Path) -> dict[str, Rewrites]:
     """The rewrites of a shard by caption. Raises UserError where the file is missing or another one."""
-    batch = shards.read_batch(path, "rewrite")
+    batch = shard_files.read_batch(path, "rewrite")
     try:
         batch.validate(full=True)
         schema = SCHEMA.append(WORDS) if MASKED in batch.schema.names else SCHEMA
@@ -173,7 +179,7 @@ def load(path: Path) -> dict[str, Rewrites]:
         raise UserError(f"{path}: no readable rewrites; run `dvc repro rewrite` again") from error
 
 
-def _words(kept: list[dict] | None) -> fill_mask.Words:
+def _words(kept: list[dict] | None) -> mask_filling.MaskedWords:
     return tuple((one["start"], tuple(filter(None, one["words"].split(SEPARATOR)))) for one in kept or ())
 
 
@@ -181,33 +187,35 @@ def _asked(kind: str, captions: list[str], cfg: Rewriter) -> tuple[list[str], in
     """The captions that are asked for, and how many tokens an answer may have."""
     if kind == "replace":
         return captions, cfg.replace_max_tokens
-    return [c for c in captions if swappable(c, cfg.swap_words_below)], cfg.swap_max_tokens
+    return [c for c in captions if can_swap(c, cfg.swap_words_below)], cfg.swap_max_tokens
 
 
-def _written(kind: str, asked: list[str], replies: chat.Replies, not_asked: int) -> tuple[dict[str, str], Counter]:
+def _written(
+    kind: str, asked: list[str], replies: chat_client.Replies, not_asked: int
+) -> tuple[dict[str, str], Counter]:
     """Usable rewrites by caption; what was not asked or not usable is counted."""
     made, counts = {}, replies.counts + Counter(not_asked=not_asked)
     for caption, answer in zip(asked, replies.answers, strict=True):
         if answer is None:
             continue
-        text, fault = usable(kind, caption, answer)
+        text, fault = check_rewrite(kind, caption, answer)
         counts[fault or "usable"] += 1
         if not fault:
             made[caption] = text
     return made, counts
 
 
-def prompt(kind: str, caption: str) -> str:
+def build_prompt(kind: str, caption: str) -> str:
     """The prompt of D.1 with this caption as its example."""
     return PROMPTS[kind].replace("{example}", one_line(caption))
 
 
-def swappable(caption: str, words_below: int) -> bool:
+def can_swap(caption: str, words_below: int) -> bool:
     """Whether D.2 asks for a SWAP: it has the word "and" and fewer than 15 words."""
     return bool(_AND.search(caption)) and len(caption.split()) < words_below
 
 
-def usable(kind: str, caption: str, answer: chat.Answer) -> tuple[str, str]:
+def check_rewrite(kind: str, caption: str, answer: chat_client.Answer) -> tuple[str, str]:
     """The rewrite and "", or the reason not to use it: "unfinished", "chatter" (more than a sentence), "unchanged"."""
     text = re.sub(r"^output:\s*", "", answer.text.strip(), flags=re.IGNORECASE)
     if len(text) > 1 and text[0] == text[-1] == '"' and not caption.startswith('"'):

@@ -24,7 +24,7 @@ from typing import TypeVar
 
 from compclip.base.errors import UserError, cut, one_line
 from compclip.config.servers import PORT, Server
-from compclip.llm import guard
+from compclip.llm import server_guard
 
 ALLOW = "COMPCLIP_ALLOW_SERVER"
 HOST = "127.0.0.1"
@@ -36,7 +36,7 @@ Asked = TypeVar("Asked", bound=Server)
 
 
 @contextmanager
-def running(server: Asked, log: Path) -> Iterator[tuple[Asked, Callable[[], None]]]:
+def run_server(server: Asked, log: Path) -> Iterator[tuple[Asked, Callable[[], None]]]:
     """The settings with the address to ask, and a function that raises UserError where its server has died.
 
     Where the settings have a `server`, it runs for so long, and writes to `log`. Raises UserError where that is not
@@ -72,7 +72,7 @@ def _free_port() -> int:
 
 def _start(command: str, port: int, log: Path) -> subprocess.Popen[bytes]:
     words = [word.replace(PORT, str(port)) for word in shlex.split(command)]
-    guarded = [sys.executable, "-I", guard.__file__, str(os.getpid()), str(PATIENCE_S), *words]
+    guarded = [sys.executable, "-I", server_guard.__file__, str(os.getpid()), str(PATIENCE_S), *words]
     log.parent.mkdir(parents=True, exist_ok=True)
     with open(log, "wb") as file:
         return subprocess.Popen(

@@ -1,4 +1,4 @@
-"""The stage `look`, `python -m compclip.prepare.look`: list the files of every data set without reading them again.
+"""List the files of every data set without reading them again: the stage `look`.
 
 data/looks/<name>.json changes when a name, a size or a content does, and is all that later stages and DVC see of
 pictures. A file is read when its time or size is new: annotation files whole; pictures by their first bytes, all of a
@@ -30,7 +30,7 @@ PLACES, PIECE = 16, 1 << 12
 HEAD = 1 << 14
 
 
-class File(NamedTuple):
+class ListedFile(NamedTuple):
     """A file by name, size in bytes, and time of its last change in nanoseconds."""
 
     path: str
@@ -38,7 +38,7 @@ class File(NamedTuple):
     time: int
 
 
-def files(path: str) -> Iterator[File]:
+def iterate_files(path: str) -> Iterator[ListedFile]:
     """A file, or all files below a folder, in the order of their names; none where there is nothing.
 
     Links to folders are not followed: a folder may hold a link to itself.
@@ -46,7 +46,7 @@ def files(path: str) -> Iterator[File]:
     try:
         found = os.stat(path)
         if not stat.S_ISDIR(found.st_mode):
-            yield File(path, found.st_size, found.st_mtime_ns)
+            yield ListedFile(path, found.st_size, found.st_mtime_ns)
             return
         with os.scandir(path) as listed:
             entries = sorted(listed, key=lambda entry: entry.name)
@@ -54,21 +54,21 @@ def files(path: str) -> Iterator[File]:
         return
     for one in entries:
         if one.is_dir(follow_symlinks=False):
-            yield from files(one.path)
+            yield from iterate_files(one.path)
         else:
             yield from _file(one)
 
 
-def _file(one: os.DirEntry[str]) -> Iterator[File]:
+def _file(one: os.DirEntry[str]) -> Iterator[ListedFile]:
     try:
         found = one.stat()
     except OSError:  # a link to nowhere
         return
     if stat.S_ISREG(found.st_mode):
-        yield File(one.path, found.st_size, found.st_mtime_ns)
+        yield ListedFile(one.path, found.st_size, found.st_mtime_ns)
 
 
-def planned(plan: Path) -> dict[str, list[str]]:
+def planned_folders(plan: Path) -> dict[str, list[str]]:
     """Of each data set of a plan, where its files are, each once. Raises UserError where the plan is damaged."""
     return {path.stem: _roots(plan, path.name) for path in sorted(plan.glob("recaption/*.json"))}
 
@@ -87,11 +87,11 @@ def _roots(plan: Path, name: str) -> list[str]:
         return list(dict.fromkeys(os.path.normpath(str(path)) for path in named if path))
 
 
-def look(paths: Sequence[str], known: dict[str, str]) -> dict:
+def summarize_files(paths: Sequence[str], known: dict[str, str]) -> dict:
     """Number, bytes and digest of all files below `paths`. `known` has what was read before, and gets what is new."""
     stamp, count, size = hashlib.sha256(), 0, 0
     for path in paths:
-        for file in files(path):
+        for file in iterate_files(path):
             stamp.update(f"{file.path}\0{file.size} {file.time}\n".encode(errors="surrogateescape"))
             count, size = count + 1, size + file.size
     if stamp.hexdigest() not in known:
@@ -103,7 +103,7 @@ def _digest(paths: Iterable[str], count: int) -> str:
     step = 1 if count <= EVERY else count // SOME
     digest, number = hashlib.sha256(), 0
     for path in paths:
-        for file in files(path):
+        for file in iterate_files(path):
             name = os.path.relpath(file.path, path)
             digest.update(f"{name}\0{file.size}\n".encode(errors="surrogateescape"))
             if number % step == 0 or file.path == path:
@@ -112,7 +112,7 @@ def _digest(paths: Iterable[str], count: int) -> str:
     return digest.hexdigest()
 
 
-def _content(file: File, whole: bool) -> bytes:
+def _content(file: ListedFile, whole: bool) -> bytes:
     """A digest of what is looked at of a file's bytes."""
     try:
         with open(file.path, "rb") as opened:
@@ -127,10 +127,10 @@ def _content(file: File, whole: bool) -> bytes:
         return repr(error.strerror).encode()
 
 
-def write(sets: dict[str, list[str]], out: Path = FOLDER, memory: Path = KNOWN) -> None:
+def write_listings(sets: dict[str, list[str]], out: Path = FOLDER, memory: Path = KNOWN) -> None:
     """Look at all data sets, given by name and where their files are; a file in `out` for each, and none besides."""
     known = _remembered(memory)
-    found = {name: look(roots, known) for name, roots in sets.items()}
+    found = {name: summarize_files(roots, known) for name, roots in sets.items()}
     for path in out.glob("*.json"):
         if path.stem not in found:
             links.remove(path)
@@ -152,10 +152,10 @@ def main(argv: list[str]) -> int:
     if argv:  # the stage has none, and runs whenever DVC does
         import argparse
 
-        argparse.ArgumentParser(prog="python -m compclip.prepare.look", description=__doc__.splitlines()[0]).parse_args(
-            argv
-        )
-    write(planned(PLAN))
+        argparse.ArgumentParser(
+            prog="python -m compclip.prepare.file_listing", description=__doc__.splitlines()[0]
+        ).parse_args(argv)
+    write_listings(planned_folders(PLAN))
     return 0
 
 

@@ -28,19 +28,19 @@ class Answer:
     completion_tokens: int = 0
 
 
-def of_data(cache: str, data: Data) -> Path:
+def cache_folder(cache: str, data: Data) -> Path:
     """The folder, beside `cache`, of the answers about one data set, which its files tell from others."""
     told = "\0".join((data.source, data.path, data.images))
     return Path(cache).with_suffix(".shards") / hashlib.sha256(told.encode()).hexdigest()[:12]
 
 
-def of_shard(folder: Path, shard: str) -> str:
+def shard_cache(folder: Path, shard: str) -> str:
     """The file of one shard's answers."""
     return str(folder / f"{shard}.sqlite")
 
 
 @contextmanager
-def opened(path: str, alone: bool = False) -> Iterator[sqlite3.Connection]:
+def open_cache(path: str, alone: bool = False) -> Iterator[sqlite3.Connection]:
     """The open file of answers; what was written is safe after each answer.
 
     Raises UserError for another file, and for one that somebody else has `alone` for a minute.
@@ -61,7 +61,7 @@ def opened(path: str, alone: bool = False) -> Iterator[sqlite3.Connection]:
 
 
 @contextmanager
-def common(path: str, besides: str) -> Iterator[sqlite3.Connection | None]:
+def open_shared_cache(path: str, besides: str) -> Iterator[sqlite3.Connection | None]:
     """The answers of all shards in one file, where an earlier run left such a file; to be read alone."""
     if path == besides or not Path(path).is_file():
         yield None
@@ -73,7 +73,7 @@ def common(path: str, besides: str) -> Iterator[sqlite3.Connection | None]:
         raise UserError(f"{path}: no usable cache of answers ({error}); remove it or give another path") from error
 
 
-def recall(cache: sqlite3.Connection, key: str) -> Answer | None:
+def load_answer(cache: sqlite3.Connection, key: str) -> Answer | None:
     """The answer that is kept under a key; None where there is none."""
     row = cache.execute(
         "SELECT text, cut_short, prompt_tokens, completion_tokens FROM answers WHERE key = ?", (key,)
@@ -83,7 +83,7 @@ def recall(cache: sqlite3.Connection, key: str) -> Answer | None:
     return Answer(row[0], bool(row[1]), row[2], row[3])
 
 
-def remember(cache: sqlite3.Connection, key: str, answer: Answer) -> None:
+def store_answer(cache: sqlite3.Connection, key: str, answer: Answer) -> None:
     """Keep an answer under a key."""
     cache.execute(
         "INSERT OR REPLACE INTO answers VALUES (?, ?, ?, ?, ?)",

@@ -24,8 +24,10 @@ if TYPE_CHECKING:
     from compclip.config.texts import Masked
     from compclip.text.annotation import Annotation
 
-Words = tuple[tuple[int, tuple[str, ...]], ...]  # of a caption: a token's first character, and the words for its place
-Fill = Callable[[Sequence[str]], tuple[list[Words], Counter]]
+MaskedWords = tuple[
+    tuple[int, tuple[str, ...]], ...
+]  # of a caption: a token's first character, and the words for its place
+FillWords = Callable[[Sequence[str]], tuple[list[MaskedWords], Counter]]
 EXAMPLE = "distilbert/distilroberta-base"
 CONTEXT = 512  # characters
 AT_ONCE = 8192  # characters of a batch: a vocabulary's logits at every token are what takes memory
@@ -44,18 +46,18 @@ def fingerprint(cfg: Masked) -> str:
     return files.fingerprint(*sorted(path for path in Path(cfg.model).iterdir() if path.is_file()))
 
 
-def opened(cfg: Masked) -> Fill:
+def open_model(cfg: Masked) -> FillWords:
     """What finds the words for captions, its model loaded; counts words that were asked for, and what became of them.
 
     Counted: `words`, `usable` ones, and those `cut_off`, which the model did not see; `unchanged` and `no_word`
     predictions. Raises UserError for what is no masked language model of transformers.
     """
-    model = Model.load(cfg)
+    model = MaskedModel.load(cfg)
 
-    def fill(captions: Sequence[str]) -> tuple[list[Words], Counter]:
+    def fill(captions: Sequence[str]) -> tuple[list[MaskedWords], Counter]:
         from compclip.text.spacy_parser import annotate
 
-        counts, found = Counter[str](), list[Words]()
+        counts, found = Counter[str](), list[MaskedWords]()
         for first in range(0, len(captions), CAPTIONS):
             some = annotate(captions[first : first + CAPTIONS], replacements=False)
             found += _filled(model, some, cfg, counts)
@@ -68,7 +70,7 @@ def opened(cfg: Masked) -> Fill:
 
 
 @dataclass(frozen=True)
-class Blank:
+class MaskedPosition:
     """A word of a caption that the model does not see: its caption, its place, and what stands around it."""
 
     caption: int
@@ -81,7 +83,7 @@ class Blank:
         return len(self.before) + len(self.after)
 
 
-def _filled(model: Model, captions: Sequence[Annotation], cfg: Masked, counts: Counter) -> list[Words]:
+def _filled(model: MaskedModel, captions: Sequence[Annotation], cfg: Masked, counts: Counter) -> list[MaskedWords]:
     blanks = [b for n, a in enumerate(captions) for b in _blanks(n, a, cfg.pos) if model.mask not in a.text]
     found: list[list[tuple[int, tuple[str, ...]]]] = [[] for _ in captions]
     for some in _batches(sorted(blanks, key=len)):
@@ -93,12 +95,12 @@ def _filled(model: Model, captions: Sequence[Annotation], cfg: Masked, counts: C
     return [tuple(sorted(own)) for own in found]
 
 
-def _blanks(number: int, a: Annotation, parts: Sequence[str]) -> Iterator[Blank]:
+def _blanks(number: int, a: Annotation, parts: Sequence[str]) -> Iterator[MaskedPosition]:
     for token, pos in enumerate(a.pos):
         if pos in parts and word_edits.is_word(a, token):
             start, end = a.chars((token, token + 1))
             low, high = _context(a, start)
-            yield Blank(number, start, a.word(token), a.text[low:start], a.text[end:high])
+            yield MaskedPosition(number, start, a.word(token), a.text[low:start], a.text[end:high])
 
 
 def _context(a: Annotation, place: int) -> tuple[int, int]:
@@ -107,9 +109,9 @@ def _context(a: Annotation, place: int) -> tuple[int, int]:
     return next(((low, high) for low, high in a.sentences if low <= place < high), (0, len(a.text)))
 
 
-def _batches(blanks: Sequence[Blank]) -> Iterator[list[Blank]]:
+def _batches(blanks: Sequence[MaskedPosition]) -> Iterator[list[MaskedPosition]]:
     """Batches of about as many characters, of blanks in the order of their length."""
-    batch: list[Blank] = []
+    batch: list[MaskedPosition] = []
     for blank in blanks:
         if batch and (len(batch) + 1) * len(blank) > AT_ONCE:
             yield batch
@@ -119,7 +121,7 @@ def _batches(blanks: Sequence[Blank]) -> Iterator[list[Blank]]:
         yield batch
 
 
-def _usable(blank: Blank, predicted: Sequence[str], counts: Counter) -> tuple[str, ...]:
+def _usable(blank: MaskedPosition, predicted: Sequence[str], counts: Counter) -> tuple[str, ...]:
     """The predictions that are other words, each once; capitals make no difference."""
     found: dict[str, str] = {}
     for word in predicted:
@@ -132,7 +134,7 @@ def _usable(blank: Blank, predicted: Sequence[str], counts: Counter) -> tuple[st
     return tuple(found.values())
 
 
-class Model:
+class MaskedModel:
     """A masked language model with its tokenizer; `mask` is what it calls a word that it does not see."""
 
     def __init__(self, model: Any, tokenizer: Any, where: str) -> None:
@@ -142,7 +144,7 @@ class Model:
         self.spaced = any(token.startswith(SPACES) for token in tokenizer.get_vocab())
 
     @classmethod
-    def load(cls, cfg: Masked) -> Model:
+    def load(cls, cfg: Masked) -> MaskedModel:
         """The model of a folder, on a GPU where there is one. Raises UserError saying what to install or to fetch."""
         import torch
 
@@ -168,7 +170,7 @@ class Model:
                 "whole masked language model"
             ) from error
 
-    def likeliest(self, blanks: Sequence[Blank], top: int) -> list[list[str]]:
+    def likeliest(self, blanks: Sequence[MaskedPosition], top: int) -> list[list[str]]:
         """The likeliest words for some places, likeliest first; none where the model did not see the place."""
         try:
             found = self._likeliest([self._hidden(blank) for blank in blanks], top)
@@ -179,7 +181,7 @@ class Model:
             ) from error
         return [[self._word(code, not b.before) for code in codes] for b, codes in zip(blanks, found, strict=True)]
 
-    def _hidden(self, blank: Blank) -> str:
+    def _hidden(self, blank: MaskedPosition) -> str:
         """The caption with the model's mask; where words bring their space with them, there is none before it."""
         return (blank.before.rstrip() if self.spaced else blank.before) + self.mask + blank.after
 

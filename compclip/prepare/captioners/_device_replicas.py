@@ -19,7 +19,7 @@ from PIL import Image
 from compclip.base.errors import UserError, one_line
 from compclip.data import images
 from compclip.data.sample import Sample
-from compclip.llm.answers import Answer
+from compclip.llm.answer_cache import Answer
 
 READERS = 4  # threads that read pictures; decoding goes on beside Python
 # What a replica makes of a batch: its samples and their pictures, to a caption each.
@@ -28,7 +28,7 @@ Loaded = tuple[Sample, Image.Image]
 Item, Made = TypeVar("Item"), TypeVar("Made")
 
 
-def devices(option: str) -> list[str]:
+def parse_devices(option: str) -> list[str]:
     """The devices of an option: `auto`, or names with commas between them.
 
     `auto` is every GPU that this process sees, or the processor. Raises UserError for what does not compute here.
@@ -45,7 +45,7 @@ def devices(option: str) -> list[str]:
     return named
 
 
-def caption(samples: list[Sample], replicas: Sequence[Describe], size: int) -> tuple[list[Sample], Counter]:
+def caption_samples(samples: list[Sample], replicas: Sequence[Describe], size: int) -> tuple[list[Sample], Counter]:
     """The samples with the model's caption instead of theirs, asked for in batches of `size`.
 
     Unreadable pictures and empty captions leave the data and are counted; captions without an end are counted.
@@ -97,7 +97,7 @@ def _batches(samples: list[Sample], size: int, counts: Counter) -> Iterator[list
 
 def _read(sample: Sample) -> tuple[Sample, Any]:
     try:
-        return sample, images.load(sample.picture)
+        return sample, images.load_image(sample.picture)
     except images.ImageError as error:
         return sample, error
 

@@ -29,10 +29,9 @@ import pyarrow as pa
 
 from compclip.base import files
 from compclip.base.errors import UserError
-from compclip.data import images, shards
-from compclip.data.place import Place
-from compclip.data.sample import GONE, Sample
-from compclip.prepare import entering
+from compclip.data import images, shard_files
+from compclip.data.sample import NO_IMAGE, ImageLocation, Sample
+from compclip.prepare import sample_cleaning
 
 BENCHMARKS, OVERLAPS = "benchmarks", "overlaps"  # beside the data sets' folders
 STAGE = "benchmark"  # makes what is read here
@@ -44,7 +43,7 @@ BESIDE = "negatives"  # its negative images, where a shard has any
 NONE = -1  # where a picture has no number
 
 
-class Identity(NamedTuple):
+class ImageIdentity(NamedTuple):
     """What a picture is known by: COCO's number or -1, a checksum of length and first bytes or 0, SHA-256 or ""."""
 
     coco_id: int
@@ -53,14 +52,14 @@ class Identity(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Known:
+class BenchmarkImages:
     """The pictures of a benchmark."""
 
     coco_ids: frozenset[int]
     bytes: frozenset[int]
     sha256s: frozenset[str]
 
-    def criterion(self, sample: Identity) -> str:
+    def criterion(self, sample: ImageIdentity) -> str:
         """By which criterion a picture is one of them; "" where it is none."""
         found = (sample.sha256 in self.sha256s, sample.bytes in self.bytes, sample.coco_id in self.coco_ids)
         return next((name for name, holds in zip(CRITERIA, found, strict=True) if holds), "")
@@ -72,16 +71,16 @@ def coco_number(name: str, bare: bool = True) -> int:
     return int(found[2]) if found and (bare or found[1]) else NONE
 
 
-def identity(sample: Sample) -> Identity:
+def identify_sample(sample: Sample) -> ImageIdentity:
     """What a sample's picture is known by."""
     return _known_by(*(getattr(sample, name) for name in READ))
 
 
-def _known_by(id: str, image: str, length: int, url: str, sha256: str, head: int) -> Identity:
+def _known_by(id: str, image: str, length: int, url: str, sha256: str, head: int) -> ImageIdentity:
     number = coco_number(_last(_path(url))) if "cocodataset.org" in url else NONE
     if number == NONE:
         number = coco_number(_last(id if length else image), bare=not length)
-    return Identity(number, head, sha256.lower())
+    return ImageIdentity(number, head, sha256.lower())
 
 
 def _path(url: str) -> str:
@@ -98,73 +97,75 @@ def _last(path: str) -> str:
 # --- a benchmark's pictures -----------------------------------------------------------------------------------
 
 
-def write(path: Path, pictures: Iterable[str | Place]) -> int:
+def write_benchmark_images(path: Path, pictures: Iterable[str | ImageLocation]) -> int:
     """Write what the pictures of a benchmark are known by, each once, in an order of its own; gives their number.
 
     A picture that is missing is known by its name alone.
     """
-    with ThreadPoolExecutor(entering.THREADS) as pool:
-        found = sorted(set(pool.map(_identity, pictures)) - {Identity(NONE, 0, "")})
+    with ThreadPoolExecutor(sample_cleaning.THREADS) as pool:
+        found = sorted(set(pool.map(_identity, pictures)) - {ImageIdentity(NONE, 0, "")})
     columns = [pa.array([getattr(one, f.name) for one in found], f.type) for f in SCHEMA]
-    shards.write_batch(path, pa.RecordBatch.from_arrays(columns, schema=SCHEMA), compressed=True)
+    shard_files.write_batch(path, pa.RecordBatch.from_arrays(columns, schema=SCHEMA), compressed=True)
     return len(found)
 
 
-def _identity(picture: str | Place) -> Identity:
-    return _of_part(picture) if isinstance(picture, Place) else _of_file(picture)
+def _identity(picture: str | ImageLocation) -> ImageIdentity:
+    return _of_part(picture) if isinstance(picture, ImageLocation) else _of_file(picture)
 
 
-def _of_part(place: Place) -> Identity:
+def _of_part(place: ImageLocation) -> ImageIdentity:
     """A picture within an archive, where it has no name."""
     try:
-        raw = images.read(place)
+        raw = images.read_bytes(place)
     except images.ImageError:
-        return Identity(NONE, 0, "")
-    return Identity(NONE, entering.checksum(len(raw), raw[: entering.HEAD]), hashlib.sha256(raw).hexdigest())
+        return ImageIdentity(NONE, 0, "")
+    return ImageIdentity(
+        NONE, sample_cleaning.checksum(len(raw), raw[: sample_cleaning.HEAD]), hashlib.sha256(raw).hexdigest()
+    )
 
 
-def _of_file(path: str) -> Identity:
+def _of_file(path: str) -> ImageIdentity:
     number = coco_number(_last(path))
     try:
-        raw = images.read(path, entering.HEAD)
+        raw = images.read_bytes(path, sample_cleaning.HEAD)
         with open(path, "rb") as file:
             digest = hashlib.file_digest(file, "sha256").hexdigest()
             length = file.tell()
     except (images.ImageError, OSError):
-        return Identity(number, 0, "")
-    return Identity(number, entering.checksum(length, raw), digest)
+        return ImageIdentity(number, 0, "")
+    return ImageIdentity(number, sample_cleaning.checksum(length, raw), digest)
 
 
-def read(path: Path) -> Known:
+def read_benchmark_images(path: Path) -> BenchmarkImages:
     """The pictures of a benchmark. Raises UserError where its file is missing or another one."""
-    batch = shards.read_batch(path, STAGE)
+    batch = shard_files.read_batch(path, STAGE)
     try:
         batch.validate(full=True)
         columns = batch.select(SCHEMA.names).cast(SCHEMA).to_pydict()
     except (pa.ArrowException, KeyError, ValueError) as error:
         raise UserError(f"{path}: not the pictures of a benchmark; run `dvc repro {STAGE}` again") from error
-    return Known(
+    return BenchmarkImages(
         frozenset(n for n in columns["coco_id"] if n is not None and n >= 0),
         frozenset(n for n in columns["bytes"] if n),
         frozenset(text for text in columns["sha256"] if text),
     )
 
 
-def file(data: Path, benchmark: str) -> Path:
+def benchmark_file(data: Path, benchmark: str) -> Path:
     """Where the pictures of a benchmark are written down, in a project's folder `data`."""
     return data / BENCHMARKS / f"{benchmark}.arrow"
 
 
 def fingerprint(path: Path) -> str:
     """A hash of a benchmark's pictures. Raises UserError where nobody looked at them."""
-    read(path)
+    read_benchmark_images(path)
     return files.fingerprint(path)
 
 
 # --- a data set's ---------------------------------------------------------------------------------------------
 
 
-def without(samples: Sequence[Sample], excluded: dict[str, Known]) -> tuple[list[Sample], Counter]:
+def exclude_images(samples: Sequence[Sample], excluded: dict[str, BenchmarkImages]) -> tuple[list[Sample], Counter]:
     """The samples whose pictures are in none of these benchmarks; the others are counted as `excluded_<benchmark>`,
     each at the first benchmark that has it. Negative images of a benchmark's leave their place empty, and are counted
     as `excluded_negative_images_<benchmark>`.
@@ -172,38 +173,38 @@ def without(samples: Sequence[Sample], excluded: dict[str, Known]) -> tuple[list
     counts: Counter = Counter()
     kept = []
     for sample in samples:
-        if name := _holder(identity(sample), excluded):
+        if name := _holder(identify_sample(sample), excluded):
             counts[f"excluded_{name}"] += 1
         else:
             kept.append(_without(sample, excluded, counts) if sample.negatives else sample)
     return kept, counts
 
 
-def _holder(own: Identity, excluded: dict[str, Known]) -> str:
+def _holder(own: ImageIdentity, excluded: dict[str, BenchmarkImages]) -> str:
     """The first benchmark that has a picture; "" where none does."""
     return next((name for name, known in excluded.items() if known.criterion(own)), "")
 
 
-def _without(sample: Sample, excluded: dict[str, Known], counts: Counter) -> Sample:
+def _without(sample: Sample, excluded: dict[str, BenchmarkImages], counts: Counter) -> Sample:
     named = [(one, _holder(_of_negative(vars(one)), excluded)) for one in sample.negatives]
     counts.update(f"excluded_negative_images_{name}" for _, name in named if name)
-    return replace(sample, negatives=tuple(GONE if name else one for one, name in named))
+    return replace(sample, negatives=tuple(NO_IMAGE if name else one for one, name in named))
 
 
-def _of_negative(one: dict[str, Any]) -> Identity:
+def _of_negative(one: dict[str, Any]) -> ImageIdentity:
     return _known_by("", one["image"], one["length"], "", "", one["head"])
 
 
-def take(folder: Path, samples: Iterable[Path], exclude: Sequence[str] = ()) -> dict[str, dict[str, int]]:
+def write_overlap(folder: Path, samples: Iterable[Path], exclude: Sequence[str] = ()) -> dict[str, dict[str, int]]:
     """Write down what the data set of a folder shares with every benchmark that was looked at; gives the same."""
     listed = sorted((folder.parent / BENCHMARKS).glob("*.arrow"))
-    found = shared(samples, {path.stem: read(path) for path in listed}, exclude)
+    found = count_shared(samples, {path.stem: read_benchmark_images(path) for path in listed}, exclude)
     files.write_json(folder.parent / OVERLAPS / f"{folder.name}.json", found)
     return found
 
 
-def shared(
-    samples: Iterable[Path], benchmarks: dict[str, Known], exclude: Sequence[str] = ()
+def count_shared(
+    samples: Iterable[Path], benchmarks: dict[str, BenchmarkImages], exclude: Sequence[str] = ()
 ) -> dict[str, dict[str, int]]:
     """How many samples of these shards each benchmark has: `pictures`, and of them by criterion.
 
@@ -213,7 +214,7 @@ def shared(
     counts: dict[str, Counter] = {name: Counter() for name in benchmarks}
     anywhere, left_out = _together(benchmarks.values()), _together(benchmarks[name] for name in exclude)
     for path in samples:
-        for own, beside in _pictures(shards.read_batch(path, "recaption")):
+        for own, beside in _pictures(shard_files.read_batch(path, "recaption")):
             if left_out.criterion(own):
                 continue
             every = [own, *(one for one in beside if not left_out.criterion(one))]
@@ -224,7 +225,7 @@ def shared(
     return {name: dict(sorted(found.items())) for name, found in counts.items()}
 
 
-def _pictures(batch: pa.RecordBatch) -> Iterator[tuple[Identity, list[Identity]]]:
+def _pictures(batch: pa.RecordBatch) -> Iterator[tuple[ImageIdentity, list[ImageIdentity]]]:
     """What each sample's picture is known by, and its negative images."""
     rows = batch.select(READ).to_pydict()
     beside = batch[BESIDE].to_pylist() if BESIDE in batch.schema.names else itertools.repeat(())
@@ -232,11 +233,11 @@ def _pictures(batch: pa.RecordBatch) -> Iterator[tuple[Identity, list[Identity]]
         yield _known_by(*own), [_of_negative(one) for one in others if one["image"]]
 
 
-def _together(every: Iterable[Known]) -> Known:
+def _together(every: Iterable[BenchmarkImages]) -> BenchmarkImages:
     """Most samples are in no benchmark: one look says so."""
     coco_ids, lengths, sha256s = set[int](), set[int](), set[str]()
     for known in every:
         coco_ids |= known.coco_ids
         lengths |= known.bytes
         sha256s |= known.sha256s
-    return Known(frozenset(coco_ids), frozenset(lengths), frozenset(sha256s))
+    return BenchmarkImages(frozenset(coco_ids), frozenset(lengths), frozenset(sha256s))

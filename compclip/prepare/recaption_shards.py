@@ -26,17 +26,17 @@ from compclip.config import pictures
 from compclip.config.captions import Captions
 from compclip.config.sections import Data
 from compclip.config.servers import Server
-from compclip.data import shards
+from compclip.data import shard_files
 from compclip.data.sample import Sample
-from compclip.prepare import entering, joined, look, negatives, within
-from compclip.prepare.item import Item, Made, Make
+from compclip.prepare import caption_join, file_listing, image_containment, negative_images, sample_cleaning
+from compclip.prepare.shard_task import MakeShard, ShardResult, ShardTask
 from compclip.text import sentence_splitter
 
 FRESH = "new.arrow"
 
 
 @dataclass(frozen=True)
-class Part:
+class SourcePart:
     """What becomes one shard: a block of samples that was written down, or a file of the source's own."""
 
     path: str
@@ -44,7 +44,7 @@ class Part:
     limit: int = 0  # 0: all of it
 
 
-def items(cfg: Data, options: Any, code: str, spool: Path) -> tuple[list[Item], Counter]:
+def recaption_tasks(cfg: Data, options: Any, code: str, spool: Path) -> tuple[list[ShardTask], Counter]:
     """The shards of a data set, and what was counted while they were told apart. `options`: the captioner's own Config.
 
     Raises UserError for a picture outside of `cfg.images`, before one is opened.
@@ -59,15 +59,17 @@ def items(cfg: Data, options: Any, code: str, spool: Path) -> tuple[list[Item], 
     made = []
     for index, (part, stamp) in enumerate(found):
         given = {"path": part.path, "own": part.own, "limit": part.limit}
-        made.append(Item.of(shards.file_name(index), given, asked | {"part": part.limit, "stamp": stamp}))
+        made.append(ShardTask.of(shard_files.shard_name(index), given, asked | {"part": part.limit, "stamp": stamp}))
     return made, counts
 
 
 def _captioners_files(cfg: Data, options: Any) -> Iterable[str]:
     """What is read beside the samples' own pictures: by a captioner, of lists, negative images."""
     reads = getattr(plugins.find(plugins.CAPTIONERS, cfg.captioner), "reads", None)
-    listed = (file.path for file in look.files(cfg.captions["file"])) if cfg.captions else ()
-    return itertools.chain(reads(cfg, options) if reads else (), listed, negatives.files(pictures.of(cfg)))
+    listed = (file.path for file in file_listing.iterate_files(cfg.captions["file"])) if cfg.captions else ()
+    return itertools.chain(
+        reads(cfg, options) if reads else (), listed, negative_images.iterate_inputs(pictures.of(cfg))
+    )
 
 
 def _stamps(paths: Iterable[str]) -> str:
@@ -82,35 +84,35 @@ def _stamps(paths: Iterable[str]) -> str:
     return digest.hexdigest()
 
 
-def _own_parts(source: Any, cfg: Data) -> Iterator[tuple[Part, str]]:
+def _own_parts(source: Any, cfg: Data) -> Iterator[tuple[SourcePart, str]]:
     """The source's own files, as many as hold `cfg.limit` samples, the last one in part."""
     paths, left = source.parts(cfg), cfg.limit
     if not cfg.images_outside:
-        within.check(((Path(path).name, path) for path in paths), cfg.images, cfg.path)
+        image_containment.check_images(((Path(path).name, path) for path in paths), cfg.images, cfg.path)
     for path in paths:
         if not cfg.limit:
-            yield Part(path, own=True), _stamps([path])
+            yield SourcePart(path, own=True), _stamps([path])
         elif left > 0:
-            yield Part(path, own=True, limit=left), _stamps([path])
+            yield SourcePart(path, own=True, limit=left), _stamps([path])
             left -= sum(1 for _ in itertools.islice(source.records(cfg, Counter(), path), left))
 
 
-def _blocks(source: Any, cfg: Data, spool: Path, counts: Counter) -> Iterator[tuple[Part, str]]:
+def _blocks(source: Any, cfg: Data, spool: Path, counts: Counter) -> Iterator[tuple[SourcePart, str]]:
     """The samples of a source, some thousand at a time in a file of their own.
 
     It is called by its content: a task that is under way reads what it was sent for.
     """
-    found = entering.entered(itertools.islice(source.records(cfg, counts), cfg.limit or None), counts)
+    found = sample_cleaning.clean_captions(itertools.islice(source.records(cfg, counts), cfg.limit or None), counts)
     if not cfg.images_outside:
-        found = within.checked(found, cfg.images, cfg.path)
+        found = image_containment.check_samples(found, cfg.images, cfg.path)
     hashes = array("Q")
-    for block in iter(lambda: list(itertools.islice(found, shards.ROWS)), []):
-        shards.save(spool / FRESH, block)
+    for block in iter(lambda: list(itertools.islice(found, shard_files.ROWS)), []):
+        shard_files.save_samples(spool / FRESH, block)
         content = fingerprint(spool / FRESH)
         path = os.path.join(spool, f"{content[:32]}.arrow")
         os.replace(spool / FRESH, path)
         hashes.extend(_hash(sample.image) for sample in block)
-        yield Part(path), content + _stamps(sample.image for sample in block)
+        yield SourcePart(path), content + _stamps(sample.image for sample in block)
     counts["duplicate_images"] += len(hashes) - len(np.unique(np.frombuffer(hashes, np.uint64))) if hashes else 0
 
 
@@ -119,7 +121,7 @@ def _hash(text: str) -> int:
 
 
 @contextlib.contextmanager
-def opened(cfg: Data, options: Any, captions: Captions | None = None) -> Iterator[Make]:
+def open_captioner(cfg: Data, options: Any, captions: Captions | None = None) -> Iterator[MakeShard]:
     """What makes a shard: `make(item, path)` writes it. The captioner is opened once for all of them.
 
     `captions` is a list whose captions the samples get before the captioner sees them.
@@ -127,41 +129,43 @@ def opened(cfg: Data, options: Any, captions: Captions | None = None) -> Iterato
     source, captioner = plugins.find(plugins.SOURCES, cfg.source), plugins.find(plugins.CAPTIONERS, cfg.captioner)
     with (
         captioner.opened(cfg, options) as caption,
-        joined.of(captions) as listed,
-        negatives.opened(pictures.of(cfg)) as beside,
+        caption_join.open_optional_list(captions) as listed,
+        negative_images.open_joiner(pictures.of(cfg)) as beside,
     ):
 
-        def make(item: Item, path: Path) -> Made:
+        def make(item: ShardTask, path: Path) -> ShardResult:
             counts = Counter[str]()
-            found, about = _joined(_samples(source, cfg, Part(**item.given), counts), listed, counts)
-            samples = _captioned(entering.measured(found, counts), caption, item.name, cfg, counts)
+            found, about = _joined(_samples(source, cfg, SourcePart(**item.given), counts), listed, counts)
+            samples = _captioned(sample_cleaning.measure_images(found, counts), caption, item.name, cfg, counts)
             samples = beside(samples, counts)
-            shards.save(path, samples, about)
-            return Made(len(samples), sum(len(s.captions) for s in samples), dict(counts))
+            shard_files.save_samples(path, samples, about)
+            return ShardResult(len(samples), sum(len(s.captions) for s in samples), dict(counts))
 
         yield make
 
 
-def side_by_side(cfg: Data) -> bool:
+def can_share_machine(cfg: Data) -> bool:
     """Whether several processes may caption: not where each would load a model, or ask the same server."""
     return getattr(plugins.find(plugins.CAPTIONERS, cfg.captioner), "SIDE_BY_SIDE", False)
 
 
-def _samples(source: Any, cfg: Data, part: Part, counts: Counter) -> Iterator[Sample]:
+def _samples(source: Any, cfg: Data, part: SourcePart, counts: Counter) -> Iterator[Sample]:
     if not part.own:
-        return iter(shards.load(Path(part.path)))
-    return entering.entered(itertools.islice(source.records(cfg, counts, part.path), part.limit or None), counts)
+        return iter(shard_files.load_samples(Path(part.path)))
+    return sample_cleaning.clean_captions(
+        itertools.islice(source.records(cfg, counts, part.path), part.limit or None), counts
+    )
 
 
 def _joined(
-    samples: Iterator[Sample], listed: joined.Joined | None, counts: Counter
+    samples: Iterator[Sample], listed: caption_join.CaptionJoin | None, counts: Counter
 ) -> tuple[Iterable[Sample], dict[str, str]]:
     """The samples that a list of captions has, with its captions, and what the shard is to say of the list."""
     if listed is None:
         return samples, {}
     kept, more, rows = listed.take(samples)
     counts.update(more)
-    return kept, joined.packed(rows)
+    return kept, caption_join.pack_row_numbers(rows)
 
 
 def _captioned(samples: list[Sample], caption: Any, shard: str, cfg: Data, counts: Counter) -> list[Sample]:
@@ -174,7 +178,7 @@ def _captioned(samples: list[Sample], caption: Any, shard: str, cfg: Data, count
     if cfg.captions_each:
         counts["captions_left_out"] += sum(max(len(s.captions) - cfg.captions_each, 0) for s in samples)
         samples = [replace(s, captions=s.captions[: cfg.captions_each]) for s in samples]
-    kept = several(samples, cfg.min_sentences)
+    kept = with_sentences(samples, cfg.min_sentences)
     counts.update(captioned=len(samples), kept=len(kept), repaired_captions=mended, openings_dropped=openings)
     return kept
 
@@ -186,12 +190,12 @@ def _changed(samples: list[Sample], change: Callable[[str], str]) -> tuple[list[
     return made, sum(a != b for a, b in pairs)
 
 
-def several(samples: list[Sample], least: int) -> list[Sample]:
+def with_sentences(samples: list[Sample], least: int) -> list[Sample]:
     """The samples whose captions have together at least so many sentences of 4 to 34 words (CLIC B.1)."""
     return [s for s in samples if not least or sum(len(sentence_splitter.kept(c)) for c in s.captions) >= least]
 
 
-def told(cfg: Data, counts: Counter) -> dict[str, int]:
+def summarize_counts(cfg: Data, counts: Counter) -> dict[str, int]:
     """The counts as counts.json has them. Raises UserError where nothing is left, with the reason."""
     counts = Counter(counts)
     captioned, kept = counts.pop("captioned", 0), counts.pop("kept", 0)

@@ -16,58 +16,58 @@ from compclip.base.errors import UserError
 from compclip.config.captions import Captions
 from compclip.config.texts import BY_CAPTION
 from compclip.data.sample import Sample
-from compclip.data.shards import read_about
-from compclip.prepare import index, lists
+from compclip.data.shard_files import read_metadata
+from compclip.prepare import caption_lists, text_index
 
 ROWS = "rows of the list"  # in a shard's metadata
 FOLDER = Path(".work/joined")  # an index holds the captions once more, so that a sample's are found without a search
 
 
 @contextmanager
-def opened(cfg: Captions, folder: Path = FOLDER) -> Iterator[Joined]:
+def open_list(cfg: Captions, folder: Path = FOLDER) -> Iterator[CaptionJoin]:
     """The list, found again as long as the file stays, and indexed where it is new.
 
     Raises UserError for a list that is missing, has no such column, or no row that can be used.
     """
-    lists.files(cfg.file)
-    place = index.place(folder, [cfg.file], asdict(cfg))
-    found = index.opened(place, lambda counts: lists.rows(cfg, counts))
+    caption_lists.list_files(cfg.file)
+    place = text_index.index_folder(folder, [cfg.file], asdict(cfg))
+    found = text_index.open_index(place, lambda counts: caption_lists.read_rows(cfg, counts))
     if not found.rows:
         raise UserError(f"{cfg.file}: no row holds a key and a caption ({_told(found.counts)}); correct its columns")
-    yield Joined(cfg, found)
+    yield CaptionJoin(cfg, found)
 
 
 @contextmanager
-def of(cfg: Captions | None) -> Iterator[Joined | None]:
+def open_optional_list(cfg: Captions | None) -> Iterator[CaptionJoin | None]:
     """The list of a data set that names one."""
     if cfg is None:
         yield None
     else:
-        with opened(cfg) as found:
+        with open_list(cfg) as found:
             yield found
 
 
-def counted(cfg: Captions | None, shards: Iterable[Path]) -> Counter:
+def count_rows(cfg: Captions | None, shards: Iterable[Path]) -> Counter:
     """What became of the rows of a data set's list, of all its shards; nothing where it names none."""
-    with of(cfg) as found:
-        return found.told(rows(shard, "recaption") for shard in shards) if found else Counter()
+    with open_optional_list(cfg) as found:
+        return found.told(read_row_numbers(shard, "recaption") for shard in shards) if found else Counter()
 
 
-def packed(rows: np.ndarray, name: str = ROWS) -> dict[str, str]:
+def pack_row_numbers(rows: np.ndarray, name: str = ROWS) -> dict[str, str]:
     """Numbers of rows as a shard's metadata keeps them: a row that two shards ask for is one."""
     return {name: base64.b85encode(zlib.compress(np.diff(rows, prepend=0).astype("<u8").tobytes())).decode()}
 
 
-def rows(shard: Path, stage: str, name: str = ROWS) -> np.ndarray:
+def read_row_numbers(shard: Path, stage: str, name: str = ROWS) -> np.ndarray:
     """The numbers that a shard of a stage keeps. Raises UserError where there is no such shard."""
-    kept = read_about(shard, stage).get(name, "")
+    kept = read_metadata(shard, stage).get(name, "")
     return np.cumsum(np.frombuffer(zlib.decompress(base64.b85decode(kept)), "<u8")) if kept else np.zeros(0, np.int64)
 
 
-class Joined:
+class CaptionJoin:
     """A list of captions, open. `counts`: its rows, and those that are of no use by reason."""
 
-    def __init__(self, cfg: Captions, found: index.Index) -> None:
+    def __init__(self, cfg: Captions, found: text_index.TextIndex) -> None:
         self._on, self._index, self.counts = cfg.on, found, found.counts
 
     def of(self, keys: Sequence[str]) -> list[tuple[str, ...] | None]:
@@ -107,10 +107,10 @@ class Joined:
         return self.counts + Counter(captions_matched=matched, captions_unmatched=len(taken) - matched)
 
     def _stripped(self, keys: Iterable[str]) -> list[str]:
-        return [lists.join_key(key, self._on) for key in keys]
+        return [caption_lists.join_key(key, self._on) for key in keys]
 
 
-def keys(sample: Sample, on: str) -> list[str]:
+def sample_keys(sample: Sample, on: str) -> list[str]:
     """What a list is asked for on behalf of a sample: its captions, or its address, key or picture's name."""
     return list(sample.captions) if on == "caption" else [_key(sample, on)]
 

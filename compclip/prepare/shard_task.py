@@ -11,7 +11,7 @@ from typing import Any
 
 
 @dataclass(frozen=True)
-class Item:
+class ShardTask:
     """A shard that a stage makes: its name, the key of its content, and what it is made of."""
 
     name: str
@@ -19,13 +19,13 @@ class Item:
     given: dict[str, Any]
 
     @classmethod
-    def of(cls, name: str, given: dict[str, Any], decided_by: dict[str, Any]) -> Item:
+    def of(cls, name: str, given: dict[str, Any], decided_by: dict[str, Any]) -> ShardTask:
         """`decided_by` is all that the shard's content depends on."""
         return cls(name, hashlib.sha256(json.dumps(decided_by, sort_keys=True).encode()).hexdigest()[:32], given)
 
 
 @dataclass(frozen=True)
-class Made:
+class ShardResult:
     """A shard that was written: how many samples and captions it has, and what was counted on the way."""
 
     samples: int
@@ -33,4 +33,4 @@ class Made:
     counts: dict[str, float] = field(default_factory=dict)
 
 
-Make = Callable[[Item, Path], Made]
+MakeShard = Callable[[ShardTask, Path], ShardResult]

@@ -19,7 +19,7 @@ FAULTS = (OSError, ValueError, ArithmeticError, LookupError, AttributeError, Typ
 SPOILT = (*FAULTS, EOFError, MemoryError, RecursionError)
 
 
-def opened(path: Path, samples: int) -> np.ndarray:
+def map_neighbours(path: Path, samples: int) -> np.ndarray:
     """The numbers of each sample's nearest ones, nearest first: uint32 [N, K].
 
     Raises UserError where the file is missing, damaged, or of another data set than one of so many samples.

@@ -16,22 +16,23 @@ import numpy as np
 import pyarrow as pa
 
 from compclip.base.errors import UserError
-from compclip.data import negative_images, partners, shards
-from compclip.data.place import Place
-from compclip.data.sample import Sample
-from compclip.data.shards import Shard
+from compclip.data import noun_index, shard_files
+from compclip.data.sample import ImageLocation, Sample
+from compclip.data.shard_files import Shard
 from compclip.text.annotation import Annotation
 from compclip.text.annotation_rows import Rows, Strings, numbers
 
 STAGE = "annotate"
+NEGATIVE_COLUMN = "negatives"  # in a shard where a data set names negative images
+NEGATIVE_TYPE = pa.list_(pa.struct([("image", pa.string()), ("offset", pa.int64()), ("length", pa.int64())]))
 
 
-class Prepared:
+class PreparedDataset:
     """The annotated samples of data/<name>/. Raises UserError where a file is missing, damaged or another one."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.manifest = shards.read_manifest(folder / shards.MANIFEST, STAGE)
+        self.manifest = shard_files.read_manifest(folder / shard_files.MANIFEST, STAGE)
         self._samples = [0, *accumulate(shard.samples for shard in self.manifest.shards)]
         self._captions = [0, *accumulate(shard.captions for shard in self.manifest.shards)]
         self._open: dict[int, _Open] = {}
@@ -59,7 +60,7 @@ class Prepared:
         shard, row = self._row(index)
         return shard.rows[shard.caption(row, which)]
 
-    def negative_images(self, index: int) -> tuple[Place, ...]:
+    def negative_images(self, index: int) -> tuple[ImageLocation, ...]:
         """The pictures that stand beside a sample as its negatives; an empty path where one is not there."""
         shard, row = self._row(index)
         return shard.negative_images(row)
@@ -84,15 +85,15 @@ class Prepared:
         Raises UserError for a number that is no caption's.
         """
         if not 0 <= caption < self.manifest.captions:
-            raise UserError(f"{self.folder / partners.FILE}: damaged; run `dvc repro {STAGE}` again")
+            raise UserError(f"{self.folder / noun_index.FILE}: damaged; run `dvc repro {STAGE}` again")
         number = bisect.bisect_right(self._captions, caption) - 1
         starts = self._shard(number).starts
         row = int(np.searchsorted(starts, caption - self._captions[number], side="right")) - 1
         return self._samples[number] + row, int(caption - self._captions[number] - starts[row])
 
     @cached_property
-    def _nouns(self) -> partners.Nouns:
-        return partners.Nouns(self.folder / partners.FILE)
+    def _nouns(self) -> noun_index.NounIndex:
+        return noun_index.NounIndex(self.folder / noun_index.FILE)
 
     def _row(self, index: int) -> tuple[_Open, int]:
         number = bisect.bisect_right(self._samples, index) - 1
@@ -105,12 +106,12 @@ class Prepared:
 
     def _file(self, number: int) -> tuple[Path, Shard]:
         known = self.manifest.shards[number]
-        return self.folder / shards.SHARDS / f"{known.name}.arrow", known
+        return self.folder / shard_files.SHARDS / f"{known.name}.arrow", known
 
 
 def _batch(path: Path, known: Shard) -> pa.RecordBatch:
     """A mapped shard. Raises UserError where it is not the one that the manifest names."""
-    batch = shards.read_batch(path, STAGE, mapped=True)
+    batch = shard_files.read_batch(path, STAGE, mapped=True)
     if path.stat().st_size != known.bytes or batch.num_rows != known.samples:
         raise UserError(f"{path}: not the shard that its manifest names; run `dvc repro {STAGE}` again")
     return batch
@@ -155,14 +156,14 @@ class _Open:
             self.rows = Rows(said.values, str(path))
             self._texts = {name: Strings(batch[name]) for name in ("id", "image", "split")}
             self._numbers = {name: _integers(batch[name]) for name in ("width", "height", "offset", "length")}
-            has = negative_images.COLUMN in batch.schema.names
-            self._beside = negative_images.Places(batch[negative_images.COLUMN]) if has else None
+            has = NEGATIVE_COLUMN in batch.schema.names
+            self._beside = NegativeImageColumn(batch[NEGATIVE_COLUMN]) if has else None
 
     def caption(self, row: int, which: int) -> int:
         """The number of a sample's caption within the shard."""
         return int(self.starts[row]) + which
 
-    def negative_images(self, row: int) -> tuple[Place, ...]:
+    def negative_images(self, row: int) -> tuple[ImageLocation, ...]:
         """Where those of one sample are."""
         with _sound(self.path):
             return self._beside[row] if self._beside else ()
@@ -172,3 +173,23 @@ class _Open:
         with _sound(self.path):
             texts = {name: column[row].decode() for name, column in self._texts.items()}
         return Sample(captions=(), **texts, **{name: int(column[row]) for name, column in self._numbers.items()})
+
+
+class NegativeImageColumn:
+    """Where the negative images of a shard's samples are, by row. ValueError or another one of a column of others."""
+
+    def __init__(self, listed: pa.ListArray) -> None:
+        values = listed.values
+        if values.offset:
+            raise ValueError("a part of a column")
+        self._ends, self._size = numbers(listed.offsets), len(values)
+        self._images = Strings(values.field("image"))
+        self._numbers = [numbers(values.field(name)) for name in ("offset", "length")]
+
+    def __getitem__(self, row: int) -> tuple[ImageLocation, ...]:
+        low, high = self._ends[row : row + 2].tolist()
+        if not 0 <= low <= high <= self._size:
+            raise ValueError("a list outside of its column")
+        names = self._images.all(np.arange(low, high))
+        offsets, lengths = (numbers[low:high].tolist() for numbers in self._numbers)
+        return tuple(ImageLocation(name.decode(), *at) for name, *at in zip(names, offsets, lengths, strict=True))

@@ -1,4 +1,4 @@
-"""The stages `recaption`, `rewrite`, `annotate`: `python -m compclip.prepare.prepare --data D [--rewrite|--annotate]`.
+"""Run `recaption`, `rewrite` or `annotate` for one data set: `--data NAME [--rewrite|--annotate]`.
 
 Each works shard by shard, and makes what is missing:
 
@@ -25,15 +25,23 @@ from compclip.base.names import Name
 from compclip.config import grid, pictures, plan, read
 from compclip.config.asked import ANNOTATE, FOLDER, RECAPTION, REWRITE
 from compclip.config.sections import Data
-from compclip.data import partners, shards
-from compclip.data.shards import MANIFEST, SAMPLES, SHARDS, Manifest
-from compclip.prepare import annotate, beside, joined, negatives, overlap, recaption, rewrite
-from compclip.prepare.work import BLOCKS, Work
+from compclip.data import noun_index, shard_files
+from compclip.data.shard_files import MANIFEST, SAMPLES, SHARDS, Manifest
+from compclip.prepare import (
+    annotate_shards,
+    benchmark_overlap,
+    caption_join,
+    negative_images,
+    recaption_shards,
+    released_texts,
+    rewrite_shards,
+)
+from compclip.prepare.shard_work import BLOCKS, ShardWork
 
 FINGERPRINTS = "fingerprints"  # beside the data sets' folders: one file each
 
 
-def asked(stage: str, name: Name, cfg: Data, root: Path = Path()) -> Work:
+def plan_work(stage: str, name: Name, cfg: Data, root: Path = Path()) -> ShardWork:
     """What a stage is to make of a data set; written down, so that other processes find it.
 
     Raises UserError where an earlier stage has not been run, and for what is wrong with the data set itself.
@@ -42,82 +50,86 @@ def asked(stage: str, name: Name, cfg: Data, root: Path = Path()) -> Work:
     counts: Counter = Counter()
     if stage == RECAPTION:
         options = grid.captioner_config(cfg)
-        items, counts = recaption.items(cfg, options, plan.data_code(RECAPTION, cfg), place / BLOCKS)
+        items, counts = recaption_shards.recaption_tasks(cfg, options, plan.data_code(RECAPTION, cfg), place / BLOCKS)
     elif stage == REWRITE:
-        found = shards.read_manifest(folder / SAMPLES / MANIFEST, RECAPTION)
+        found = shard_files.read_manifest(folder / SAMPLES / MANIFEST, RECAPTION)
         code = plan.data_code(REWRITE, cfg)
-        items = rewrite.items(folder, found, grid.writer_config(cfg), code, grid.masked_config(cfg))
+        items = rewrite_shards.rewrite_tasks(folder, found, grid.writer_config(cfg), code, grid.masked_config(cfg))
     else:
-        found = shards.read_manifest(folder / SAMPLES / MANIFEST, RECAPTION)
+        found = shard_files.read_manifest(folder / SAMPLES / MANIFEST, RECAPTION)
         written = _rewritten(folder, cfg)
         code, texts = plan.data_code(ANNOTATE, cfg), grid.texts_config(cfg)
-        items = annotate.items(folder, found, written, code, cfg.exclude, texts, cfg.relatives)
-    made = Work(stage, cfg, place, tuple(items), counts)
+        items = annotate_shards.annotation_tasks(folder, found, written, code, cfg.exclude, texts, cfg.relatives)
+    made = ShardWork(stage, cfg, place, tuple(items), counts)
     made.save()
     return made
 
 
 def _rewritten(folder: Path, cfg: Data) -> Manifest:
     written = cfg.rewriter or cfg.rewrites or cfg.masked
-    return shards.read_manifest(folder / rewrite.FOLDER / MANIFEST, REWRITE) if written else Manifest(())
+    return shard_files.read_manifest(folder / rewrite_shards.FOLDER / MANIFEST, REWRITE) if written else Manifest(())
 
 
-def collect(made: Work, folder: Path) -> dict:
+def publish(made: ShardWork, folder: Path) -> dict:
     """Link the shards of a finished stage into data/<name>/, with their manifest and counts, which are given."""
     if made.stage == RECAPTION:
         manifest, counts = made.published(folder / SAMPLES)
-        counts.update(joined.counted(grid.captions_config(made.section), map(made.shard, made.items)))
-        counts.update(negatives.counted(pictures.of(made.section)))
-        told = recaption.told(made.section, counts)
+        counts.update(caption_join.count_rows(grid.captions_config(made.section), map(made.shard, made.items)))
+        counts.update(negative_images.count_rows(pictures.of(made.section)))
+        told = recaption_shards.summarize_counts(made.section, counts)
         return _written(folder / SAMPLES / MANIFEST, manifest, folder / "counts.json", told)
     if made.stage == REWRITE:
-        manifest, counts = made.published(folder / rewrite.FOLDER)
-        told = rewrite.told(manifest.captions, counts)
-        return _written(folder / rewrite.FOLDER / MANIFEST, manifest, folder / "rewrite_counts.json", told)
+        manifest, counts = made.published(folder / rewrite_shards.FOLDER)
+        told = rewrite_shards.summarize_counts(manifest.captions, counts)
+        return _written(folder / rewrite_shards.FOLDER / MANIFEST, manifest, folder / "rewrite_counts.json", told)
     manifest, counts = made.published(folder / SHARDS)
     if not manifest.samples:
         raise UserError(f"{folder}: no sample is left after exclude={made.section.exclude}; exclude fewer benchmarks")
-    overlap.take(folder, [Path(item.given["samples"]) for item in made.items], made.section.exclude)
-    counts.update(beside.counted(grid.texts_config(made.section), map(made.shard, made.items)))
-    partners.write(folder / partners.FILE, [folder / SHARDS / f"{shard.name}.arrow" for shard in manifest.shards])
+    benchmark_overlap.write_overlap(folder, [Path(item.given["samples"]) for item in made.items], made.section.exclude)
+    counts.update(released_texts.count_rows(grid.texts_config(made.section), map(made.shard, made.items)))
+    noun_index.write_noun_index(
+        folder / noun_index.FILE, [folder / SHARDS / f"{shard.name}.arrow" for shard in manifest.shards]
+    )
     told = _written(folder / MANIFEST, manifest, folder / "annotation_counts.json", dict(counts))
     write_json(folder.parent / FINGERPRINTS / f"{folder.name}.json", {"prepared": manifest.fingerprint})
     return told
 
 
 def _written(path: Path, manifest: Manifest, counts: Path, told: dict) -> dict:
-    shards.write_manifest(path, manifest)
+    shard_files.write_manifest(path, manifest)
     write_json(counts, told)
     return told
 
 
-def _nothing(work: Work) -> None:
+def _nothing(work: ShardWork) -> None:
     """Nobody else makes shards."""
 
 
-def run(
+def run_stage(
     stage: str,
     name: Name,
     cfg: Data,
     root: Path = Path(),
-    before: Callable[[Work], None] = _nothing,
-    after: Callable[[Work], None] = _nothing,
+    before: Callable[[ShardWork], None] = _nothing,
+    after: Callable[[ShardWork], None] = _nothing,
 ) -> dict:
     """Make a stage's shards here, as many at a time as the machine has cores, and collect them; gives the counts.
 
     `before` is called when it is known which are missing, `after` when all are collected.
     """
-    made = asked(stage, name, cfg, root)
+    made = plan_work(stage, name, cfg, root)
     before(made)
     made.complete(os.cpu_count() or 1)
-    counts = collect(made, root / "data" / name)
+    counts = publish(made, root / "data" / name)
     after(made)
     return counts
 
 
-def main(argv: list[str], bring: Callable[[str, Name, Data], dict] = run) -> int:
+def main(argv: list[str], bring: Callable[[str, Name, Data], dict] = run_stage) -> int:
     """Prepare one data set of params.yaml."""
-    parser = argparse.ArgumentParser(prog="python -m compclip.prepare.prepare", description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(
+        prog="python -m compclip.prepare.shard_stages", description=__doc__.splitlines()[0]
+    )
     parser.add_argument("--data", required=True)
     stage = parser.add_mutually_exclusive_group()
     stage.add_argument("--rewrite", dest="stage", action="store_const", const=REWRITE, default=RECAPTION)

@@ -21,7 +21,7 @@ import pyarrow as pa
 
 from compclip.base.errors import UserError
 from compclip.base.files import atomic, read_mapping, regular, write_json
-from compclip.data.sample import Member, Negative, Sample
+from compclip.data.sample import NegativeImage, Sample, SampleMember
 
 SAMPLES, SHARDS, MANIFEST = "samples", "shards", "manifest.json"
 ROWS = 4096  # samples of a shard where the source does not come in shards of its own
@@ -44,8 +44,8 @@ SCHEMA = pa.schema(
 )
 PLACE = [("offset", pa.int64()), ("length", pa.int64())]
 MORE = {  # columns that a shard has where one of its samples has something in them
-    "members": (Member, pa.list_(pa.struct([("name", pa.string()), *PLACE]))),
-    "negatives": (Negative, pa.list_(pa.struct([("image", pa.string()), *PLACE, ("head", pa.uint64())]))),
+    "members": (SampleMember, pa.list_(pa.struct([("name", pa.string()), *PLACE]))),
+    "negatives": (NegativeImage, pa.list_(pa.struct([("image", pa.string()), *PLACE, ("head", pa.uint64())]))),
 }
 
 
@@ -82,7 +82,7 @@ class Manifest:
         return hashlib.sha256("\n".join(shard.sha256 for shard in self.shards).encode()).hexdigest()
 
 
-def file_name(index: int) -> str:
+def shard_name(index: int) -> str:
     """The name of a data set's shard, by its number from 0."""
     return f"{index:05d}"
 
@@ -145,7 +145,7 @@ def read_batch(path: Path, stage: str, mapped: bool = False) -> pa.RecordBatch:
         raise UserError(f"{path}: no readable shard; run `dvc repro {stage}` again") from error
 
 
-def read_about(path: Path, stage: str) -> dict[str, str]:
+def read_metadata(path: Path, stage: str) -> dict[str, str]:
     """What a shard says of itself, of which nothing else is read. Raises UserError as `read_batch`."""
     try:
         with pa.OSFile(regular(path)) as source:
@@ -155,7 +155,7 @@ def read_about(path: Path, stage: str) -> dict[str, str]:
         raise UserError(f"{path}: no readable shard; run `dvc repro {stage}` again") from error
 
 
-def save(path: Path, samples: Sequence[Sample], about: dict[str, str] | None = None) -> None:
+def save_samples(path: Path, samples: Sequence[Sample], about: dict[str, str] | None = None) -> None:
     """Write samples as a shard, with what `about` says of them."""
     columns = [pa.array([getattr(s, f.name) for s in samples], f.type) for f in SCHEMA]
     schema = SCHEMA.with_metadata(about or {})
@@ -166,7 +166,7 @@ def save(path: Path, samples: Sequence[Sample], about: dict[str, str] | None = N
     write_batch(path, pa.RecordBatch.from_arrays(columns, schema=schema), compressed=True)
 
 
-def load(path: Path, stage: str = "recaption") -> list[Sample]:
+def load_samples(path: Path, stage: str = "recaption") -> list[Sample]:
     """The samples of a shard. Raises UserError as `read_batch`, and for a file with other columns."""
     batch = read_batch(path, stage)
     try:
@@ -184,7 +184,7 @@ def _sample(row: dict[str, Any], more: Sequence[str]) -> Sample:
     return Sample(**{**row, "captions": tuple(row["captions"]), **lists})
 
 
-def described(path: Path, name: str, samples: int, captions: int) -> Shard:
+def describe_shard(path: Path, name: str, samples: int, captions: int) -> Shard:
     """A shard that was written, as its manifest has it."""
     with open(path, "rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()

@@ -13,17 +13,16 @@ from compclip.base.surrogates import repaired
 from compclip.config.texts import MemberText, Texts
 from compclip.data import images
 from compclip.data.images import ImageError
-from compclip.data.place import Place
-from compclip.data.sample import Sample
-from compclip.prepare import joined, look
+from compclip.data.sample import ImageLocation, Sample
+from compclip.prepare import caption_join, file_listing
 
 STAGE = "annotate"
 LONGEST = 1 << 16  # bytes of a text in a tar
-Asked = Mapping[str, Texts | MemberText]
+TextSections = Mapping[str, Texts | MemberText]
 
 
 @dataclass(frozen=True)
-class Found:
+class JoinedTexts:
     """Texts by kind, for every caption of a shard; `about` is what the shard is to say of the lists."""
 
     texts: dict[str, list[tuple[str, ...]]]
@@ -31,33 +30,34 @@ class Found:
     counts: Counter
 
 
-def asked(cfg: Asked) -> dict[str, Any]:
+def describe_inputs(cfg: TextSections) -> dict[str, Any]:
     """What a shard depends on: the lists by kind, with their files by name, size and time."""
     return {
-        kind: [vars(one), list(look.files(one.file)) if isinstance(one, Texts) else []] for kind, one in cfg.items()
+        kind: [vars(one), list(file_listing.iterate_files(one.file)) if isinstance(one, Texts) else []]
+        for kind, one in cfg.items()
     }
 
 
-Opened = Mapping[str, joined.Joined | MemberText]
+OpenTextLists = Mapping[str, caption_join.CaptionJoin | MemberText]
 
 
 @contextmanager
-def opened(cfg: Asked) -> Iterator[Opened]:
+def open_lists(cfg: TextSections) -> Iterator[OpenTextLists]:
     """The lists of a data set by kind. Raises UserError as `joined.opened`."""
     with ExitStack() as stack:
-        yield {kind: stack.enter_context(joined.opened(one)) if isinstance(one, Texts) else one
+        yield {kind: stack.enter_context(caption_join.open_list(one)) if isinstance(one, Texts) else one
                for kind, one in cfg.items()}  # fmt: skip
 
 
-def of(lists: Opened, samples: Sequence[Sample]) -> Found:
+def find_texts(lists: OpenTextLists, samples: Sequence[Sample]) -> JoinedTexts:
     """What the lists have for the captions of some samples; counted: captions with texts of a kind, and without."""
-    found = Found({}, {}, Counter())
+    found = JoinedTexts({}, {}, Counter())
     for kind, one in lists.items():
         if isinstance(one, MemberText):
             found.texts[kind] = [_member(sample, one.member.lower()) for sample in samples for _ in sample.captions]
         else:
             found.texts[kind], rows = one.beside(samples)
-            found.about.update(joined.packed(rows, _kept(kind)))
+            found.about.update(caption_join.pack_row_numbers(rows, _kept(kind)))
         matched = sum(map(bool, found.texts[kind]))
         found.counts[f"captions_with_{kind}"] += matched
         found.counts[f"captions_without_{kind}"] += len(found.texts[kind]) - matched
@@ -66,26 +66,26 @@ def of(lists: Opened, samples: Sequence[Sample]) -> Found:
 
 def _member(sample: Sample, name: str) -> tuple[str, ...]:
     """The text in a member of a sample's tar; none where it is not there, empty, or no text."""
-    place = next((Place(sample.image, m.offset, m.length) for m in sample.members if m.name == name), None)
+    place = next((ImageLocation(sample.image, m.offset, m.length) for m in sample.members if m.name == name), None)
     try:
-        raw = images.read(place, LONGEST) if place else b""
+        raw = images.read_bytes(place, LONGEST) if place else b""
     except ImageError:
         return ()
     text = " ".join(repaired(raw.decode(errors="replace")).split())
     return (text,) if text else ()
 
 
-def counted(cfg: Asked, shards: Iterable[Path]) -> Counter:
+def count_rows(cfg: TextSections, shards: Iterable[Path]) -> Counter:
     """What became of the rows of a data set's lists, of all its shards: `negative_matched`, `negative_damaged`, …"""
     made, told = list(shards), Counter[str]()
-    with opened(cfg) as lists:
+    with open_lists(cfg) as lists:
         for kind, one in lists.items():
             if isinstance(one, MemberText):
                 continue
-            rows = one.told(joined.rows(shard, STAGE, _kept(kind)) for shard in made)
+            rows = one.told(caption_join.read_row_numbers(shard, STAGE, _kept(kind)) for shard in made)
             told.update({name.replace("captions", kind, 1): number for name, number in rows.items()})
     return told
 
 
 def _kept(kind: str) -> str:
-    return f"{joined.ROWS}: {kind}"
+    return f"{caption_join.ROWS}: {kind}"
