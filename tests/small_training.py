@@ -7,7 +7,7 @@ from pathlib import Path
 from compclip.config import grid, read
 from compclip.model import backbone
 from compclip.runs.folder import Inputs
-from compclip.train import finish, loop
+from compclip.train import fine_tuning, loop
 
 
 def train(root: Path, method: str, work: Path, on_step: loop.OnStep = loop.nothing, *overrides: str):
@@ -15,5 +15,5 @@ def train(root: Path, method: str, work: Path, on_step: loop.OnStep = loop.nothi
     run = grid.resolve(read.load(root / "params.yaml", list(overrides)), f"{method}-tiny-scenes-0")
     model = backbone.load(root / "models" / "tiny")
     work.mkdir(exist_ok=True)
-    loop.train(run, model, finish.rows(run, model, Inputs(root, run.cell)), work, on_step)
+    loop.train(run, model, fine_tuning.build_rows(run, model, Inputs(root, run.cell)), work, on_step)
     return model

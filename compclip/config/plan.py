@@ -13,9 +13,9 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from compclip.base import code, links, plugins
+from compclip.base import code_hash, links, plugins
 from compclip.base.files import update_json
-from compclip.config import columns, wanted
+from compclip.config import columns, training_code, wanted
 from compclip.config.cell import Cell
 from compclip.config.grid import line_cells, resolved
 from compclip.config.sections import Data, Params, Run
@@ -31,7 +31,7 @@ ENTRIES = {
     "backbone": "compclip.model.backbone",
     "benchmark": "compclip.evaluate.census",
     "neighbours": "compclip.train.nearest",
-    "train": "compclip.train.finish",
+    "train": training_code.ENTRY,
     "evaluate": "compclip.evaluate.score",
     "wise_ft": "compclip.evaluate.line",
     "report": "compclip.report.__main__",
@@ -56,8 +56,8 @@ def watched(params: Params) -> list[str]:
         *_benchmarks(params, params.benchmarks),
         *itertools.chain(*map(_reads, params.data.values())),
     ]
-    others = [module for module in located if module.partition(".")[0] != code.OURS]
-    return sorted({str(file) for file in code.closure(*others).values()})
+    others = [module for module in located if module.partition(".")[0] != code_hash.OURS]
+    return sorted({str(file) for file in code_hash.find_modules(*others).values()})
 
 
 def documents(params: Params) -> Iterator[tuple[str, str, dict[str, Any]]]:
@@ -121,7 +121,7 @@ def train(method: str, runs: Iterable[Run]) -> dict[str, Any]:
     reads = {_short(run.cell): declared.reads(run.method) for run in own}
     if any(reads.values()):
         asked["reads"] = reads
-    return asked | {"code": code_of("train", [plugins.locate(plugins.METHODS, base)])}
+    return asked | {"code": training_code.hash_training_code(base)}
 
 
 def neighbours(runs: Iterable[Run]) -> dict[str, Any]:
@@ -192,4 +192,4 @@ def code_of(stage: str, more: Iterable[str] = ()) -> str:
 
 @functools.cache
 def _digest(*entries: str) -> str:
-    return code.digest(*entries)
+    return code_hash.hash_code(*entries)

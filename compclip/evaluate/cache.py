@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from compclip.base import code
+from compclip.base import code_hash
 from compclip.base.errors import UserError
 from compclip.base.files import read_bytes, write_atomic
 from compclip.config.how import How
@@ -67,7 +67,7 @@ class Cache:
         if place.exists() and not place.is_dir():
             raise UserError(f"evaluate.cache={how.cache}: is no folder; give one, or a name that is free")
         scored = {name: value for name, value in how.recorded().items() if name in ("pictures", "precision")}
-        fed = [model.model_cfg, model.preprocess_cfg, scored, code.digest("compclip.evaluate.embed")]
+        fed = [model.model_cfg, model.preprocess_cfg, scored, code_hash.hash_code("compclip.evaluate.embed")]
         known = hashlib.sha256(json.dumps([weights, *fed], sort_keys=True, default=str).encode())
         return cls(place / known.hexdigest()[:32])
 

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from compclip.base import code, names, plugins
+from compclip.base import code_hash, names, plugins
 from compclip.base.errors import UserError, entry
 from compclip.base.files import out_folder, read_mapping, write_json
 from compclip.base.names import Name
@@ -77,7 +77,7 @@ def bring(cell: Cell, asked: Asked, root: Path, device: str) -> tuple[dict, bool
         "benchmarks": {name: b.fingerprint() for name, b in loaded.benchmarks.items()},
         "alphas": asked.alphas,
         "how": asked.how.recorded(),
-        "code": code.digest(line.__name__, *modules),
+        "code": code_hash.hash_code(line.__name__, *modules),
     }
     old = read_mapping(out) if out.is_file() else {}
     if made_of.items() <= old.items():

@@ -13,8 +13,8 @@ from compclip.config.cell import PRETRAINED
 from compclip.interface.method import load_method
 from compclip.report.collect import Missing
 from compclip.report.details import SECTIONS, flatten
-from compclip.runs.key import RESOURCES
 from compclip.runs.results import FinishedRun
+from compclip.runs.run_key import RESOURCES
 
 
 def check(params: sections.Params, runs: Iterable[FinishedRun], partial: bool) -> list[Missing]:

@@ -10,10 +10,11 @@ failed. Above them stand the data stages that are under way, see runs/stages.py.
 from __future__ import annotations
 
 import argparse
+import functools
 import shutil
 import sys
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,12 +22,13 @@ from typing import Any
 from compclip.base.errors import UserError, entry, one_line
 from compclip.base.files import read_mapping
 from compclip.config import read, structured
-from compclip.runs import jobs, known, lives, lock, stages, store
+from compclip.runs import grid_keys, jobs, lives, lock, stages, store
 from compclip.runs.folder import Folder, Published
 from compclip.runs.progress import Progress, progress
 from compclip.runs.table import aligned, duration
 
 REFRESH_S = 2.0
+LISTING_S = 30  # between two listings of a watch, which work out every run key
 FRAME = 5  # lines of the watch that are no row
 SCORING, STOPPED, STALE, PUBLISHED, DAMAGED = "scoring", "stopped", "stale", "published", "damaged"
 URGENT = (jobs.RUNNING, SCORING, jobs.FAILED, DAMAGED, jobs.PENDING, STOPPED, STALE, jobs.DONE, PUBLISHED)
@@ -89,7 +91,7 @@ def _idle(folder: Folder) -> bool:
 
 
 def _grid(params_path: str, root: Path) -> Iterable[Listed]:
-    for one in known.cells(params_path, root):
+    for one in grid_keys.list_cells(params_path, root):
         folder = store.folder(one.key, root) if one.key else None
         yield Listed(one.cell.name, folder, one.train, Published(root, one.cell), one.error)
 
@@ -177,12 +179,16 @@ def fitting(rows: list[Row], most: int) -> list[Row]:
     return [rows[i] for i in sorted(ranked[: max(1, most)])]
 
 
-def page(params_path: str, width: int, root: Path = Path("."), most: int = 0) -> str:
-    """The data stages under way; all rows, or at most so many, and how many there are of each state."""
-    found, older = listed(params_path, root)
+def page(params_path: str, width: int, root: Path = Path(".")) -> str:
+    """Return the page of a params file, with all its rows."""
+    return render(*listed(params_path, root), width, root)
+
+
+def render(runs: Sequence[Listed], older: int, width: int, root: Path = Path("."), most: int = 0) -> str:
+    """Return the data stages under way; all rows, or at most so many, and how many there are of each state."""
     data = list(stages.rows(root))
     above = f"{stages.table(data, width)}\n\n" if data else ""
-    rows = [row(one) for one in found]
+    rows = [row(run) for run in runs]
     counts = {state: sum(r.state == state for r in rows) for state in dict.fromkeys(r.state for r in rows)}
     summary = ", ".join(f"{n} {state}" for state, n in counts.items())
     left_out = f"; {older} older runs of the store not shown" if older else ""
@@ -193,12 +199,19 @@ def page(params_path: str, width: int, root: Path = Path("."), most: int = 0) ->
 
 
 def _screen(params_path: str) -> str:
-    """The page as the window takes it; a params.yaml that is being edited is told and does not end the watch."""
-    size = shutil.get_terminal_size()
+    """Return the page that fits the window; a mistake in a params.yaml that is being edited does not end the watch."""
+    size, params = shutil.get_terminal_size(), Path(params_path)
+    changed_ns = params.stat().st_mtime_ns if params.is_file() else 0
     try:
-        return page(params_path, size.columns, most=size.lines - FRAME)
+        runs, older = _listed_lately(params_path, changed_ns, int(time.monotonic() // LISTING_S))
+        return render(runs, older, size.columns, most=size.lines - FRAME)
     except UserError as error:
         return f"error: {one_line(str(error))}"
+
+
+@functools.lru_cache(1)
+def _listed_lately(params_path: str, _changed_ns: int, _period: int) -> tuple[list[Listed], int]:
+    return listed(params_path)
 
 
 def main(argv: list[str]) -> int:

@@ -137,20 +137,14 @@ def folders(root: Path = Path(".")) -> list[Folder]:
 def of(run: Run, root: Path = Path(".")) -> StoredRun:
     """The place of any run, in the grid or not. Raises UserError for inputs that were not made yet."""
     from compclip.config import wanted
+    from compclip.config.training_code import hash_training_code
     from compclip.interface.method import load_method
-    from compclip.runs import key
+    from compclip.runs.run_key import compute_key
 
     method, near = load_method(run.method_name), wanted.neighbours(run.method_name, run.method)
     found = inputs(Inputs(root, run.cell), method.reads(run.method), near)
-    run_key = key.of(run.plain, method.TRAINS, found.all, _code(run.method_name))
-    return StoredRun(run.cell, run_key, run.plain, found.data, folder(run_key, root), root)
-
-
-@functools.cache
-def _code(method: str) -> str:
-    from compclip.runs import key
-
-    return key.code_of(method)
+    key = compute_key(run.plain, method.TRAINS, found.all, hash_training_code(run.method_name))
+    return StoredRun(run.cell, key, run.plain, found.data, folder(key, root), root)
 
 
 def planned(method: Name, root: Path = Path(".")) -> list[StoredRun]:
@@ -184,13 +178,13 @@ def _planned(resolved: Mapping[str, Any], text: str, made: Mapping[str, str], ro
 
 def keys(plan: Mapping[str, Any], root: Path) -> dict[str, dict[str, str]]:
     """What the stage `keys` writes of a method's plan: each cell's run key, and the fingerprint of its data."""
-    from compclip.runs import key
+    from compclip.runs.run_key import compute_key
 
     made = {}
     for name, run in plan["cells"].items():
         reads, near = plan.get("reads", {}).get(name, {}), name in plan["near"]
         found = inputs(Inputs(root, Cell(**run["cell"])), reads, near)
-        made[name] = {"key": key.of(run, plan["trains"], found.all, plan["code"]), "data": found.data}
+        made[name] = {"key": compute_key(run, plan["trains"], found.all, plan["code"]), "data": found.data}
     return made
 
 

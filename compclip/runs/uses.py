@@ -14,8 +14,9 @@ from compclip.base.errors import UserError
 from compclip.base.files import read_mapping
 from compclip.config import read, structured
 from compclip.runs import folder as folders
-from compclip.runs import key, known
+from compclip.runs import grid_keys
 from compclip.runs.folder import Folder, Trained
+from compclip.runs.run_key import hash_parameters
 
 GRIDS = Path("experiments/grids")
 SYNCED = Path("mlflow/synced.json")  # what MLflow holds: cells by name
@@ -48,7 +49,8 @@ class Uses:
             if not run:
                 return ["perhaps a cell whose data is not here"] if self.open else []
             name = structured.cell(run.get("cell"), f"{folder.path}: cell").name
-            cell = self.open.get(key.request(run, known.trains(run["cell"]["method"]))) if self.open else None
+            trains = grid_keys.trains(run["cell"]["method"])
+            cell = self.open.get(hash_parameters(run, trains)) if self.open else None
         except (UserError, KeyError, TypeError, AttributeError) as error:
             return [f"perhaps a cell: {error}"]
         return [f"MLflow: {name}"] * (name in self.lost) + ([f"perhaps {cell}"] if cell else [])
@@ -70,7 +72,7 @@ def find(params_path: str, grids: Iterable[Path], root: Path) -> Uses:
     missing = []
     for path, prefix in ((Path(params_path), ""), *((path, f"{path.stem}: ") for path in grids)):
         lacking = [one for one in _cells(path, root, prefix, named) if not one.key]
-        unknown |= {one.request: f"{prefix}{one.cell.name}" for one in lacking}
+        unknown |= {one.parameters: f"{prefix}{one.cell.name}" for one in lacking}
         if lacking:
             missing.append(f"{path}: {len(lacking)} cells not judged ({lacking[0].error}); what may be theirs stays")
     for run_key, name in trials(root):
@@ -81,8 +83,8 @@ def find(params_path: str, grids: Iterable[Path], root: Path) -> Uses:
     return Uses({k: list(dict.fromkeys(v)) for k, v in named.items()}, unknown, frozenset(lost), tuple(missing))
 
 
-def _cells(path: Path, root: Path, prefix: str, named: dict[str, list[str]]) -> list[known.Known]:
-    found = known.cells(path, root)
+def _cells(path: Path, root: Path, prefix: str, named: dict[str, list[str]]) -> list[grid_keys.KeyedCell]:
+    found = grid_keys.list_cells(path, root)
     for one in found:
         if one.key:
             named[one.key].append(f"{prefix}{one.cell.name}")

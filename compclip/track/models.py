@@ -23,7 +23,7 @@ from mlflow.exceptions import MlflowException
 from mlflow.models import Model, ModelSignature
 from mlflow.types import ColSpec, Schema
 
-from compclip.base import code, links
+from compclip.base import code_hash, links
 from compclip.base.errors import UserError
 from compclip.base.files import write_atomic
 from compclip.track import notes, owned, store
@@ -115,7 +115,7 @@ def save(checkpoint: Path, target: Path, header: Model) -> None:
         _copy_code(scorer.__name__, Path(folder))
         mlflow.pyfunc.save_model(
             target, loader_module=scorer.__name__, data_path=str(checkpoint),
-            code_paths=[str(Path(folder) / code.OURS)], mlflow_model=header,
+            code_paths=[str(Path(folder) / code_hash.OURS)], mlflow_model=header,
             signature=signature(), input_example=_example(),
             pip_requirements=[f"{name}=={metadata.version(name)}" for name in PACKAGES],
         )  # fmt: skip
@@ -123,7 +123,7 @@ def save(checkpoint: Path, target: Path, header: Model) -> None:
 
 def _copy_code(module: str, folder: Path) -> None:
     """A module and what it imports of our package, in the package's own folders."""
-    for name, file in code.closure(module).items():
+    for name, file in code_hash.find_modules(module).items():
         target = folder.joinpath(*name.split(".")[: None if file.name == "__init__.py" else -1], file.name)
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(file, target)

@@ -14,12 +14,12 @@ import pytest
 import torch
 from PIL import Image
 
-from compclip.base import code, plugins
+from compclip.base import code_hash, plugins
 from compclip.base.errors import UserError
 from compclip.base.files import read_json
 from compclip.config import read
+from compclip.config.training_code import hash_training_code
 from compclip.data import shard_files
-from compclip.runs import store as runs_store
 from compclip.train import __main__ as train_command
 from tests.conftest import ROOT
 from tests.tiny_project import at, steps, trained
@@ -92,7 +92,7 @@ def on_path(monkeypatch):
 
 def _forget() -> None:
     plugins._others.cache_clear()
-    code._file.cache_clear()
+    code_hash._file.cache_clear()
     invalidate_caches()
 
 
@@ -161,7 +161,7 @@ def test_mistakes_in_its_parameters(override, message, installed, on_path):
 def test_its_code_is_in_the_closure(installed, on_path):
     """The module that the name stands for, what that imports of its own package, and ours."""
     on_path(installed)
-    found = code.closure(plugins.locate(plugins.METHODS, "margin"))
+    found = code_hash.find_modules(plugins.locate(plugins.METHODS, "margin"))
     own = {name: path for name, path in found.items() if name.partition(".")[0] == "margin_clip"}
     assert own == {
         "margin_clip": installed / "margin_clip" / "__init__.py",
@@ -176,11 +176,11 @@ def test_an_edit_of_its_code_is_another_hash(installed, on_path, tmp_path):
     shutil.copytree(installed, tmp_path / "site")
     on_path(tmp_path / "site")
     module = plugins.locate(plugins.METHODS, "margin")
-    hashes = [code.digest(module)]
+    hashes = [code_hash.hash_code(module)]
     for name in ("method", "hinge", "captioner"):
         with open(tmp_path / "site" / "margin_clip" / f"{name}.py", "a") as file:
-            file.write("# edited\n")
-        hashes.append(code.digest(module))
+            file.write("EDITED = 1\n")
+        hashes.append(code_hash.hash_code(module))
     assert len(set(hashes[:3])) == 3
     assert hashes[3] == hashes[2]
 
@@ -342,6 +342,6 @@ def test_its_method_is_trained_and_its_code_is_in_the_run_key(installed, on_path
     logged = steps(trained(root, "margin-tiny-scenes-0") / "metrics.jsonl")
     assert len(logged) == 10 and all({"clip", "margin"} <= set(row) for row in logged)
     hinge = site / "margin_clip" / "hinge.py"
-    hinge.write_text(hinge.read_text() + "\n# edited\n")
-    runs_store._code.cache_clear()
+    hinge.write_text(hinge.read_text() + "\nEDITED = 1\n")
+    hash_training_code.cache_clear()
     assert at("margin-tiny-scenes-0", *asked).key != before

@@ -24,7 +24,7 @@ from compclip.methods import negclip
 from compclip.model import backbone
 from compclip.runs.folder import Inputs
 from compclip.train import __main__ as train_command
-from compclip.train import distributed, finish, loop, nearest, neighbours
+from compclip.train import distributed, fine_tuning, loop, nearest, neighbours
 from compclip.train import view_maker as views_of
 from tests import small_training, tiny_project
 from tests.tiny_project import at
@@ -180,7 +180,7 @@ def test_a_step_has_the_loss_of_twice_as_many_ordinary_rows(here):
     """The batch with hard images equals one that was put together of samples and their neighbours by hand."""
     run = grid.resolve(read.load("params.yaml", []), CELL)
     model = backbone.load("models/tiny")
-    rows = finish.rows(run, model, Inputs(here, run.cell))
+    rows = fine_tuning.build_rows(run, model, Inputs(here, run.cell))
     views = negclip.views(run.method, 0)
     found, dropped = rows.batch(0, views)
     order = [int(i) for i in views_of.order(len(rows.maker.data), 0, 0)[:8]]
@@ -200,7 +200,7 @@ def test_two_processes_share_the_rows_of_one(here):
     views, model = negclip.views(run.method, 0), backbone.load("models/tiny")
     said = []
     for process in (distributed.Process(0, 1), distributed.Process(0, 2), distributed.Process(1, 2)):
-        found, _ = finish.rows(run, model, Inputs(here, run.cell), process).batch(3, views)
+        found, _ = fine_tuning.build_rows(run, model, Inputs(here, run.cell), process).batch(3, views)
         said.append([(view.caption, view.negatives) for view in found])
     assert [len(rows) for rows in said] == [16, 8, 8]
     assert sorted(said[0], key=str) == sorted([*said[1], *said[2]], key=str)

@@ -11,7 +11,7 @@ from compclip.base import parts, plugins
 from compclip.config.sections import Train
 from compclip.config.structured import structured
 from compclip.interface.method import load_method
-from compclip.runs import key
+from compclip.runs.run_key import compute_key
 from tests.methods.conftest import drawn
 
 METHODS = {name: load_method(name) for name in plugins.names(plugins.METHODS)}
@@ -59,7 +59,7 @@ def terms(name, cfg, step, like=None, fill="all"):
 
 def run_key(name, cfg):
     run = {"cell": {"method": name, "seed": 0}, "train": asdict(Train()), "method": asdict(cfg)}
-    return key.of(run, True, "inputs", "code")
+    return compute_key(run, True, "inputs", "code")
 
 
 def test_the_papers_ablations_are_declared():

@@ -10,8 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from compclip.base import code, plugins
-
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "compclip"
 
@@ -142,12 +140,3 @@ def test_no_file_is_long():
     """At most 400 lines a file."""
     long = {n: count for n, p in modules().items() if (count := len(p.read_text().splitlines())) > 400}
     assert not long
-
-
-def test_the_training_core_knows_no_parameter_file():
-    """An edit of how params.yaml is read makes no run stale: the resolved run is all that training sees."""
-    used = code.closure(
-        "compclip.train.loop", *(f"{plugins.METHODS}.{name}" for name in plugins.names(plugins.METHODS))
-    )
-    assert not [name for name in used if name.startswith("compclip.config")]
-    assert {"compclip.model.backbone", "compclip.train.view_maker", "compclip.text.swap"} <= set(used)

@@ -16,7 +16,7 @@ import pytest
 from compclip.base.errors import UserError
 from compclip.base.files import write_atomic, write_json
 from compclip.runs import __main__ as command
-from compclip.runs import inventory, jobs, known, lock, store
+from compclip.runs import inventory, jobs, lock, store
 from compclip.runs.store import StoredRun
 from tests import fake_store
 from tests.tiny_project import environment
@@ -297,57 +297,6 @@ def test_a_removal_that_was_killed_is_finished(grid, spare, capsys):
     assert aside.exists()
     said(capsys, "gc", "--keep-grids", "params.yaml")
     assert not aside.exists()
-
-
-def test_keys_are_remembered_until_something_changes(grid, monkeypatch):
-    """Params, data, backbone: each makes them anew, with the right result; else nothing is imported or resolved."""
-    first = [one.key for one in known.cells()]
-    assert first == [one.key for one in grid]
-    with monkeypatch.context() as patch:
-        patch.setattr(known.read, "load", None)
-        assert [one.key for one in known.cells()] == first
-    for path in ("params.yaml", "data/scenes/manifest.json", "models/tiny/config.json"):
-        text = Path(path).read_text()
-        write_atomic(path, text.replace("batch_size: 8", "batch_size: 4") if path == "params.yaml" else text + "+")
-        assert [one.key for one in known.cells()] == [one.key for one in fake_store.runs(Path("."))] != first
-        write_atomic(path, text)
-    assert [one.key for one in known.cells()] == first
-
-
-def test_edited_code_is_noticed(grid, tmp_path, monkeypatch):
-    """Keys of other code are not those of now."""
-    known.cells()
-    shutil.copytree(known.PACKAGE, tmp_path / "compclip", ignore=shutil.ignore_patterns("__pycache__"))
-    monkeypatch.setattr(known, "PACKAGE", tmp_path / "compclip")
-    loads, load = [], known.read.load
-    monkeypatch.setattr(known.read, "load", lambda path: loads.append(path) or load(path))
-    known.cells()
-    known.cells()
-    assert len(loads) == 1
-    (tmp_path / "compclip" / "methods" / "fsc_clip.py").write_text("# edited\n")
-    known.cells()
-    assert len(loads) == 2
-
-
-def test_what_another_place_decides_is_not_remembered(grid, monkeypatch):
-    """A params file that looks into the environment."""
-    text = Path("params.yaml").read_text().replace("batch_size: 8", 'batch_size: "${oc.decode:${oc.env:BATCH}}"')
-    Path("params.yaml").write_text(text)
-    monkeypatch.setenv("COMPCLIP_ALLOW_ENV", "BATCH")
-    keys = []
-    for batch in ("4", "8"):
-        monkeypatch.setenv("BATCH", batch)
-        keys.append([one.key for one in known.cells()])
-    assert keys[0] != keys[1] == [one.key for one in grid]
-
-
-def test_a_damaged_memory_is_made_anew(grid):
-    """Half a file, another version's file."""
-    first = known.cells()
-    [kept] = Path(".work/cells").iterdir()
-    for text in ("{", "[]", json.dumps({**json.loads(kept.read_text()), "cells": [{"name": "x"}]})):
-        kept.write_text(text)
-        assert known.cells() == first
 
 
 def test_a_storage_is_read_while_a_study_runs(grid, spare):

@@ -16,7 +16,7 @@ from compclip.methods import ce_clip, clic, dac, gnm_clip, hard_positives, hybri
 from compclip.model import backbone
 from compclip.runs.folder import Inputs
 from compclip.train import __main__ as train_command
-from compclip.train import finish, view_shares
+from compclip.train import fine_tuning, view_shares
 from compclip.train.batch import View
 from tests.small_training import train
 from tests.tiny_project import at, trained
@@ -135,7 +135,7 @@ def test_a_run_without_a_part_publishes_nothing(with_method):
 
 def direct_shares(root, run) -> dict[str, float]:
     """The shares over all steps, counted from the views themselves."""
-    rows = finish.rows(run, backbone.load(root / "models" / "tiny"), Inputs(root, run.cell))
+    rows = fine_tuning.build_rows(run, backbone.load(root / "models" / "tiny"), Inputs(root, run.cell))
     views = hard_positives.views(run.method, 0)
     made = [row for step in range(run.train.max_steps) for row in rows.batch(step, views)[0]]
     names = (

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from compclip.base import code, plugins
+from compclip.base import code_hash, plugins
 from compclip.base.errors import UserError
 from compclip.config import plan
 from tests.conftest import ROOT
@@ -79,12 +79,12 @@ def handmade(tmp_path, monkeypatch) -> Path:
     (tmp_path / "elsewhere.py").touch()
     monkeypatch.syspath_prepend(tmp_path)
     yield tmp_path / "handmade"
-    code._file.cache_clear()
+    code_hash._file.cache_clear()
 
 
 def test_the_closure_of_a_package_by_hand(handmade):
     """Imports at any depth and relative ones, the packages around them, of its own package and ours; no others."""
-    found = code.closure("handmade.method")
+    found = code_hash.find_modules("handmade.method")
     own = {name.removeprefix("handmade").removeprefix(".") for name in found if name.startswith("handmade")}
     around = {"", "early", "method", "sub", "sub.of_package", "sub.deep", "sub2", "sub2.sideways"}
     assert own == around | set(PLAIN) - {"for_types", "for_types_too"}
@@ -101,39 +101,39 @@ def test_the_closure_of_a_package_by_hand(handmade):
 def test_nothing_of_it_is_imported(handmade):
     """To know what training depends on costs none of training's imports, nor may another package's code run."""
     (handmade / "sub" / "deep.py").write_text("raise SystemExit('imported')")
-    assert "handmade.sub.deep" in code.closure("handmade.method")
+    assert "handmade.sub.deep" in code_hash.find_modules("handmade.method")
     assert not [name for name in sys.modules if name.startswith("handmade")]
 
 
 def test_an_entry_of_another_package_is_followed_into_it(handmade):
     """Where ours alone is asked for, other packages stay outside."""
     (handmade / "early.py").write_text("import elsewhere")
-    both = code.closure("handmade.early", "elsewhere")
+    both = code_hash.find_modules("handmade.early", "elsewhere")
     assert {"handmade", "handmade.early", "elsewhere"} == set(both)
-    assert set(code.closure("handmade.early")) == {"handmade", "handmade.early"}
+    assert set(code_hash.find_modules("handmade.early")) == {"handmade", "handmade.early"}
 
 
 def test_the_digest_sees_every_file_of_the_closure_and_no_other(handmade):
-    """One byte of any of them, one by one; a new import; a file that nothing imports changes nothing."""
-    before, files = code.digest("handmade.method"), code.closure("handmade.method")
+    """A statement more in any of them, one by one; a new import; a file that nothing imports changes nothing."""
+    before, files = code_hash.hash_code("handmade.method"), code_hash.find_modules("handmade.method")
     seen = {before}
     for file in (file for name, file in files.items() if name.startswith("handmade")):
         text = file.read_text()
-        file.write_text(f"{text}\n# edited\n")
-        seen.add(code.digest("handmade.method"))
+        file.write_text(f"{text}\nEDITED = 1\n")
+        seen.add(code_hash.hash_code("handmade.method"))
         file.write_text(text)
     assert len(seen) == 1 + len(files) - 4
     (handmade / "sub2" / "not_imported.py").write_text("x = 1")
-    assert code.digest("handmade.method") == before
+    assert code_hash.hash_code("handmade.method") == before
     (handmade / "sub" / "of_package.py").write_text("import handmade.sub2.not_imported")
-    assert "handmade.sub2.not_imported" in code.closure("handmade.method")
+    assert "handmade.sub2.not_imported" in code_hash.find_modules("handmade.method")
 
 
 def test_an_entry_that_is_no_module(handmade):
     """Named, with the fix."""
     for name in ("handmade.methd", "no_such_package", "handmade.method.Class"):
         with pytest.raises(UserError, match=f"{name}: no such module; install its package or correct the name"):
-            code.closure(name)
+            code_hash.find_modules(name)
 
 
 ENTRIES = (
@@ -145,9 +145,9 @@ ENTRIES = (
 # Imports each entry as if it were the first of its process; what is not ours stays loaded, which costs seconds.
 LOADED = """
 import importlib, json, sys
-from compclip.base import code
+from compclip.base import code_hash
 entries = sys.argv[1:]
-closures = {entry: sorted(code.closure(entry)) for entry in entries}
+closures = {entry: sorted(code_hash.find_modules(entry)) for entry in entries}
 heavy = sorted({"torch", "numpy", "omegaconf", "spacy", "mlflow"} & set(sys.modules))
 loaded = {}
 for entry in entries:

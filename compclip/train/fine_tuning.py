@@ -1,0 +1,84 @@
+"""Fine-tune one run's model, from its backbone and data to the finished weights.
+
+This module and what it imports, with the method's, decide a run's numbers, and `config.training_code` hashes them. What
+writes the run's files stands in `finish`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import torch
+
+from compclip.data import neighbour_file
+from compclip.data.prepared_dataset import PreparedDataset
+from compclip.interface.method import Method, load_method
+from compclip.model import backbone, context, lora, model_config, weight_files, weight_interpolation
+from compclip.runs.folder import Inputs
+from compclip.train import distributed
+from compclip.train.crops import RandomResizedCrop
+from compclip.train.distributed import Process
+from compclip.train.loop import Counts, OnStep, train
+from compclip.train.view_maker import Maker, Rows
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from compclip.config.sections import Run, Train
+    from compclip.model.backbone import Model
+
+
+def fine_tune(run: Run, root: Path, work: Path, on_step: OnStep) -> tuple[Model, Counts]:
+    """Return the trained model, before `finish_weights`, and what training counted.
+
+    Training resumes from the checkpoints in `work`; `on_step` is called before each step. A method that trains nothing
+    gives its model, or the backbone, as it is.
+    """
+    torch.set_num_threads(run.train.threads)
+    inputs, method = Inputs(root, run.cell), load_method(run.method_name)
+    model = _start(run, inputs, method, distributed.device())
+    if not method.TRAINS:
+        return model, {"dropped": {}, "asked": {}, "had": {}}
+    return model, train(run, model, build_rows(run, model, inputs, distributed.current()), work, on_step)
+
+
+def _start(run: Run, inputs: Inputs, method: Method, device: str) -> Model:
+    """Return the backbone; or the model of a method that trains nothing, which checks itself that it fits."""
+    model_cfg = model_config.read(inputs.backbone / weight_files.CONFIG)["model_cfg"]
+    model = method.model(run, inputs.root, model_cfg, device)
+    return model or _load_backbone(inputs.backbone, run.train, device)
+
+
+def _load_backbone(folder: Path, cfg: Train, device: str = "cpu") -> Model:
+    """Return the backbone as training starts from it."""
+    model = backbone.load(folder, device=device)
+    return context.cut(model, cfg.context_length) if cfg.context_length else model
+
+
+def build_rows(run: Run, model: Model, inputs: Inputs, process: Process = Process()) -> Rows:  # noqa: B008 (frozen)
+    """Return the samples that a process trains on; a softmax model gets the bias that its method's losses need."""
+    method = load_method(run.method_name)
+    if method.needs_bias(run.method):
+        model.add_bias(run.method.init_bias)
+    data, cfg, views = PreparedDataset(inputs.data), run.train, method.views(run.method, 0)
+    neighbours: Sequence | np.ndarray = ()
+    if views.neighbours:
+        neighbours = neighbour_file.map_neighbours(inputs.near, len(data))[:, : views.nearest]
+    crop = RandomResizedCrop(*cfg.augment_scale) if cfg.augment == "random_resized_crop" else None
+    maker = Maker(data, run.cell.seed, model.image_size, crop=crop, near=neighbours)
+    return Rows(maker, cfg.batch_size, process.rank, process.world, cfg.shuffle)
+
+
+def finish_weights(run: Run, root: Path, model: Model, adapter: Path) -> None:
+    """Merge a LoRA adapter, which is written to the folder `adapter`, and average with the backbone's weights.
+
+    The average has (1 - alpha) of the backbone's and alpha of the trained ones.
+    """
+    lora.finish(model.clip, adapter)
+    alpha = run.train.average_alpha
+    if alpha < 1:
+        start = _load_backbone(Inputs(root, run.cell).backbone, run.train).clip.state_dict()
+        trained = {name: value.cpu() for name, value in model.clip.state_dict().items()}
+        model.clip.load_state_dict(weight_interpolation.interpolate(start, trained, alpha))
