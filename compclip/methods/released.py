@@ -1,7 +1,7 @@
 """Checkpoints that others published, scored beside ours and never trained: a variant names one by its path.
 
 The run's checkpoint is the published weights in open_clip's format; `compclip fetch` brings most of them to
-models/released, where the stage `keys` sees them. docs/usage.md names the layouts, and those that nobody can have.
+models/released, where the stage `keys` sees them. docs/released.md names the layouts, and those that nobody can have.
 """
 
 from __future__ import annotations
