@@ -64,6 +64,7 @@ def test_every_paper_grid_is_known_here():
         "claims",
         "every_benchmark",
         "field",
+        "first_hour",
         "hybrid",
         "hybrid_front",
         "photographs",
