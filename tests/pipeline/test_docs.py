@@ -64,7 +64,9 @@ def test_links_lead_somewhere(path):
         linked_file = path.parent / name if name else path
         assert linked_file.is_file(), target
         titles = re.findall(r"^#+ (.*)$", linked_file.read_text(encoding="utf-8"), re.M) if heading else []
-        assert not heading or heading in [re.sub(r"[^\w-]", "", title.lower().replace(" ", "-")) for title in titles], target
+        assert not heading or heading in [re.sub(r"[^\w-]", "", title.lower().replace(" ", "-")) for title in titles], (
+            target
+        )
 
 
 @pytest.mark.parametrize("path", DOCUMENTS, ids=relative_name)
@@ -94,7 +96,11 @@ def test_every_key_of_a_profile_is_documented():
 def test_every_environment_variable_is_documented():
     """In the tables of docs/environment.md; and no variable there is one that nothing reads."""
     sources = [*(ROOT / "compclip").rglob("*.py"), *(ROOT / "tests").rglob("*.py"), *(ROOT / "slurm").iterdir()]
-    read = {name for path in sources for name in re.findall(r"COMPCLIP_[A-Z]+(?:_[A-Z]+)*", path.read_text(encoding="utf-8"))}
+    read = {
+        name
+        for path in sources
+        for name in re.findall(r"COMPCLIP_[A-Z]+(?:_[A-Z]+)*", path.read_text(encoding="utf-8"))
+    }
     assert set(re.findall(r"^\| `(COMPCLIP_\w+)`", read_page("environment.md"), re.M)) == read
 
 
