@@ -44,7 +44,7 @@ from compclip.evaluate import __main__ as evaluate_command  # noqa: E402
 from compclip.prepare import shard_stages  # noqa: E402
 from compclip.report import __main__ as report_command  # noqa: E402
 from compclip.track import __main__ as track_command  # noqa: E402
-from compclip.track import store, sync  # noqa: E402
+from compclip.track import sync, tracking_store  # noqa: E402
 from perf.checkout import OUTSIDE  # noqa: E402
 from tests import tiny_project  # noqa: E402
 from tests.tiny_project import METHODS  # noqa: E402
@@ -131,7 +131,7 @@ def _run(ask: Callable, run: str, uri: str) -> dict[str, Any]:
         "metrics": sorted(ask("SELECT key, value, timestamp, step FROM metrics WHERE run_uuid = ?", [run])),
         "params": sorted(ask("SELECT key, value FROM params WHERE run_uuid = ?", [run])),
         "tags": sorted((key, value) for key, value in tags if key not in IDS),
-        "files": [_names(store.local(place)) for place in (uri, *(place for (place,) in models))],
+        "files": [_names(tracking_store.path_of_uri(place)) for place in (uri, *(place for (place,) in models))],
     }
 
 

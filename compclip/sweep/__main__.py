@@ -167,7 +167,7 @@ def ended(driver: Driver, how: str) -> News:
 def record(name: str, params: str) -> None:
     """Put the study into MLflow; what keeps it out is a warning, since its files have everything."""
     try:
-        sync.study(Path("studies") / name, params_path=params)
+        sync.update_study(Path("studies") / name, params_path=params)
     except UserError as error:
         print(f"warning: study {name} is not in MLflow: {error}", file=sys.stderr)
 

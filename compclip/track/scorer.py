@@ -35,12 +35,12 @@ class Scorer:
         texts = [str(text) for text in pairs["text"]]
         with tempfile.TemporaryDirectory() as folder:
             refs = [_path(image, Path(folder)) for image in pairs["image"]]
-            found = embed.encode(self.model, refs, texts)
+            embeddings = embed.encode(self.model, refs, texts)
         for row, ref in enumerate(refs):
-            if ref in found.failed:
-                shown = ref if isinstance(pairs["image"].iloc[row], str) else "its bytes"
-                raise UserError(f"row {row}: image {found.failed[ref]} ({shown}); give a picture's path or bytes")
-        return found.matches(refs, texts)
+            if ref in embeddings.failed:
+                source = ref if isinstance(pairs["image"].iloc[row], str) else "its bytes"
+                raise UserError(f"row {row}: image {embeddings.failed[ref]} ({source}); give a picture's path or bytes")
+        return embeddings.matches(refs, texts)
 
 
 def _path(image: Any, folder: Path) -> str:

@@ -30,7 +30,7 @@ ROOMS = (
 )
 FLOOR = {room: floor for floor, rooms in enumerate(ROOMS) for room in rooms}
 HEAVY = {
-    "mlflow": {"track.store", "track.log", "track.models", "track.writer"},
+    "mlflow": {"track.tracking_store", "track.mlflow_runs", "track.mlflow_models", "track.store_writer"},
     "spacy": {"text.spacy_parser"},
     "dvc": set(),
     "optuna": {"sweep.sampler", "sweep.samplers", "sweep.driver", "sweep.__main__"},

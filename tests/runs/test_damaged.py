@@ -76,7 +76,7 @@ def check(runs: Path, name: str) -> None:
     assert [run.cell.name for run in found if run.cell.name != NAME] == [c.name for c in cells if c.name != NAME]
     assert [m.cell for m in missing] == [NAME] and name in missing[0].reason
     with pytest.raises(UserError, match=name):
-        sync.source("params.yaml", runs)
+        sync.load_project("params.yaml", runs)
 
 
 @pytest.mark.parametrize("how", NOTHING)

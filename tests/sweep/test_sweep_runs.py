@@ -87,9 +87,9 @@ def found(name: str) -> dict:
 
 def tracked(experiment: str = "compclip: tiny on scenes") -> list:
     """The MLflow runs of the checkout's store, named in full: MLflow remembers what it opened under a name."""
-    from compclip.track import store
+    from compclip.track import tracking_store
 
-    with store.client(f"sqlite:///{store.DEFAULT_FILE.absolute()}") as client:
+    with tracking_store.open_client(f"sqlite:///{tracking_store.DEFAULT_FILE.absolute()}") as client:
         assert not client.search_registered_models()
         known = client.get_experiment_by_name(experiment)
         return list(client.search_runs([known.experiment_id]))

@@ -14,21 +14,21 @@ EXPERIMENT = "experiment"  # of a registered model
 CELL = frozenset(("method", "backbone", "data", "seed"))  # of a version of one
 
 
-def named(experiment: str, project: str) -> bool:
+def has_project_name(experiment: str, project: str) -> bool:
     """Whether an experiment has the project's name, letter by letter."""
     return experiment.startswith(f"{project}: ")
 
 
-def run(tags: Mapping[str, str], project: str) -> bool:
+def owns_run(tags: Mapping[str, str], project: str) -> bool:
     """Whether a run of such an experiment is the project's; one that somebody logged there by hand is not."""
     return tags.get(PROJECT, project) == project and bool(KEY in tags or "content" in tags)
 
 
-def version(tags: Mapping[str, str], project: str) -> bool:
+def owns_version(tags: Mapping[str, str], project: str) -> bool:
     """Whether a registered model's version, of a run of the project's, was made by it."""
     return tags[PROJECT] == project if PROJECT in tags else tags.keys() >= CELL
 
 
-def model(tags: Mapping[str, str], experiment: str) -> bool:
+def owns_model(tags: Mapping[str, str], experiment: str) -> bool:
     """Whether a registered model is that of an experiment of the project's."""
     return tags.get(EXPERIMENT) == experiment

@@ -11,8 +11,8 @@ from typing import Any
 from compclip.base.errors import UserError
 from compclip.base.files import read_json
 from compclip.runs.folder import Folder
-from compclip.track import reading
-from compclip.track.reading import Brief, Memory
+from compclip.track import run_summaries
+from compclip.track.run_summaries import RunSummary, SummaryCache
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,7 @@ class StudyTrial:
     state: str
     params: dict[str, Any]
     values: tuple[float, ...]
-    run: Brief | None
+    run: RunSummary | None
     facts: dict[str, Any]
     intermediate: dict[int, tuple[float, ...]] = field(default_factory=dict)  # of the objectives, by step
     started: float | None = None  # seconds since the epoch
@@ -41,63 +41,63 @@ class StudyFile:
     trials: tuple[StudyTrial, ...]
 
 
-def read_all(where: Path, memory: Memory) -> list[StudyFile]:
+def read_studies(studies_folder: Path, summaries: SummaryCache) -> list[StudyFile]:
     """Every study below `where`, sorted by name."""
-    return [read(p.parent, memory) for p in sorted(where.glob("*/trials.json"))]
+    return [read_study(p.parent, summaries) for p in sorted(studies_folder.glob("*/trials.json"))]
 
 
-def read(path: Path, memory: Memory) -> StudyFile:
+def read_study(path: Path, summaries: SummaryCache) -> StudyFile:
     """A study from its trials.json. Raises UserError where a field is missing or a trial stands twice."""
     file = path / "trials.json"
     raw = read_json(file)
     try:
-        trials = tuple(_trial(t, path.parent.parent, memory) for t in raw["trials"])
-        found = StudyFile(path, str(raw["study"]), str(raw["method"]), _objectives(raw["objectives"]), trials)
+        trials = tuple(_parse_trial(t, path.parent.parent, summaries) for t in raw["trials"])
+        study = StudyFile(path, str(raw["study"]), str(raw["method"]), _parse_objectives(raw["objectives"]), trials)
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
         raise UserError(f"{file}: not a study's trials ({error!r}); run the sweep again") from error
     numbers = [t.number for t in trials]
     if twice := sorted({n for n in numbers if numbers.count(n) > 1}):
         raise UserError(f"{file}: trial {twice[0]} stands twice; run the sweep again")
-    return found
+    return study
 
 
-def _objectives(raw: Sequence[Any]) -> dict[str, bool]:
+def _parse_objectives(raw: Sequence[Any]) -> dict[str, bool]:
     """Objectives by name; each is a metric, or a mapping with `metric` and `direction` (default: maximize)."""
-    given = [{"metric": o} if isinstance(o, str) else o for o in raw]
-    return {o["metric"]: o.get("direction", "maximize") != "minimize" for o in given}
+    objectives = [{"metric": o} if isinstance(o, str) else o for o in raw]
+    return {o["metric"]: o.get("direction", "maximize") != "minimize" for o in objectives}
 
 
-def _trial(raw: dict[str, Any], root: Path, memory: Memory) -> StudyTrial:
+def _parse_trial(raw: dict[str, Any], root: Path, summaries: SummaryCache) -> StudyTrial:
     values = tuple(float(v) for v in raw.get("values") or ())
     facts = {k: raw[k] for k in ("run_key", "folder", "reason") if raw.get(k)}
     facts |= {"paper": "true"} if raw.get("paper") else {}
-    steps = {int(step): _floats(v) for step, v in (raw.get("intermediate") or {}).items()}
-    times = _seconds(raw.get("started")), _seconds(raw.get("ended"))
-    run = _run_of(raw, root, memory)
+    steps = {int(step): _parse_values(v) for step, v in (raw.get("intermediate") or {}).items()}
+    times = _parse_time(raw.get("started")), _parse_time(raw.get("ended"))
+    run = _read_run(raw, root, summaries)
     return StudyTrial(int(raw["number"]), str(raw["state"]).lower(), dict(raw["params"]), values, run, facts, steps,
                       *times)  # fmt: skip
 
 
-def _floats(values: Any) -> tuple[float, ...]:
+def _parse_values(values: Any) -> tuple[float, ...]:
     """Numbers at a rung; a study of before has the first objective's alone."""
     return tuple(map(float, values if isinstance(values, list) else [values]))
 
 
-def _seconds(moment: str | None) -> float | None:
+def _parse_time(moment: str | None) -> float | None:
     return datetime.fromisoformat(moment).timestamp() if moment else None
 
 
-def _run_of(raw: dict[str, Any], root: Path, memory: Memory) -> Brief | None:
+def _read_run(raw: dict[str, Any], root: Path, summaries: SummaryCache) -> RunSummary | None:
     """The trial's run in the store; None before it is finished."""
-    found = reading.in_store(Folder(root / raw["folder"])) if raw.get("folder") else None
-    return memory.brief(*found) if found else None
+    location = run_summaries.find_in_store(Folder(root / raw["folder"])) if raw.get("folder") else None
+    return summaries.summary(*location) if location else None
 
 
-def best(study: StudyFile) -> dict[str, StudyTrial]:
+def best_trials(study: StudyFile) -> dict[str, StudyTrial]:
     """The best complete trial for each objective, the earlier one of equals."""
-    done = [t for t in study.trials if t.state == "complete" and len(t.values) == len(study.objectives)]
-    found = {}
-    for i, (name, more) in enumerate(study.objectives.items()):
-        if done:
-            found[name] = max(done, key=lambda t: ((t.values[i] if more else -t.values[i]), -t.number))  # noqa: B023
-    return found
+    complete = [t for t in study.trials if t.state == "complete" and len(t.values) == len(study.objectives)]
+    best = {}
+    for i, (name, maximize) in enumerate(study.objectives.items()):
+        if complete:
+            best[name] = max(complete, key=lambda t: ((t.values[i] if maximize else -t.values[i]), -t.number))  # noqa: B023
+    return best

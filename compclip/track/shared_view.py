@@ -10,18 +10,18 @@ TAG = f"mlflow.sharedViewState.{KEY}"
 MODE = "workflowType=machine_learning"  # without it the UI opens on its pages for language-model applications
 
 
-def tags(scores: Sequence[str]) -> dict[str, str]:
+def view_tags(scores: Sequence[str]) -> dict[str, str]:
     """The experiment tag that holds the view: a row a cell, the best `comp` first, every score, method and seed.
 
     Sweeps are left out: sorted by a score, the UI would show their trials among the cells.
     """
-    shown = [f"metrics.`score/{name}`" for name in scores] + ["params.`method`", "params.`seed`"]
-    state = {"orderByKey": shown[0] if scores else "", "orderByAsc": False, "selectedColumns": shown,
+    columns = [f"metrics.`score/{name}`" for name in scores] + ["params.`method`", "params.`seed`"]
+    state = {"orderByKey": columns[0] if scores else "", "orderByAsc": False, "selectedColumns": columns,
              "searchFilter": "tags.kind = 'cell'", "startTime": "ALL", "lifecycleFilter": "Active"}  # fmt: skip
     return {TAG: json.dumps(state)}
 
 
-def address(server: str, experiment: str) -> str:
+def view_address(server: str, experiment: str) -> str:
     """Where a server's UI shows the view; without an experiment, the list of them."""
     if not experiment:
         return f"{server}/#/experiments?{MODE}"

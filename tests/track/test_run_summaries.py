@@ -9,8 +9,8 @@ import pytest
 
 from compclip.base.errors import UserError
 from compclip.runs import results
-from compclip.track import reading
-from compclip.track.reading import Memory
+from compclip.track import run_summaries
+from compclip.track.run_summaries import SummaryCache
 from tests import fake_runs
 
 NAME = "clic-vit-scenes-0"
@@ -34,9 +34,9 @@ def aged(path):
 
 def briefs(root):
     """All runs, as a call of the command reads them."""
-    memory = Memory(root / "read.jsonl")
-    found = [memory.brief(*place) for place in reading.published(root)]
-    memory.keep()
+    memory = SummaryCache(root / "read.jsonl")
+    found = [memory.summary(*place) for place in run_summaries.list_published(root)]
+    memory.save()
     return found
 
 
@@ -46,7 +46,7 @@ def parsed(monkeypatch):
     real, names = results.read, []
 
     def counted(trained, scores):
-        names.append(reading.name(trained))
+        names.append(run_summaries.cell_name(trained))
         return real(trained, scores)
 
     monkeypatch.setattr(results, "read", counted)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import re
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,8 +13,8 @@ from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
 from compclip.base.errors import UserError, one_line
+from compclip.base.files import beside
 from compclip.base.urls import checked, hidden, shown
-from compclip.track import sqlite
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -22,6 +23,7 @@ VARIABLE = "MLFLOW_TRACKING_URI"
 MEMORY = ("sqlite://", "sqlite:///", "sqlite:///:memory:")
 DEFAULT_URI = "sqlite:///mlflow/mlflow.db"
 DEFAULT_FILE = Path("mlflow/mlflow.db")
+JOURNALS = ("-journal", "-wal", "-shm")
 PORTS = {"http": 80, "https": 443, "postgresql": 5432, "mysql": 3306}
 SETTINGS = {
     "MLFLOW_DISABLE_TELEMETRY": "true",
@@ -34,12 +36,12 @@ SETTINGS = {
 LATER = "nothing is lost: start it and run `python -m compclip.track` again"
 
 
-def store_uri(given: str | None) -> str:
+def store_uri(uri_option: str | None) -> str:
     """The tracking URI: the one given, MLFLOW_TRACKING_URI, or the SQLite file of the checkout.
 
     Raises UserError for one that MLflow cannot hold a store at, or whose parts cannot be told.
     """
-    uri = given or os.environ.get(VARIABLE) or DEFAULT_URI
+    uri = uri_option or os.environ.get(VARIABLE) or DEFAULT_URI
     if "://" not in uri or uri.startswith("file:"):
         raise UserError(
             f"uri={shown(uri)!r}: MLflow 3 keeps no file store; give sqlite:///FILE or a server's http:// address"
@@ -49,7 +51,7 @@ def store_uri(given: str | None) -> str:
     return checked(uri, "uri")
 
 
-def database(uri: str) -> Path | None:
+def sqlite_file(uri: str) -> Path | None:
     """The SQLite file of a URI; None for a server or another database."""
     return Path(uri.removeprefix("sqlite:///").partition("?")[0]) if uri.startswith("sqlite:///") else None
 
@@ -59,18 +61,18 @@ def is_server(uri: str) -> bool:
     return uri.startswith(("http://", "https://"))
 
 
-def local(artifacts: str) -> Path:
+def path_of_uri(artifacts: str) -> Path:
     """The folder of a `file://` address, in which MLflow quotes some characters."""
     return Path(unquote(urlsplit(artifacts).path))
 
 
-def beside(uri: str, name: str) -> Path:
+def path_beside(uri: str, name: str) -> Path:
     """A file beside the store, or where the checkout's store would be."""
-    return (database(uri) or DEFAULT_FILE).with_name(name)
+    return (sqlite_file(uri) or DEFAULT_FILE).with_name(name)
 
 
 @contextmanager
-def lock(file: Path) -> Iterator[None]:
+def lock_store(file: Path) -> Iterator[None]:
     """One writer at a time; the next one says for whom it waits. The system frees the lock of a killed process."""
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -91,42 +93,60 @@ def lock(file: Path) -> Iterator[None]:
 
 
 @contextmanager
-def client(uri: str) -> Iterator[MlflowClient]:
+def open_client(uri: str) -> Iterator[MlflowClient]:
     """A client, its database made if need be, for one writer of this checkout; errors of MLflow become one line."""
     for name, value in SETTINGS.items():
         os.environ.setdefault(name, value)
-    file = database(uri)
-    with lock(beside(uri, "mlflow.lock") if file is None else file.with_suffix(".lock")):
-        reachable(uri)
-        with _errors(uri):
+    file = sqlite_file(uri)
+    with lock_store(path_beside(uri, "mlflow.lock") if file is None else file.with_suffix(".lock")):
+        require_server(uri)
+        with _convert_errors(uri):
             if file is not None:
-                sqlite.complete(file, _connected)
-            yield _connected(uri)
+                _create_database(file)
+            yield _connect(uri)
 
 
-def _connected(uri: str) -> MlflowClient:
+def _create_database(file: Path) -> None:
+    """Create a SQLite store under another name and rename it: MLflow's forty migrations can be killed between two.
+
+    The caller holds the lock, so that files of earlier attempts are nobody's.
+    """
+    attempts = re.compile(rf"\.{re.escape(file.name[:100])}\.[0-9a-f]{{12}}\.(new|lock)(-journal|-wal|-shm)?")
+    for path in file.parent.glob(".*"):
+        if attempts.fullmatch(path.name):
+            path.unlink()
+    if file.exists() and file.stat().st_size:
+        return
+    database = beside(file, "new")
+    _connect(f"sqlite:///{database}")
+    for suffix in JOURNALS:  # SQLite would play those of an older database into this one
+        file.with_name(file.name + suffix).unlink(missing_ok=True)
+    os.replace(database, file)
+
+
+def _connect(uri: str) -> MlflowClient:
     from mlflow import MlflowClient
 
-    found = MlflowClient(uri, uri)
-    found.search_experiments(max_results=1)  # makes the tables, so that nothing below meets an empty database
-    return found
+    mlflow_client = MlflowClient(uri, uri)
+    mlflow_client.search_experiments(max_results=1)  # makes the tables, so that nothing below meets an empty database
+    return mlflow_client
 
 
-def reachable(uri: str) -> None:
+def require_server(uri: str) -> None:
     """Raise UserError at once where nobody listens: MLflow itself tries a database for a minute and more."""
-    parts = urlsplit(uri)
-    port = parts.port or PORTS.get(parts.scheme.partition("+")[0])
-    if not parts.hostname or not port:
+    address = urlsplit(uri)
+    port = address.port or PORTS.get(address.scheme.partition("+")[0])
+    if not address.hostname or not port:
         return
     try:
-        with socket.create_connection((parts.hostname, port), timeout=10):
+        with socket.create_connection((address.hostname, port), timeout=10):
             pass
     except OSError as error:
         raise UserError(f"{shown(uri)}: no server answers ({error.strerror or error}); {LATER}") from error
 
 
 @contextmanager
-def _errors(uri: str) -> Iterator[None]:
+def _convert_errors(uri: str) -> Iterator[None]:
     from mlflow.exceptions import MlflowException
     from requests import RequestException
     from sqlalchemy.exc import SQLAlchemyError
@@ -134,14 +154,14 @@ def _errors(uri: str) -> Iterator[None]:
     try:
         yield
     except (MlflowException, RequestException, SQLAlchemyError, ModuleNotFoundError, OSError) as error:
-        raise UserError(_explained(uri, error)) from error
+        raise UserError(_explain_error(uri, error)) from error
 
 
-def _explained(uri: str, error: Exception) -> str:
+def _explain_error(uri: str, error: Exception) -> str:
     """The error and its fix in a line; a server that has gone is told from one that refuses."""
     if isinstance(error, ModuleNotFoundError):
         return f"{shown(uri)}: needs the package {error.name!r}; install it (PostgreSQL: `pip install psycopg[binary]`)"
-    reachable(uri)
+    require_server(uri)
     text = hidden(one_line(str(getattr(error, "message", error))), uri)[:300]
     if isinstance(error, OSError) and error.errno:
         return f"{shown(uri)}: {error.strerror} ({error.filename}); free space or mend the folder, then run it again"

@@ -26,8 +26,8 @@ from mlflow.types import ColSpec, Schema
 from compclip.base import code_hash, links
 from compclip.base.errors import UserError
 from compclip.base.files import write_atomic
-from compclip.track import notes, owned, store
-from compclip.track.entries import PROJECT, Entry
+from compclip.track import descriptions, ownership, tracking_store
+from compclip.track.entries import PROJECT, MlflowEntry
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -36,7 +36,7 @@ CHECKPOINT, MLMODEL = "checkpoint", "MLmodel"
 PACKAGES = ("mlflow", "numpy", "open_clip_torch", "pandas", "pillow", "safetensors", "torch", "torchvision")
 
 
-class Logged(NamedTuple):
+class LoggedRun(NamedTuple):
     """The ids of an MLflow run and of its logged model, which is empty where there is none."""
 
     run: str
@@ -48,7 +48,7 @@ def registered_name(experiment: str) -> str:
     return experiment.replace(": ", "-").replace(", ", "+").replace(" ", "-").replace("/", "_").replace(":", "_")
 
 
-class Template:
+class ModelTemplate:
     """A model without weights or ids, made in `folder` when it is first needed and gone when it is closed."""
 
     def __init__(self, folder: Path) -> None:
@@ -59,7 +59,7 @@ class Template:
         """What MLflow needs to know of the model; reading it makes the files."""
         self.close()
         header = Model()
-        save(_empty(self.folder / CHECKPOINT), self.files, header)
+        save_model(_empty(self.folder / CHECKPOINT), self.files, header)
         (self.files / MLMODEL).unlink()
         return header
 
@@ -83,29 +83,32 @@ class Template:
         write_atomic(target / MLMODEL, header.to_yaml())
 
 
-def create(client: MlflowClient, entry: Entry, run: str, experiment: str) -> LoggedModel:
+def create_model(client: MlflowClient, entry: MlflowEntry, run: str, experiment: str) -> LoggedModel:
     """An empty logged model of the run; metrics can name it before its files are there."""
     name = "".join(c if c.isalnum() or c in "-_" else "_" for c in entry.name)
-    tags = {k: entry.tags[k] for k in (*owned.CELL, "run_key")} | {PROJECT: entry.project}
+    tags = {k: entry.tags[k] for k in (*ownership.CELL, "run_key")} | {PROJECT: entry.project}
     params = {k: v for k, v in entry.params.items() if k.startswith(("method", "train.lr"))}
     model = client.create_logged_model(experiment, name, run, tags, params, "checkpoint")
     client.log_outputs(run, [LoggedModelOutput(model.model_id, step=0)])
     return model
 
 
-def fill(client: MlflowClient, entry: Entry, model: LoggedModel, template: Template, link: bool) -> None:
+def fill_model(
+    client: MlflowClient, entry: MlflowEntry, model: LoggedModel, template: ModelTemplate, link: bool
+) -> None:
     """Give the logged model its files: checkpoint, code, signature and example."""
-    ids = {"run_id": model.source_run_id, "model_id": model.model_id, "model_uuid": model.model_id}
+    assert entry.checkpoint is not None
+    ids = {"run_id": model.source_run_id or "", "model_id": model.model_id, "model_uuid": model.model_id}
     if link:
-        template.make(entry.checkpoint, store.local(model.artifact_location), ids)
+        template.make(entry.checkpoint, tracking_store.path_of_uri(model.artifact_location), ids)
     else:
-        whole = template.folder / "upload"
-        template.make(entry.checkpoint, whole, ids)
-        client.log_model_artifacts(model.model_id, str(whole))
+        upload_folder = template.folder / "upload"
+        template.make(entry.checkpoint, upload_folder, ids)
+        client.log_model_artifacts(model.model_id, str(upload_folder))
     client.finalize_logged_model(model.model_id, LoggedModelStatus.READY)
 
 
-def save(checkpoint: Path, target: Path, header: Model) -> None:
+def save_model(checkpoint: Path, target: Path, header: Model) -> None:
     """Write a checkpoint as an MLflow model to the folder `target`."""
     import mlflow.pyfunc
 
@@ -148,32 +151,38 @@ def _example() -> Any:
     return pd.DataFrame({"image": [file.getvalue()] * 2, "text": ["a red square", "a blue square"]})
 
 
-def register(client: MlflowClient, name: str, kept: Sequence[tuple[Entry, Logged]]) -> dict[str, str]:
+def register_versions(
+    client: MlflowClient, name: str, entries: Sequence[tuple[MlflowEntry, LoggedRun]]
+) -> dict[str, str]:
     """A version of the registered model for each entry that is logged with a model; gives them by the entries' keys."""
-    known = {v.run_id: str(v.version) for v in client.search_model_versions(f"name = '{name}'", max_results=10_000)}
-    return {e.key: known.get(found.run) or _version(client, name, e, found) for e, found in kept if found.model}
+    versions = {v.run_id: str(v.version) for v in client.search_model_versions(f"name = '{name}'", max_results=10_000)}
+    return {
+        e.key: versions.get(logged.run) or _create_version(client, name, e, logged)
+        for e, logged in entries
+        if logged.model
+    }
 
 
-def registered(client: MlflowClient, experiment: str, project: str) -> str:
+def ensure_registered(client: MlflowClient, experiment: str, project: str) -> str:
     """The name of an experiment's registered model, made if need be; another one's of that name is left alone.
 
     Raises UserError where the second name is taken, too.
     """
     plain = registered_name(experiment)
     for name in (plain, f"{plain}-{hashlib.sha256(experiment.encode()).hexdigest()[:8]}"):
-        found = _found(client, name)
-        if found is None:
-            tags = {owned.EXPERIMENT: experiment, PROJECT: project}
-            client.create_registered_model(name, tags, notes.of_model(experiment))
+        registered = _get_registered(client, name)
+        if registered is None:
+            tags = {ownership.EXPERIMENT: experiment, PROJECT: project}
+            client.create_registered_model(name, tags, descriptions.describe_model(experiment))
             return name
-        if owned.model(found.tags, experiment):
-            if PROJECT not in found.tags:
+        if ownership.owns_model(registered.tags, experiment):
+            if PROJECT not in registered.tags:
                 client.set_registered_model_tag(name, PROJECT, project)
             return name
     raise UserError(f"registered model {plain}: is not of the experiment {experiment!r}; give another --project")
 
 
-def _found(client: MlflowClient, name: str) -> Any:
+def _get_registered(client: MlflowClient, name: str) -> Any:
     try:
         return client.get_registered_model(name)
     except MlflowException as error:
@@ -182,28 +191,28 @@ def _found(client: MlflowClient, name: str) -> Any:
         return None
 
 
-def _version(client: MlflowClient, name: str, entry: Entry, found: Logged) -> str:
-    tags = {k: entry.tags[k] for k in owned.CELL} | {PROJECT: entry.project}
+def _create_version(client: MlflowClient, name: str, entry: MlflowEntry, logged: LoggedRun) -> str:
+    tags = {k: entry.tags[k] for k in ownership.CELL} | {PROJECT: entry.project}
     note = f"{entry.name}: " + ", ".join(f"{name} {value:.4f}" for name, value in sorted(entry.scores.items()))
-    source = client.get_logged_model(found.model).artifact_location
-    version = client.create_model_version(name, source, found.run, tags, None, note, 0, found.model).version
-    versions = [{"name": v.name, "version": str(v.version)} for v in _versions(client, found.run)]
-    listed = json.dumps(versions)  # what the UI's list of models reads
-    client.set_logged_model_tags(found.model, {"mlflow.modelVersions": listed})
+    source = client.get_logged_model(logged.model).artifact_location
+    version = client.create_model_version(name, source, logged.run, tags, None, note, 0, logged.model).version
+    versions = [{"name": v.name, "version": str(v.version)} for v in _list_versions(client, logged.run)]
+    versions_json = json.dumps(versions)  # what the UI's list of models reads
+    client.set_logged_model_tags(logged.model, {"mlflow.modelVersions": versions_json})
     return str(version)
 
 
-def _versions(client: MlflowClient, run: str) -> Sequence[Any]:
+def _list_versions(client: MlflowClient, run: str) -> Sequence[Any]:
     return client.search_model_versions(f"run_id = '{run}'")
 
 
-def hand_over(client: MlflowClient, old: Any, entry: Entry, new: Logged) -> None:
+def hand_over(client: MlflowClient, old: Any, entry: MlflowEntry, new: LoggedRun) -> None:
     """Give the run `new` the versions and aliases of `old`, which it replaces: other grids' models may hold them."""
     if not new.model:
         return
-    names = {v.name: str(v.version) for v in _versions(client, new.run)}
+    names = {v.name: str(v.version) for v in _list_versions(client, new.run)}
     for version in _project_versions(client, old):
-        number = names.get(version.name) or _version(client, version.name, entry, new)
+        number = names.get(version.name) or _create_version(client, version.name, entry, new)
         for alias, target in client.get_registered_model(version.name).aliases.items():
             if str(target) == str(version.version):
                 client.set_registered_model_alias(version.name, alias, number)
@@ -219,38 +228,38 @@ def set_aliases(client: MlflowClient, name: str, versions: Mapping[str, str | No
             client.set_registered_model_alias(name, alias, version)
 
 
-def remove(client: MlflowClient, run: Any, artifacts: Path | None) -> None:
+def remove_models(client: MlflowClient, run: Any, artifacts: Path | None) -> None:
     """Delete the run's versions of registered models, and its logged models with their files.
 
     A version that somebody registered by hand stays, and with it the model that it names.
     """
     for version in _project_versions(client, run):
         client.delete_model_version(version.name, version.version)
-    for model in () if _versions(client, run.info.run_id) else _models(client, run):
+    for model in () if _list_versions(client, run.info.run_id) else _list_models(client, run):
         client.delete_logged_model(model.model_id)
         remove_files(model.artifact_location, artifacts, model.model_id)
 
 
 def _project_versions(client: MlflowClient, run: Any) -> list[Any]:
-    versions = _versions(client, run.info.run_id)
-    return [v for v in versions if owned.version(v.tags, run.data.tags.get(PROJECT, ""))]
+    versions = _list_versions(client, run.info.run_id)
+    return [v for v in versions if ownership.owns_version(v.tags, run.data.tags.get(PROJECT, ""))]
 
 
-def _models(client: MlflowClient, run: Any) -> Sequence[Any]:
+def _list_models(client: MlflowClient, run: Any) -> Sequence[Any]:
     outputs = run.outputs.model_outputs if run.outputs else []
     return [client.get_logged_model(output.model_id) for output in outputs]
 
 
-def remove_files(uri: str, artifacts: Path | None, of: str) -> None:
+def remove_files(uri: str, artifacts: Path | None, folder_id: str) -> None:
     """Delete the folder of a run or model, which has its id for a name, where it really lies below our own artifacts.
 
     Folders that are empty then go as well.
     """
     if artifacts is None or not uri.startswith("file:"):
         return
-    folder, own = store.local(uri).parent.resolve(), artifacts.resolve()
-    if folder.name == of and own in folder.parents:
+    folder, artifact_root = tracking_store.path_of_uri(uri).parent.resolve(), artifacts.resolve()
+    if folder.name == folder_id and artifact_root in folder.parents:
         shutil.rmtree(folder, ignore_errors=True)
         with contextlib.suppress(OSError):
-            for above in folder.parents[: folder.parents.index(own)]:
+            for above in folder.parents[: folder.parents.index(artifact_root)]:
                 above.rmdir()
