@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 
 from compclip.report import tables
 from compclip.report.tables import SUMMARY, Column
-from compclip.runs.items import CLASSIFICATION, RETRIEVAL
 from compclip.runs.results import FinishedRun
 
 ScoredRun = tuple[FinishedRun, Mapping[str, float]]  # a run and its `numbers`
