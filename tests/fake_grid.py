@@ -5,6 +5,8 @@ from __future__ import annotations
 import zlib
 from pathlib import Path
 
+from compclip.report.official_benchmarks import Official
+
 from compclip.base.files import write_atomic, write_json
 from compclip.benchmarks import (
     aro,
@@ -22,7 +24,6 @@ from compclip.benchmarks import (
 from compclip.config import documents, grid, sections
 from compclip.evaluate.benchmark_module import load_module
 from compclip.report import official as report_official
-from compclip.report.official import Official
 from compclip.runs import folder
 from compclip.runs.folder import Published
 from compclip.runs.items import CLASSIFICATION, COMPOSITION, RETRIEVAL

@@ -10,14 +10,14 @@ from pathlib import Path
 
 from compclip.base.files import write_atomic, write_json
 from compclip.config.cell import Cell
-from compclip.report.official import Official
+from compclip.report.official_benchmarks import OfficialBenchmarks
 from compclip.runs import folder
 from compclip.runs.folder import Published, Trained
 from compclip.runs.items import COMPOSITION, RETRIEVAL
 
 METHODS = ("pretrained", "negclip", "clic")
 BENCHMARKS = ("sugarcrepe", "hard_positives", "retrieval")
-OFFICIAL = Official({name: (name * 2,) for name in BENCHMARKS})  # as if they were the papers' benchmarks
+OFFICIAL = OfficialBenchmarks({name: (name * 2,) for name in BENCHMARKS})  # as if they were the papers' benchmarks
 DECLARED = {
     "sugarcrepe": {"kind": COMPOSITION, "lower": [], "scores": [], "headline": []},
     "hard_positives": {"kind": COMPOSITION, "lower": ["brittleness"], "scores": ["mean_score"], "headline": []},

@@ -21,25 +21,25 @@ from compclip.base.files import out_folder, write_atomic, write_json
 from compclip.config import check, grid, read, sections
 from compclip.interface.method import load_method
 from compclip.report import (
-    among,
     claims,
     claims_table,
-    completeness,
-    coverage,
-    formats,
-    official,
-    overlaps,
-    page,
-    plots,
-    published,
+    official_benchmarks,
+    published_coverage,
+    published_models,
+    published_numbers,
     reference_table,
+    report_figures,
+    report_page,
+    shared_pictures,
     stale,
+    table_formats,
+    table_heads,
     tables,
-    wise_ft,
+    wise_ft_lines,
     written,
 )
 from compclip.report.claims import Claim
-from compclip.report.collect import collect
+from compclip.report.run_collection import collect_runs
 from compclip.runs.results import FinishedRun
 
 PUBLISHED, CLAIMS = Path("experiments/published"), Path("experiments/claims.yaml")  # where they are, if there are any
@@ -54,34 +54,34 @@ LEGEND = (
 def main(argv: list[str]) -> int:
     """The `report` stage."""
     if argv[:1] == ["published"]:
-        return coverage.main(argv[1:])
+        return published_coverage.main(argv[1:])
     args = _parser().parse_args(argv)
     _check_given(args)
     params = read.load(args.params)
     check.reference(params)
     benchmarks = list(params.evaluate.benchmarks)
-    runs, missing = collect(grid.cells(params), benchmarks, args.root, args.partial)
-    missing += stale.check(params, runs, args.partial)
+    runs, missing = collect_runs(grid.cells(params), benchmarks, args.root, args.partial)
+    missing += stale.find_stale_runs(params, runs, args.partial)
     folder = args.published or PUBLISHED
-    printed = published.read(folder)
+    printed = published_numbers.read_numbers(folder)
     stated = _claims(args.claims or CLAIMS, params, runs, printed)
-    lines, without = wise_ft.collect(grid.line_cells(params), args.root, args.partial)
-    made = page.build(
+    lines, without = wise_ft_lines.collect_lines(grid.line_cells(params), args.root, args.partial)
+    made = report_page.build_page(
         runs,
         benchmarks,
         params.report.columns,
         [*missing, *without],
         printed,
-        usual(params),
+        make_defaults(params),
         stated,
         lines,
-        overlaps.read(args.root, [run.cell.data for run in runs]),
-        among.read(folder / among.FOLDER),
+        shared_pictures.read_overlaps(args.root, [run.cell.data for run in runs]),
+        published_models.read_models(folder / published_models.FOLDER),
         params.report.reference,
-        official.read(folder),
+        official_benchmarks.read_official_benchmarks(folder),
     )
-    write(made, args.out)
-    for line in (line for group in made.main for line in completeness.warnings(group)):
+    write_report(made, args.out)
+    for line in (line for group in made.main for line in table_heads.list_warnings(group)):
         print(f"warning: {line}", file=sys.stderr)
     print(f"{args.out / 'index.html'}: {len(runs)} runs" + (f", {len(missing)} missing" if missing else ""))
     return 0
@@ -111,15 +111,20 @@ def _check_given(args: argparse.Namespace) -> None:
 
 
 def _claims(
-    path: Path, params: sections.Params, runs: Sequence[FinishedRun], printed: Sequence[published.Number]
+    path: Path,
+    params: sections.Params,
+    runs: Sequence[FinishedRun],
+    printed: Sequence[published_numbers.PublishedNumber],
 ) -> list[Claim]:
-    stated = claims.read(path) if path.is_file() else []
-    claims.check(stated, known_methods(params, runs, printed), known_columns(runs, printed), str(path))
+    stated = claims.read_claims(path) if path.is_file() else []
+    claims.check_claim_names(
+        stated, list_claim_methods(params, runs, printed), list_claim_columns(runs, printed), str(path)
+    )
     return stated
 
 
-def known_methods(
-    params: sections.Params, runs: Sequence[FinishedRun], printed: Sequence[published.Number]
+def list_claim_methods(
+    params: sections.Params, runs: Sequence[FinishedRun], printed: Sequence[published_numbers.PublishedNumber]
 ) -> set[str]:
     """The methods that a claim may name: the grid's, those of params.yaml with variants, and the published tables'."""
     variants = {m: (raw or {}).get("variants") or {} for m, raw in params.methods.items()}
@@ -127,14 +132,14 @@ def known_methods(
     return ours | {run.cell.method for run in runs} | {n.method for n in printed if n.method}
 
 
-def known_columns(runs: Sequence[FinishedRun], printed: Sequence[published.Number]) -> set[str]:
+def list_claim_columns(runs: Sequence[FinishedRun], printed: Sequence[published_numbers.PublishedNumber]) -> set[str]:
     """The columns that a claim may name: the runs', the summary columns, and the published tables'."""
     benchmarks = dict.fromkeys(name for run in runs for name in run.results)
-    ours = {c.name for c in tables.every_column(runs, benchmarks)}
+    ours = {c.name for c in tables.list_columns(runs, benchmarks)}
     return ours | {f"{tables.SUMMARY}/{name}" for name in tables.SUMMARIES} | {n.column for n in printed}
 
 
-def usual(params: sections.Params) -> Callable[[FinishedRun], dict[str, Any]]:
+def make_defaults(params: sections.Params) -> Callable[[FinishedRun], dict[str, Any]]:
     """A function that gives a run's defaults: the common training settings and its method's own."""
 
     def defaults(run: FinishedRun) -> dict[str, Any]:
@@ -148,38 +153,46 @@ def _plain(settings: Any) -> dict[str, Any]:
     return {k: list(v) if isinstance(v, tuple) else v for k, v in values.items()}  # as YAML has them
 
 
-def write(made: page.Page, out: Path) -> None:
+def write_report(made: report_page.ReportPage, out: Path) -> None:
     """Write all files of the report; each is whole or not there, and the page comes last."""
     groups = made.main
-    drawn = {"tradeoff.csv": plots.tradeoff_csv(groups), **line_files(made), **loss_files(made)}
-    files = {
-        "report.md": formats.markdown(groups, made.missing, LEGEND, made.notes)
-        + reference_table.markdown(made.contrasts, made.reference)
-        + claims_table.markdown(made.findings),
-        "report.csv": formats.table_csv((*groups, *made.parts, *made.rest)),
-        "report.tex": formats.latex(groups, made.notes)
-        + reference_table.latex(made.contrasts, made.reference)
-        + claims_table.latex(made.findings),
-        "claims.csv": claims_table.table_csv(made.findings),
-        "reference.csv": reference_table.table_csv(made.contrasts, made.reference),
-        **{f"plots/{name}": text for name, text in drawn.items()},
-        "index.html": page.render(made),
+    drawn = {
+        "tradeoff.csv": report_figures.format_tradeoff_csv(groups),
+        **make_line_files(made),
+        **make_loss_files(made),
     }
-    written.begin(out / "plots", drawn)
-    write_json(out / "metrics.json", formats.metrics(groups))
+    files = {
+        "report.md": table_formats.format_markdown(groups, made.missing, LEGEND, made.notes)
+        + reference_table.format_contrasts_markdown(made.contrasts, made.reference)
+        + claims_table.format_markdown(made.findings),
+        "report.csv": table_formats.format_results_csv((*groups, *made.parts, *made.rest)),
+        "report.tex": table_formats.format_latex(groups, made.notes)
+        + reference_table.format_contrasts_latex(made.contrasts, made.reference)
+        + claims_table.format_latex(made.findings),
+        "claims.csv": claims_table.format_csv(made.findings),
+        "reference.csv": reference_table.format_contrasts_csv(made.contrasts, made.reference),
+        **{f"plots/{name}": text for name, text in drawn.items()},
+        "index.html": report_page.render_page(made),
+    }
+    written.remove_old_plots(out / "plots", drawn)
+    write_json(out / "metrics.json", table_formats.flatten_means(groups))
     for name, text in files.items():
         write_atomic(out / name, text.encode("utf-8", "replace"))
 
 
-def loss_files(made: page.Page) -> dict[str, str]:
+def make_loss_files(made: report_page.ReportPage) -> dict[str, str]:
     """loss/<method>-<backbone>-<data>.csv for every row that was trained."""
-    rows = [(f"{row.method}-{g.backbone}-{g.data}", plots.loss_csv(row.runs)) for g in made.main for row in g.rows]
+    rows = [
+        (f"{row.method}-{g.backbone}-{g.data}", report_figures.format_loss_csv(row.runs))
+        for g in made.main
+        for row in g.rows
+    ]
     return {f"loss/{name}.csv": text for name, text in rows if text}
 
 
-def line_files(made: page.Page) -> dict[str, str]:
+def make_line_files(made: report_page.ReportPage) -> dict[str, str]:
     """wise_ft.csv, where there are lines."""
-    text = wise_ft.table_csv(made.main, made.lines)
+    text = wise_ft_lines.format_lines_csv(made.main, made.lines)
     return {"wise_ft.csv": text} if text else {}
 
 

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from compclip.report import comparison, completeness
-from compclip.report.tables import Column, Group, Row
+from compclip.report import table_heads, table_rows
+from compclip.report.tables import Column, MethodRow, ResultTable
 
 
-def contrasts(groups: Sequence[Group], method: str) -> list[Group]:
+def build_contrasts(groups: Sequence[ResultTable], method: str) -> list[ResultTable]:
     """Each table's rows as differences to its row `method`; without rows where it has none.
 
     A statistic's `mean` is the row's own, over the seeds of both.
@@ -19,14 +19,16 @@ def contrasts(groups: Sequence[Group], method: str) -> list[Group]:
     return [_contrast(group, method) for group in groups] if method else []
 
 
-def _contrast(group: Group, method: str) -> Group:
+def _contrast(group: ResultTable, method: str) -> ResultTable:
     base = next((row for row in group.rows if row.method == method), None)
     rows = tuple(_row(row, base, group.columns) for row in group.rows if row is not base) if base else ()
-    made = Group(group.backbone, group.data, group.columns, rows)
-    return comparison.unmarked(made) if completeness.random_start(made) else made
+    made = ResultTable(group.backbone, group.data, group.columns, rows)
+    return table_rows.remove_marks(made) if table_heads.has_random_weights(made) else made
 
 
-def _row(row: Row, base: Row, columns: Sequence[Column]) -> Row:
+def _row(row: MethodRow, base: MethodRow, columns: Sequence[Column]) -> MethodRow:
     left, right = ({run.cell.seed: run for run in of_method.runs} for of_method in (row, base))
     shared = tuple(run for seed, run in left.items() if seed in right)
-    return Row(row.method, shared, tuple(comparison.difference(column, left, right) for column in columns))
+    return MethodRow(
+        row.method, shared, tuple(table_rows.compute_difference(column, left, right) for column in columns)
+    )

@@ -5,16 +5,35 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from compclip.report import completeness, crossed, escape
-from compclip.report.escape import md, tex
-from compclip.report.formats import VERDICT, between, headings, latex_table, number, plain
-from compclip.report.tables import Column, Group, Row, Statistic
+from compclip.report import crossed_intervals, escape, table_heads
+from compclip.report.escape import to_latex, to_markdown
+from compclip.report.table_formats import (
+    VERDICT,
+    csv_value,
+    format_interval,
+    format_latex_table,
+    format_number,
+    markdown_headings,
+)
+from compclip.report.tables import Column, MethodRow, ResultTable, Statistic
 
 MARK = {1: " ▲", -1: " ▼", 0: ""}
 FIELDS = (
-    "backbone", "data", "method", "reference", "benchmark", "metric", "better", "seeds", "difference", "low", "high",
-    "over", "items", "verdict",
-)  # fmt: skip
+    "backbone",
+    "data",
+    "method",
+    "reference",
+    "benchmark",
+    "metric",
+    "better",
+    "seeds",
+    "difference",
+    "low",
+    "high",
+    "over",
+    "items",
+    "verdict",
+)
 LEGEND = (
     "Row minus {}, over the seeds of both, with its 95 % interval over seeds and items together, both paired; ▲ ▼ "
     "better or worse where it excludes 0. Where it is over less it says so: items alone, of one seed, or seeds alone, "
@@ -22,35 +41,40 @@ LEGEND = (
 )
 
 
-def markdown(groups: Sequence[Group], method: str) -> str:
+def format_contrasts_markdown(groups: Sequence[ResultTable], method: str) -> str:
     """A table for each group in Markdown; empty without rows."""
     return "".join(_markdown_table(group, method) for group in groups if group.rows)
 
 
-def _markdown_table(group: Group, method: str) -> str:
-    head = ["method", "seeds", *headings(group)]
+def _markdown_table(group: ResultTable, method: str) -> str:
+    head = ["method", "seeds", *markdown_headings(group)]
     lines = [head, ["---", *["---:"] * (len(head) - 1)], *(_markdown_row(row, group) for row in group.rows)]
     table = "\n".join("| " + " | ".join(line) + " |" for line in lines)
-    return f"\n## Difference to {md(method)}: {md(group.name)}\n\n{LEGEND.format(md(method))}\n\n{table}\n"
+    title, legend = f"{to_markdown(method)}: {to_markdown(group.name)}", LEGEND.format(to_markdown(method))
+    return f"\n## Difference to {title}\n\n{legend}\n\n{table}\n"
 
 
-def _markdown_row(row: Row, group: Group) -> list[str]:
+def _markdown_row(row: MethodRow, group: ResultTable) -> list[str]:
     cells = [_markdown_cell(e, c) for e, c in zip(row.statistics, group.columns, strict=True)]
-    return [md(completeness.label(row, group)), str(row.seeds), *cells]
+    return [to_markdown(table_heads.row_label(row, group)), str(row.seeds), *cells]
 
 
 def _markdown_cell(found: Statistic | None, column: Column) -> str:
     if found is None:
         return "–"
-    return f"{number(found.change, column, sign=True)} {_interval(found, column)}".rstrip() + MARK[found.verdict]
+    return f"{format_number(found.change, column, sign=True)} {_interval(found, column)}".rstrip() + MARK[found.verdict]
 
 
 def _interval(found: Statistic, column: Column) -> str:
     """The ends, and what the interval is over where that is less than seeds and items; empty without one."""
-    return f"{between(found.difference, column)} {crossed.less(found.over)}".rstrip() if found.difference else ""
+    return (
+        f"{format_interval(found.difference, column)} {crossed_intervals.describe_basis(found.basis)}".rstrip()
+        if found.difference
+        else ""
+    )
 
 
-def table_csv(groups: Sequence[Group], method: str) -> str:
+def format_contrasts_csv(groups: Sequence[ResultTable], method: str) -> str:
     """One line for each method and column, in the metrics' own unit; the head alone without rows."""
     lines = [
         _csv_line(group, row.method, method, column, found)
@@ -59,30 +83,39 @@ def table_csv(groups: Sequence[Group], method: str) -> str:
         for column, found in zip(group.columns, row.statistics, strict=True)
         if found is not None
     ]
-    return escape.table_csv([FIELDS, *lines])
+    return escape.format_csv([FIELDS, *lines])
 
 
-def _csv_line(group: Group, name: str, method: str, column: Column, found: Statistic) -> list[Any]:
+def _csv_line(group: ResultTable, name: str, method: str, column: Column, found: Statistic) -> list[Any]:
     gap = found.difference
-    tail = (gap.low, gap.high, found.over, gap.items) if gap else (None, None, None, None)
+    tail = (gap.low, gap.high, found.basis, gap.items) if gap else (None, None, None, None)
     line = [
-        group.backbone, group.data, name, method, column.benchmark, column.metric, column.better, found.seeds,
-        found.change, *tail, VERDICT[found.verdict],
-    ]  # fmt: skip
-    return [plain(v) for v in line]
+        group.backbone,
+        group.data,
+        name,
+        method,
+        column.benchmark,
+        column.metric,
+        column.better,
+        found.seeds,
+        found.change,
+        *tail,
+        VERDICT[found.verdict],
+    ]
+    return [csv_value(v) for v in line]
 
 
-def latex(groups: Sequence[Group], method: str) -> str:
+def format_contrasts_latex(groups: Sequence[ResultTable], method: str) -> str:
     """One booktabs table for each group; empty without rows."""
     caption = (
-        rf"difference to {tex(method)} over the seeds of both, with its 95\,\% interval over seeds and items together, "
-        r"unless it says less; $\ast$ marks one that excludes 0."
+        rf"difference to {to_latex(method)} over the seeds of both, with its 95\,\% interval over seeds and items "
+        r"together, unless it says less; $\ast$ marks one that excludes 0."
     )
-    return "".join("\n" + latex_table(group, _latex_cell, caption) for group in groups if group.rows)
+    return "".join("\n" + format_latex_table(group, _latex_cell, caption) for group in groups if group.rows)
 
 
 def _latex_cell(found: Statistic | None, column: Column) -> str:
     if found is None:
         return "--"
-    ends = rf" {{\scriptsize {tex(_interval(found, column))}}}" if found.difference else ""
-    return tex(number(found.change, column, sign=True)) + (r"$^\ast$" if found.verdict else "") + ends
+    ends = rf" {{\scriptsize {to_latex(_interval(found, column))}}}" if found.difference else ""
+    return to_latex(format_number(found.change, column, sign=True)) + (r"$^\ast$" if found.verdict else "") + ends

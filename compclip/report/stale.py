@@ -11,19 +11,19 @@ from compclip.base.errors import UserError
 from compclip.config import grid, sections
 from compclip.config.cell import PRETRAINED
 from compclip.interface.method import load_method
-from compclip.report.collect import Missing
-from compclip.report.details import SECTIONS, flatten
+from compclip.report.run_collection import MissingResult
+from compclip.report.run_details import SECTIONS, flatten_keys
 from compclip.runs.results import FinishedRun
 from compclip.runs.run_key import RESOURCES
 
 
-def check(params: sections.Params, runs: Iterable[FinishedRun], partial: bool) -> list[Missing]:
+def find_stale_runs(params: sections.Params, runs: Iterable[FinishedRun], partial: bool) -> list[MissingResult]:
     """A line for each such run; its mean with other seeds would be of two methods.
 
     Raises UserError naming the first unless `partial`.
     """
     wanted = functools.cache(functools.partial(_wanted, params))
-    found = [Missing(run.cell.name, f"trained with {told}") for run in runs if (told := _other(run, wanted))]
+    found = [MissingResult(run.cell.name, f"trained with {told}") for run in runs if (told := _other(run, wanted))]
     if found and not partial:
         more = f" ({len(found)} such runs)" if len(found) > 1 else ""
         raise UserError(f"{found[0].cell}: {found[0].reason}{more}; run `dvc repro`, or give --partial")
@@ -50,6 +50,6 @@ def _wanted(params: sections.Params, method: str, data: str) -> dict[str, Any]:
 
 
 def _flat(raw: dict[str, Any]) -> dict[str, Any]:
-    values = flatten({section: raw.get(section, {}) for section in SECTIONS})
+    values = flatten_keys({section: raw.get(section, {}) for section in SECTIONS})
     values = {key: list(value) if isinstance(value, tuple) else value for key, value in values.items()}
     return {key: value for key, value in values.items() if key.removeprefix("train.") not in RESOURCES}

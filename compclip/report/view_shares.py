@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
-from compclip.report.tables import Group
+from compclip.report.tables import ResultTable
 from compclip.runs.results import FinishedRun
 
 RARE = 0.05  # a share below it is said in a sentence
@@ -31,7 +31,7 @@ class GroupShares:
     notes: tuple[str, ...]
 
 
-def tabulate(groups: Iterable[Group]) -> list[GroupShares]:
+def tabulate_view_shares(groups: Iterable[ResultTable]) -> list[GroupShares]:
     """Collect the shares of every trained method; groups without any are left out."""
     sections = []
     for group in groups:

@@ -46,7 +46,7 @@ from compclip.evaluate import kept
 from compclip.launch import profiles
 from compclip.launch.profiles import Profile
 from compclip.launch.slurm import Slurm
-from compclip.report.collect import collect
+from compclip.report.run_collection import collect_runs
 from compclip.runs import jobs, notify, store
 from compclip.runs.folder import Inputs
 from compclip.runs.notify import News
@@ -138,7 +138,7 @@ def confirm_grid(study: Study, args: argparse.Namespace) -> None:
 def confirm_verdict(study: Study, args: argparse.Namespace) -> None:
     """Judge a study's front by the runs of its confirmation, and write that beside the study."""
     params, folder = read.load(args.verdict), Path("studies") / study.name
-    runs, _ = collect(cells(params), params.evaluate.benchmarks, Path("."))
+    runs, _ = collect_runs(cells(params), params.evaluate.benchmarks, Path("."))
     found = confirm.judge(study, params, runs)
     write_json(folder / results.CONFIRMED, found)
     results.write_page(read_mapping(folder / "trials.json"), folder)

@@ -122,7 +122,7 @@ def judge(study: Study, params: Params, runs: Sequence[FinishedRun]) -> dict[str
     columns = objectives.of_runs(study, runs, _as_searched(study, params))
     chosen = objectives.benchmarks(columns)
     listed = [c for c in params.report.columns or () if c.partition("/")[0] not in chosen]
-    aside = tables.columns(runs, listed, params.evaluate.benchmarks) if listed else ()
+    aside = tables.select_columns(runs, listed, params.evaluate.benchmarks) if listed else ()
     pairs = [_pair(study, columns, aside, (ours, theirs), by_method)
              for ours in mine for theirs in by_method if theirs not in mine]  # fmt: skip
     return {"study": str(study.name), "objectives": [c.name for c in columns], "benchmarks": chosen,
@@ -150,7 +150,7 @@ def _pair(
 def _weighed(
     pair: tuple[str, str], sign: int, column: Column, runs: Mapping[str, Mapping[int, FinishedRun]]
 ) -> Evidence:
-    return claims.weigh(Inequality(column.name, pair[0], sign, pair[1], 0.0, column.name), runs, column)
+    return claims.judge_inequality(Inequality(column.name, pair[0], sign, pair[1], 0.0, column.name), runs, column)
 
 
 def verdict(found: Sequence[str]) -> str:
@@ -164,7 +164,7 @@ def verdict(found: Sequence[str]) -> str:
 
 def _told(e: Evidence) -> dict[str, Any]:
     return {"column": e.part.column, "difference": e.difference, "std": e.std, "seeds": e.seeds,
-            "interval": asdict(e.interval) if e.interval else None, "over": e.over,
+            "interval": asdict(e.interval) if e.interval else None, "over": e.basis,
             "better": {HOLDS: True, REFUTED: False}.get(e.verdict), "why": e.why}  # fmt: skip
 
 

@@ -53,8 +53,8 @@ def of_runs(study: Study, runs: Sequence[FinishedRun], params: Params) -> tuple[
     evaluated = params.evaluate.benchmarks
     runs = [replace(run, results={b: r for b, r in run.results.items() if b in evaluated}) for run in runs]
     listed = [name for name in params.report.columns or () if name.partition("/")[0] in evaluated]
-    shown = tables.columns(runs, listed, evaluated)
-    known = {c.name: c for c in (*tables.every_column(runs, evaluated), *tables.summary_columns(shown, runs))}
+    shown = tables.select_columns(runs, listed, evaluated)
+    known = {c.name: c for c in (*tables.list_columns(runs, evaluated), *tables.summary_columns(shown, runs))}
     for objective in study.objectives:
         if objective.column not in known:
             kinds = "ZS classification, I2T and T2I retrieval, Comp composition, General all of the first three"
@@ -100,4 +100,4 @@ def _number(metric: str, metrics: Mapping[str, Any], path: Path) -> float:
 def values(columns: Sequence[Column], found: Mapping[str, float]) -> list[float]:
     """The columns' values from metrics by name. Raises KeyError for one that is not there."""
     numbers = Numbers({column.name: float(found[column.name]) for column in leaves(columns)})
-    return [float(value) for column in columns if (value := tables.value(numbers, column)) is not None]
+    return [float(value) for column in columns if (value := tables.column_value(numbers, column)) is not None]

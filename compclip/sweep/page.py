@@ -9,7 +9,7 @@ from typing import Any
 from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 
-from compclip.report.crossed import BOTH, NEITHER
+from compclip.report.crossed_intervals import BOTH, NEITHER
 from compclip.sweep import plots
 from compclip.sweep.confirm import VERDICTS
 from compclip.sweep.plots import BOTTOM, LEFT, RIGHT, TOP, Dot, Scale

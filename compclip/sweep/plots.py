@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from html import escape
 from math import ceil, floor, log10
 
-from compclip.report.plots import Axis, axis
+from compclip.report.report_figures import Axis, linear_axis
 
 WIDTH, HEIGHT = 410, 290
 LEFT, RIGHT, TOP, BOTTOM = 62, WIDTH - 16, 16, HEIGHT - 44
@@ -37,7 +37,7 @@ class Scale:
 
 def linear(values: Sequence[float], start: float, stop: float, whole: bool = False) -> Scale:
     """Round ticks over `values`; whole numbers only for counts."""
-    made = axis(values, start, stop)
+    made = linear_axis(values, start, stop)
     ticks = [t for t in made.ticks if not whole or t == int(t)]
     return Scale(Axis(made.low, made.high, start, stop, tuple(ticks)), tuple(short(t) for t in ticks))
 

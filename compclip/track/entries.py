@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from compclip.base.files import fingerprint
 from compclip.report import tables
-from compclip.report.details import flatten
+from compclip.report.run_details import flatten_keys
 from compclip.report.tables import Column
 from compclip.runs import results
 from compclip.runs.folder import SHARE, Trained
@@ -128,7 +128,8 @@ def make_cell_entries(summaries: Sequence[RunSummary], options: EntryOptions) ->
     runs = [summary.run for summary in summaries]
     pairs = dict.fromkeys((run.cell.backbone, run.cell.data) for run in runs)
     references = {
-        backbone_data: descriptions.ReferenceMeans(tables.reference(runs, *backbone_data)) for backbone_data in pairs
+        backbone_data: descriptions.ReferenceMeans(tables.select_pretrained_runs(runs, *backbone_data))
+        for backbone_data in pairs
     }
     return [
         _make_cell_entry(summary, references[summary.run.cell.backbone, summary.run.cell.data], options)
@@ -186,7 +187,7 @@ def _checkpoint_tags(run: FinishedRun, limit: float) -> dict[str, str]:
 
 def flatten_config(config: dict[str, Any]) -> dict[str, str]:
     """The resolved configuration with dotted keys, the cell's own bare; a longer value ends with an ellipsis."""
-    flat = {k.removeprefix("cell."): str(v) for k, v in flatten(config).items() if v != {}}
+    flat = {k.removeprefix("cell."): str(v) for k, v in flatten_keys(config).items() if v != {}}
     return {k: v if len(v) <= LIMIT else v[: LIMIT - 1] + "…" for k, v in flat.items()}
 
 

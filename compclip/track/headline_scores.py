@@ -14,22 +14,22 @@ ScoredRun = tuple[FinishedRun, Mapping[str, float]]  # a run and its `numbers`
 def select_columns(runs: Sequence[FinishedRun], column_names: Sequence[str]) -> tuple[Column, ...]:
     """The report's columns that some run has; without `wanted`, every metric that is no detail of another."""
     benchmarks = list(dict.fromkeys(b for run in runs for b in run.results))
-    every_column = {c.name: c for c in tables.every_column(runs, benchmarks)}
-    available = [name for name in column_names if tables.resolve(name, every_column)]
-    return tables.columns(runs, available, benchmarks)
+    every_column = {c.name: c for c in tables.list_columns(runs, benchmarks)}
+    available = [name for name in column_names if tables.resolve_column(name, every_column)]
+    return tables.select_columns(runs, available, benchmarks)
 
 
 def compute_headlines(run: FinishedRun, columns: Sequence[Column]) -> dict[str, float]:
     """comp, zs, i2t and t2i of the report's summary, then one number for each benchmark by its name."""
     summary = tables.summary_columns(columns, [run])
-    headlines = {c.metric.lower(): tables.value(run, c) for c in summary}
-    headlines |= {name: tables.value(run, _headline_column(name, run, summary)) for name in run.results}
+    headlines = {c.metric.lower(): tables.column_value(run, c) for c in summary}
+    headlines |= {name: tables.column_value(run, _headline_column(name, run, summary)) for name in run.results}
     return {name: value for name, value in headlines.items() if value is not None}
 
 
 def compute_means(run: FinishedRun, columns: Sequence[Column]) -> dict[str, float]:
     """The shown columns that no result file has, since they are means of others, by <benchmark>/<metric>."""
-    means = {c.name: tables.value(run, c) for c in columns if c.parts}
+    means = {c.name: tables.column_value(run, c) for c in columns if c.parts}
     return {name: value for name, value in means.items() if value is not None}
 
 

@@ -19,16 +19,16 @@ from compclip.base.files import out_folder, read_json, write_atomic, write_json
 from compclip.config import grid, read
 from compclip.config.cell import PRETRAINED
 from compclip.config.sections import Params
-from compclip.report import coverage, published, stale, tables
-from compclip.report.collect import Missing, collect
+from compclip.report import published_coverage, published_numbers, stale, tables
+from compclip.report.run_collection import MissingResult, collect_runs
 from compclip.report.tables import Column
 from compclip.runs.results import FinishedRun
-from compclip.validity import analysis, declared, page, unpaired
-from compclip.validity import pairs as pairs_of
-from compclip.validity.declared import Declared
-from compclip.validity.page import Found
-from compclip.validity.pairs import Pair
-from compclip.validity.split import CHOOSING, HELD_OUT
+from compclip.validity import counterparts, pair_summary, unpaired, validity_page
+from compclip.validity import difference_pairs as pairs_of
+from compclip.validity.counterparts import Counterparts
+from compclip.validity.difference_pairs import DifferencePair
+from compclip.validity.halves import CHOOSING, HELD_OUT
+from compclip.validity.validity_page import ValidityResults
 
 FILE = Path("experiments/validity.yaml")
 WARNING = (
@@ -40,21 +40,25 @@ WARNING = (
 def main(argv: Sequence[str]) -> int:
     """Write page, JSON and CSV. Raises UserError for names that do not fit, and for what is missing."""
     args = _parser().parse_args(argv)
-    params, numbers, stated = read.load(args.params), published.read(args.published), declared.read(args.pairs)
-    declared.check(stated, _methods(params, args.params), numbers, str(args.pairs))
+    params, numbers, stated = (
+        read.load(args.params),
+        published_numbers.read_numbers(args.published),
+        counterparts.read_counterparts(args.pairs),
+    )
+    counterparts.check_counterparts(stated, _methods(params, args.params), numbers, str(args.pairs))
     _check_grid(params, stated, args.params)
     if args.held_out:
         print(WARNING, file=sys.stderr)
     runs, missing = _runs(params, stated, args)
     columns = _columns(params, runs, stated)
-    pairs = pairs_of.make(stated, numbers, runs, columns, args.held_out)
+    pairs = pairs_of.make_pairs(stated, numbers, runs, columns, args.held_out)
     _check_units(pairs, numbers, args.pairs)
     if not pairs:
         raise UserError(f"{args.params}: no row and column of the grid has a published counterpart that may be shown")
-    left = unpaired.find(stated, pairs, params.grid.methods, columns, numbers, args.held_out)
+    left = unpaired.find_unpaired(stated, pairs, params.grid.methods, columns, numbers, args.held_out)
     results = _hash(pairs)
     looks = _looks(args.out, results, args.held_out)
-    found = Found(
+    found = ValidityResults(
         str(args.params), stated, tuple(pairs), tuple(_summaries(pairs, stated, args.held_out)), left, tuple(missing),
         args.held_out, tuple(looks),
     )  # fmt: skip
@@ -76,10 +80,10 @@ def _parser() -> argparse.ArgumentParser:
 
 def _methods(params: Params, path: Path) -> set[str]:
     """What a row of the file may be called: a method or variant of any grid."""
-    return coverage.known(params=path) | set(params.grid.methods)
+    return published_coverage.read_grid_methods(params=path) | set(params.grid.methods)
 
 
-def _check_grid(params: Params, stated: Declared, path: Path) -> None:
+def _check_grid(params: Params, stated: Counterparts, path: Path) -> None:
     """One world with its pretrained model, and no two rows that stand for the same published ones."""
     places = [(b, d) for b in params.grid.backbones for d in params.grid.data]
     if len(places) != 1:
@@ -92,28 +96,30 @@ def _check_grid(params: Params, stated: Declared, path: Path) -> None:
 
 
 def _runs(
-    params: Params, stated: Declared, args: argparse.Namespace
-) -> tuple[list[FinishedRun], list[Missing]]:  # fmt: skip
+    params: Params, stated: Counterparts, args: argparse.Namespace
+) -> tuple[list[FinishedRun], list[MissingResult]]:  # fmt: skip
     """The runs that may be looked at; files of the others are not opened."""
     wanted = {row for row, half in stated.row_halves.items() if args.held_out or half == CHOOSING} | {PRETRAINED}
     cells = [cell for cell in grid.cells(params) if cell.method in wanted]
-    runs, missing = collect(cells, params.evaluate.benchmarks, args.root, args.partial)
-    missing += stale.check(params, runs, args.partial)
-    tables.comparable(runs)
+    runs, missing = collect_runs(cells, params.evaluate.benchmarks, args.root, args.partial)
+    missing += stale.find_stale_runs(params, runs, args.partial)
+    tables.check_same_files(runs)
     return runs, missing
 
 
-def _columns(params: Params, runs: Sequence[FinishedRun], stated: Declared) -> dict[str, Column]:
+def _columns(params: Params, runs: Sequence[FinishedRun], stated: Counterparts) -> dict[str, Column]:
     """Our columns by name: all metrics, the report's summary columns, and means that the file asks for."""
     benchmarks = list(params.evaluate.benchmarks)
-    known = {c.name: c for c in tables.every_column(runs, benchmarks)}
-    shown = tables.columns(runs, params.report.columns, benchmarks)
+    known = {c.name: c for c in tables.list_columns(runs, benchmarks)}
+    shown = tables.select_columns(runs, params.report.columns, benchmarks)
     found = known | {c.name: c for c in tables.summary_columns(shown, runs)}
-    means = {c.name: tables.resolve(c.name, known) for c in stated.columns if c.name not in found}
+    means = {c.name: tables.resolve_column(c.name, known) for c in stated.columns if c.name not in found}
     return found | {name: column for name, column in means.items() if column}
 
 
-def _check_units(pairs: Sequence[Pair], numbers: Sequence[published.Number], path: Path) -> None:
+def _check_units(
+    pairs: Sequence[DifferencePair], numbers: Sequence[published_numbers.PublishedNumber], path: Path
+) -> None:
     score = {n.column: n.unit == "score" for n in numbers}
     for pair in pairs:
         for name in pair.column.published:
@@ -121,7 +127,7 @@ def _check_units(pairs: Sequence[Pair], numbers: Sequence[published.Number], pat
                 raise UserError(f"{path}: {pair.column.name}: {name}: one is a score, the other a share; part them")
 
 
-def _summaries(pairs: Sequence[Pair], stated: Declared, held_out: bool) -> list[analysis.Summary]:
+def _summaries(pairs: Sequence[DifferencePair], stated: Counterparts, held_out: bool) -> list[pair_summary.PairSummary]:
     """The choosing half; revealed also what was kept aside, in all and by what is new in it."""
     sets = {CHOOSING: [p for p in pairs if p.chosen]}
     if held_out:
@@ -134,10 +140,10 @@ def _summaries(pairs: Sequence[Pair], stated: Declared, held_out: bool) -> list[
             "held out: new methods, known columns": [p for p in aside if column[id(p)]],
             "held out: new methods and columns": [p for p in aside if not row[id(p)] and not column[id(p)]],
         }
-    return [analysis.summary(name, own) for name, own in sets.items() if own or name == CHOOSING]
+    return [pair_summary.summarize_pairs(name, own) for name, own in sets.items() if own or name == CHOOSING]
 
 
-def _hash(pairs: Sequence[Pair]) -> str:
+def _hash(pairs: Sequence[DifferencePair]) -> str:
     """Of our numbers: other runs, another world, another hash."""
     ours = sorted((p.row, p.column.name, p.seeds, p.ours) for p in pairs)
     return hashlib.sha256(json.dumps(ours).encode()).hexdigest()[:16]
@@ -159,12 +165,12 @@ def _recorded(raw: object) -> list[str]:
     return [str(look) for look in looks] if isinstance(looks, list) else []
 
 
-def _write(found: Found, results: str, out: Path) -> None:
-    write_json(out / "validity.json", page.facts_json(found, results))
-    write_atomic(out / "pairs.csv", page.pairs_csv(found.pairs).encode("utf-8", "replace"))
-    write_atomic(out / "validity.html", page.render(found).encode("utf-8", "replace"))
+def _write(found: ValidityResults, results: str, out: Path) -> None:
+    write_json(out / "validity.json", validity_page.make_json(found, results))
+    write_atomic(out / "pairs.csv", validity_page.format_pairs_csv(found.pairs).encode("utf-8", "replace"))
+    write_atomic(out / "validity.html", validity_page.render_validity(found).encode("utf-8", "replace"))
     first = found.headline(found.summaries[0])
-    told = f"{page.value(first)} {page.interval(first)}".strip()
+    told = f"{validity_page.format_estimate(first)} {validity_page.format_ends(first)}".strip()
     print(f"{out / 'validity.html'}: {len(found.pairs)} pairs; {CHOOSING}: {told}")
 
 

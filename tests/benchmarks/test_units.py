@@ -147,4 +147,4 @@ def test_results_of_before_are_read_and_no_report_compares_them(tmp_path, dump):
     assert not result.has_units and result.items["swap_att"].units == ()
     run = type("Run", (), {"results": {"sugarcrepe": result}, "cell": type("Cell", (), {"name": "clic-a-b-0"})})
     with pytest.raises(UserError, match=r"sugarcrepe: those of clic-a-b-0 do not say which items show one picture"):
-        tables.comparable([run])
+        tables.check_same_files([run])

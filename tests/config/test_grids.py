@@ -12,7 +12,7 @@ from compclip.config import __main__ as config_command
 from compclip.config import grid as config_grid
 from compclip.config import read
 from compclip.fetch import catalogue
-from compclip.report import published
+from compclip.report import published_numbers
 from tests.conftest import ROOT
 
 # without ablations, which `config ablate` puts beside them
@@ -21,7 +21,7 @@ GRIDS = {
     for path in sorted((ROOT / "experiments" / "grids").glob("*.yaml"))
     if not path.stem.startswith("ablate_")
 }
-NUMBERS = published.read(ROOT / "experiments" / "published")
+NUMBERS = published_numbers.read_numbers(ROOT / "experiments" / "published")
 TABLES = {
     "clic_table1": ("CLIC", "Table 1", "Table 2", "Table 20"), "clic_table3": ("CLIC", "Table 3"),
     "clic_table6": ("CLIC", "Table 6"), "clic_table10": ("CLIC", "Table 10"), "clic_table11": ("CLIC", "Table 11"),
@@ -51,11 +51,11 @@ BESIDE = {"c2lip_table2": {"c2lip.released"}, "c2lip_table5": {"c2lip.encoded", 
 NO_MODULE = {"overall"}
 
 
-def rows(name: str) -> list[published.Number]:
+def rows(name: str) -> list[published_numbers.PublishedNumber]:
     """The numbers of a grid's tables whose rows are methods that we train."""
     paper, *tables = TABLES[name]
     mine = [n for n in NUMBERS if n.paper == paper and n.table in tables and n.method]
-    mine = [n for n in mine if not n.method.startswith(published.RELEASED)]
+    mine = [n for n in mine if not n.method.startswith(published_numbers.RELEASED)]
     return [n for n in mine if (paper, n.row, n.method) not in CHECKPOINTS]
 
 
@@ -96,7 +96,7 @@ def test_every_published_row_of_ours_has_its_cell(name):
     """By method, backbone and data; a table that does not name the data or the backbone asks for neither."""
     params = read.load(GRIDS[name])
     cells = {(c.method, c.backbone, c.data) for c in config_grid.cells(params)}
-    wanted = {(n.method, published.slug(n.backbone), published.slug(n.data)) for n in rows(name)}
+    wanted = {(n.method, published_numbers.to_slug(n.backbone), published_numbers.to_slug(n.data)) for n in rows(name)}
     lacking = [w for w in wanted if not any(c[:2] == w[:2] and w[2] in ("", c[2]) for c in cells)]
     assert wanted and not lacking
     named = {w[0] for w in wanted} | ({"pretrained"} if name in TABLES else set())
@@ -108,8 +108,12 @@ def test_every_published_checkpoint_has_its_cell(name):
     """And each cell's file its entry in the catalogue; nothing in such a grid is trained."""
     params, offers = read.load(GRIDS[name]), catalogue.load_catalogue()
     (backbone,), (paper, *tables) = params.grid.backbones, RELEASED[name]
-    mine = [n for n in NUMBERS if n.paper == paper and n.table in tables and published.slug(n.backbone) == backbone]
-    assert {n.method for n in mine if n.method.startswith(published.RELEASED)} <= set(params.grid.methods)
+    mine = [
+        n
+        for n in NUMBERS
+        if n.paper == paper and n.table in tables and published_numbers.to_slug(n.backbone) == backbone
+    ]
+    assert {n.method for n in mine if n.method.startswith(published_numbers.RELEASED)} <= set(params.grid.methods)
     for method in params.grid.methods[1:]:
         path = PurePosixPath(config_grid.method_config(params, method)[0].path)
         offer = offers[path.parts[2]]

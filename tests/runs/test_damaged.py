@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from compclip.base.errors import UserError
 from compclip.base.files import write_json
 from compclip.report import __main__ as report_command
-from compclip.report.collect import collect
+from compclip.report.run_collection import collect_runs
 from compclip.runs import __main__ as runs_command
 from compclip.runs import jobs, lives, status, store
 from compclip.runs.folder import Trained
@@ -70,9 +70,9 @@ def check(runs: Path, name: str) -> None:
     """Named by everyone who reads it; left out by `--partial`, which shows the others."""
     cells = fake_runs.cells(("pretrained", "clic"))
     with pytest.raises(UserError, match=name) as error:
-        collect(cells, ["sugarcrepe"], runs)
+        collect_runs(cells, ["sugarcrepe"], runs)
     assert "\n" not in str(error.value)
-    found, missing = collect(cells, ["sugarcrepe"], runs, partial=True)
+    found, missing = collect_runs(cells, ["sugarcrepe"], runs, partial=True)
     assert [run.cell.name for run in found if run.cell.name != NAME] == [c.name for c in cells if c.name != NAME]
     assert [m.cell for m in missing] == [NAME] and name in missing[0].reason
     with pytest.raises(UserError, match=name):
@@ -85,7 +85,7 @@ def test_what_holds_nothing(runs, name, how):
     """Cut, binary, or of another type. An empty log is that of a run that trained nothing."""
     file(runs, name).write_bytes(NOTHING[how])
     if (name, how) == ("metrics.jsonl", "empty"):
-        assert not collect(fake_runs.cells(("clic",)), ["sugarcrepe"], runs)[1]
+        assert not collect_runs(fake_runs.cells(("clic",)), ["sugarcrepe"], runs)[1]
     else:
         check(runs, name)
 
@@ -135,9 +135,9 @@ def test_any_value(made, place, value):
     before = path.read_text()
     try:
         path.write_text(json.dumps(json.loads(before) | {place[1]: value}))
-        found, missing = collect(fake_runs.cells(("pretrained", "clic")), ["sugarcrepe"], made, partial=True)
-        report = report_command.page.build(found, ["sugarcrepe"], [], missing, (), lambda run: {})
-        assert report_command.page.render(report) and report_command.formats.latex(report.main)
+        found, missing = collect_runs(fake_runs.cells(("pretrained", "clic")), ["sugarcrepe"], made, partial=True)
+        report = report_command.report_page.build_page(found, ["sugarcrepe"], [], missing, (), lambda run: {})
+        assert report_command.report_page.render_page(report) and report_command.table_formats.format_latex(report.main)
     except UserError as error:
         assert place[1] == "fingerprint" and "were evaluated on different benchmark files" in str(error)
     finally:
@@ -161,7 +161,7 @@ def test_a_pipe_is_not_waited_for(runs):
         path = file(runs, name)
         path.unlink()
         os.mkfifo(path)
-        assert collect(fake_runs.cells(("clic",)), ["sugarcrepe"], runs, partial=True)[1]
+        assert collect_runs(fake_runs.cells(("clic",)), ["sugarcrepe"], runs, partial=True)[1]
 
 
 @pytest.fixture

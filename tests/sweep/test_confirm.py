@@ -17,7 +17,7 @@ from compclip.base.files import write_json
 from compclip.config import grid, read
 from compclip.config.cell import Cell
 from compclip.report import tables
-from compclip.report.crossed import student
+from compclip.report.crossed_intervals import student_quantile
 from compclip.runs.items import CLASSIFICATION, COMPOSITION, RETRIEVAL, Items
 from compclip.runs.results import FinishedRun, Result
 from compclip.sweep import __main__ as sweep_command
@@ -152,7 +152,7 @@ def test_a_mean_is_of_the_benchmarks_that_the_study_evaluated(folder):
         params = replace(asked, evaluate=replace(asked.evaluate, benchmarks=evaluated))
         (general,) = objectives.of_runs(study(objectives=["summary/General"]), runs, params)
         assert set(objectives.benchmarks([general])) == set(evaluated)
-        assert tables.value(runs[0], general) == pytest.approx(mean)
+        assert tables.column_value(runs[0], general) == pytest.approx(mean)
 
 
 def told(gaps, with_items=True) -> tuple[dict, str]:
@@ -170,7 +170,7 @@ def told(gaps, with_items=True) -> tuple[dict, str]:
 def test_the_interval_by_hand(folder):
     """40 of 400 items differ, under all four seeds alike: the items' variance is 0.1 x 0.9 / 399, the seeds' none."""
     found, shown = told([0.1] * 4)
-    half = student(399) * math.sqrt(0.1 * 0.9 / 399)
+    half = student_quantile(399) * math.sqrt(0.1 * 0.9 / 399)
     assert (found["difference"], found["std"]) == (pytest.approx(0.1), pytest.approx(0, abs=1e-9))
     assert found["interval"] == pytest.approx({"estimate": 0.1, "low": 0.1 - half, "high": 0.1 + half, "items": N})
     assert (found["seeds"], found["over"], found["better"], found["why"]) == (4, "seeds and items", True, "")
@@ -218,7 +218,7 @@ def test_the_commands_from_a_front_to_its_verdict(folder, monkeypatch, capsys):
     runs = [
         rename(run(m, s, 0.6 if "trial" in m else 0.5, 0.5), m) for m in params.grid.methods for s in params.grid.seeds
     ]
-    monkeypatch.setattr(sweep_command, "collect", lambda cells, benchmarks, root: (runs, []))
+    monkeypatch.setattr(sweep_command, "collect_runs", lambda cells, benchmarks, root: (runs, []))
     assert sweep_command.main(["--study", "s", "--verdict", "out.yaml"]) == 0
     found = json.loads(Path("studies/s/confirmation.json").read_text())
     assert len(found["pairs"]) == 2 * len(front) and {p["verdict"] for p in found["pairs"]} == {"undecided"}

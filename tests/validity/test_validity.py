@@ -11,20 +11,20 @@ import pytest
 import yaml
 
 from compclip.config import read
-from compclip.report import coverage, published
-from compclip.report.published import Number
+from compclip.report import published_coverage, published_numbers
+from compclip.report.published_numbers import PublishedNumber
 from compclip.report.tables import Column
-from compclip.validity import analysis, declared, pairs, split
-from compclip.validity.declared import Counterpart, Declared, Source
-from compclip.validity.pairs import Pair, Printed
-from compclip.validity.split import CHOOSING, HELD_OUT
+from compclip.validity import counterparts, difference_pairs, halves, pair_summary
+from compclip.validity.counterparts import Counterpart, Counterparts, PublishedRow
+from compclip.validity.difference_pairs import DifferencePair, PrintedDifference
+from compclip.validity.halves import CHOOSING, HELD_OUT
 from tests.conftest import ROOT
 
 FILE, TABLES = ROOT / "experiments" / "validity.yaml", ROOT / "experiments" / "published"
 GRIDS = [ROOT / "experiments" / "grids" / f"{name}.yaml" for name in ("claims", "field")]
-STATED, NUMBERS = declared.read(FILE), published.read(TABLES)
+STATED, NUMBERS = counterparts.read_counterparts(FILE), published_numbers.read_numbers(TABLES)
 METHODS = {path.stem: read.load(path).grid.methods for path in GRIDS}
-KNOWN = coverage.known(ROOT / coverage.GRIDS, ROOT / coverage.PARAMS)
+KNOWN = published_coverage.read_grid_methods(ROOT / published_coverage.GRIDS, ROOT / published_coverage.PARAMS)
 
 
 # the shipped file
@@ -32,7 +32,7 @@ KNOWN = coverage.known(ROOT / coverage.GRIDS, ROOT / coverage.PARAMS)
 
 def test_the_names_of_the_file_are_there():
     """Rows of the grids, papers, tables, rows and columns."""
-    declared.check(STATED, KNOWN, NUMBERS, "here")
+    counterparts.check_counterparts(STATED, KNOWN, NUMBERS, "here")
 
 
 def test_the_split_follows_the_rule():
@@ -63,7 +63,7 @@ def test_the_split_follows_the_rule():
 @pytest.mark.parametrize("chosen", [True, False])
 def test_each_half_has_pairs_of_every_paper_and_kind(chosen):
     """Kinds that are made of others alone may be kept aside."""
-    prints, of = pairs.printed(STATED, NUMBERS), {f.name: f for f in STATED.families}
+    prints, of = difference_pairs.index_printed(STATED, NUMBERS), {f.name: f for f in STATED.families}
     found = {(p.paper, of[c.family].kind) for row in STATED.rows for c in STATED.columns
              if STATED.chosen(row, c) == chosen for name in c.published for p in prints(row, name)}  # fmt: skip
     assert {paper for paper, _ in found} == {n.paper for n in NUMBERS}
@@ -90,15 +90,15 @@ def test_a_published_row_stands_for_the_row_that_its_method_names():
     ours = {m for names in METHODS.values() for m in names} - {"pretrained"} | {"hard_positives.swap_only"}  # withdrawn
     for n in NUMBERS:
         row = "svlc.pos" if n.row == "SVLC+Pos" else trained.get(n.method, n.method)
-        assert stands.get(Source(n.paper, n.table, n.row)) == (row if row in ours else None), n
+        assert stands.get(PublishedRow(n.paper, n.table, n.row)) == (row if row in ours else None), n
 
 
 def test_every_published_column_has_a_counterpart_or_a_reason():
     """And a row in the file loses no number for want of a pretrained one."""
     told = {name for c in STATED.columns for name in c.published}
     assert [n.column for n in NUMBERS if n.column not in told and not STATED.why("published", n.column)] == []
-    prints, sources = pairs.printed(STATED, NUMBERS), {s for own in STATED.rows.values() for s in own}
-    of_rows = [n for n in NUMBERS if Source(n.paper, n.table, n.row) in sources and n.column in told]
+    prints, sources = difference_pairs.index_printed(STATED, NUMBERS), {s for own in STATED.rows.values() for s in own}
+    of_rows = [n for n in NUMBERS if PublishedRow(n.paper, n.table, n.row) in sources and n.column in told]
     assert sum(len(prints(row, name)) for row in STATED.rows for name in told) == len(of_rows)
 
 
@@ -106,15 +106,15 @@ def test_every_published_column_has_a_counterpart_or_a_reason():
 
 
 def number(paper, table, row, method, value, column="sugarcrepe/swap", backbone="B", data=""):
-    return Number(paper, table, row, method, backbone, data, *column.split("/"), str(value))
+    return PublishedNumber(paper, table, row, method, backbone, data, *column.split("/"), str(value))
 
 
 def stated(rows, columns, baselines=None, same=None):
-    families = tuple(declared.Family(name, "k", (), (Counterpart(name, name, tuple(p), False),))
+    families = tuple(counterparts.ColumnFamily(name, "k", (), (Counterpart(name, name, tuple(p), False),))
                      for name, p in columns.items())  # fmt: skip
     halves = dict.fromkeys((*rows, *(same or {})), CHOOSING)
-    without = {part: {} for part in declared.WITHOUT}
-    return Declared(
+    without = {part: {} for part in counterparts.WITHOUT}
+    return Counterparts(
         "raw", rows, same or {}, baselines or {}, families, without, halves, dict.fromkeys(columns, CHOOSING)
     )
 
@@ -127,27 +127,27 @@ def test_a_difference_is_to_the_pretrained_model_of_its_table_and_backbone():
         number("P", "1", "N", "negclip", 70, backbone="H"), number("P", "2", "N2", "negclip", 49),
         number("Q", "1", "CLIP", "pretrained", 10), number("P", "1", "N", "negclip", 5, column="a/b"),
     ]  # fmt: skip
-    rows = {"negclip": (Source("P", "1", "N"), Source("P", "2", "N2"))}
-    found = pairs.printed(stated(rows, {}, {("P", "2"): "1"}), numbers)("negclip", "sugarcrepe/swap")
+    rows = {"negclip": (PublishedRow("P", "1", "N"), PublishedRow("P", "2", "N2"))}
+    found = difference_pairs.index_printed(stated(rows, {}, {("P", "2"): "1"}), numbers)("negclip", "sugarcrepe/swap")
     assert [(p.table, p.backbone, p.difference) for p in found] == [("1", "B", 3.5), ("1", "L", 1.0), ("2", "B", -1.0)]
-    assert pairs.printed(stated(rows, {}), numbers)("negclip", "a/b") == ()
+    assert difference_pairs.index_printed(stated(rows, {}), numbers)("negclip", "a/b") == ()
     alike = stated(rows, {}, {("P", "2"): "1"}, {"other": "negclip"})
-    assert pairs.printed(alike, numbers)("other", "sugarcrepe/swap") == found
+    assert difference_pairs.index_printed(alike, numbers)("other", "sugarcrepe/swap") == found
 
 
 def test_the_mean_goes_over_tables_then_columns_then_models_then_papers():
     """A model that three tables print weighs as much as one that is printed once."""
 
     def one(paper, table, data, column, gap):
-        return Printed(paper, table, "r", "m", "B", data, column, gap)
+        return PrintedDifference(paper, table, "r", "m", "B", data, column, gap)
 
     often = [one("P", table, "coco", "c", gap) for table, gap in (("1", 1.0), ("2", 2.0), ("3", 3.0))]  # 2
     other = [one("P", "1", "coco", "d", 6.0)]  # with it (2 + 6) / 2 = 4
     model, paper = [one("P", "1", "laion", "c", 8.0)], [one("Q", "1", "coco", "c", 0.0)]
-    assert pairs.combine(often) == 2.0
-    assert pairs.combine([*often, *other]) == 4.0
-    assert pairs.combine([*often, *other, *model]) == 6.0
-    assert pairs.combine([*often, *other, *model, *paper]) == 3.0
+    assert difference_pairs.average_printed(often) == 2.0
+    assert difference_pairs.average_printed([*often, *other]) == 4.0
+    assert difference_pairs.average_printed([*often, *other, *model]) == 6.0
+    assert difference_pairs.average_printed([*often, *other, *model, *paper]) == 3.0
 
 
 # analysis of pairs
@@ -156,8 +156,8 @@ def test_the_mean_goes_over_tables_then_columns_then_models_then_papers():
 def pair(row, column, theirs, *ours, detail=False, family=None, score=False, lower=False):
     counterpart = Counterpart(column, family or column, (column,), detail)
     unit = Column(*column.split("/"), lower=lower, score=score)
-    told = (Printed("P", "1", row, "m", "B", "", column, theirs),)
-    return Pair(row, counterpart, "k", unit, True, tuple(range(len(ours))), tuple(map(float, ours)), told)
+    told = (PrintedDifference("P", "1", row, "m", "B", "", column, theirs),)
+    return DifferencePair(row, counterpart, "k", unit, True, tuple(range(len(ours))), tuple(map(float, ours)), told)
 
 
 def world(way, rows=8, columns=("a/x", "b/x", "c/x")):
@@ -170,7 +170,7 @@ def world(way, rows=8, columns=("a/x", "b/x", "c/x")):
 def test_a_world_that_orders_as_the_papers_do():
     """1 everywhere, with an interval of nothing else; the opposite is -1, and every sign is the other."""
     for sign in (1, -1):
-        found = analysis.summary("s", world(lambda v, sign=sign: sign * v**3), draws=200)
+        found = pair_summary.summarize_pairs("s", world(lambda v, sign=sign: sign * v**3), draws=200)
         for both in (found.within, found.raw, *(line.found for line in found.columns)):
             assert [both.rho.value, both.rho.low, both.rho.high] == pytest.approx([sign] * 3)
             assert [both.tau.value, both.tau.low, both.tau.high] == pytest.approx([sign] * 3)
@@ -184,7 +184,10 @@ def test_ranks_within_columns_do_not_see_how_far_columns_lie_apart():
     moved = [replace(p, ours=(p.mean + (-100 if p.column.name == "a/x" else 100),),
                      printed=(replace(p.printed[0], difference=p.published + (100 if p.column.name == "a/x" else -100)),))
              for p in made]  # fmt: skip
-    before, after = analysis.summary("s", made, draws=50), analysis.summary("s", moved, draws=50)
+    before, after = (
+        pair_summary.summarize_pairs("s", made, draws=50),
+        pair_summary.summarize_pairs("s", moved, draws=50),
+    )
     assert before.within.rho.value == after.within.rho.value == pytest.approx(1)
     assert before.raw.rho.value == pytest.approx(1)
     assert after.raw.rho.value < -0.4
@@ -196,12 +199,12 @@ def test_details_and_scores_have_lines_and_no_part_in_what_they_would_distort():
     made = world(lambda v: v)
     detail = [pair(f"m{i}", "a/part", i, -i, detail=True, family="a/x") for i in range(1, 9)]
     score = [pair(f"m{i}", "d/score", i, -i, score=True) for i in range(1, 9)]
-    alone = analysis.summary("s", made, draws=50)
-    found = analysis.summary("s", [*made, *detail], draws=50)
+    alone = pair_summary.summarize_pairs("s", made, draws=50)
+    found = pair_summary.summarize_pairs("s", [*made, *detail], draws=50)
     assert (found.pairs, found.within.rho.value, found.raw) == (24, alone.within.rho.value, alone.raw)
     line = next(line for line in found.columns if line.detail)
     assert (line.name, line.pairs, line.found.rho.value) == ("a/part", 8, pytest.approx(-1))
-    scored = analysis.summary("s", [*made, *score], draws=50)
+    scored = pair_summary.summarize_pairs("s", [*made, *score], draws=50)
     assert scored.raw == alone.raw
     assert scored.within.rho.value == pytest.approx(0.5)  # three columns of four
 
@@ -209,7 +212,7 @@ def test_details_and_scores_have_lines_and_no_part_in_what_they_would_distort():
 def test_less_is_better_is_turned_on_both_sides():
     made = pair("m", "a/gap", 4.0, -2.0, lower=True)
     assert (made.published, made.mean) == (-4.0, -2.0)  # ours is turned where it is measured
-    assert pairs._turned(3.0, Column("a", "gap", lower=True)) == -3.0
+    assert difference_pairs._turned(3.0, Column("a", "gap", lower=True)) == -3.0
 
 
 def test_by_method_is_over_columns_of_like_size():
@@ -218,14 +221,14 @@ def test_by_method_is_over_columns_of_like_size():
     rank = dict(zip(gaps, (4, 3, 2, 1), strict=True))
     made = [pair("m0", c, gap * rank[c], gap * rank[c]) for c, gap in gaps.items()]
     made += [pair(f"m{i}", c, gap, gap) for i in range(1, 6) for c, gap in gaps.items()]
-    first = analysis.summary("s", made, draws=50).rows[0]
+    first = pair_summary.summarize_pairs("s", made, draws=50).rows[0]
     assert (first.name, first.pairs, first.found.rho.value) == ("m0", 4, pytest.approx(1))
     assert first.signs.value == 1
 
 
 def test_the_same_pairs_give_the_same_numbers():
     made = world(math.sin)
-    assert analysis.summary("s", made, draws=100) == analysis.summary("s", made, draws=100)
+    assert pair_summary.summarize_pairs("s", made, draws=100) == pair_summary.summarize_pairs("s", made, draws=100)
 
 
 def test_seeds_widen_an_interval():
@@ -233,16 +236,16 @@ def test_seeds_widen_an_interval():
     made = world(lambda v: v)
     loud = [replace(p, seeds=(0, 1), ours=(p.mean - 9 * (-1) ** i, p.mean + 9 * (-1) ** i)) for i, p in enumerate(made)]
     assert [p.mean for p in loud] == [p.mean for p in made]
-    found = analysis.summary("s", loud, draws=400).within.rho
+    found = pair_summary.summarize_pairs("s", loud, draws=400).within.rho
     assert found.value == pytest.approx(1)
     assert found.low < 0.95
 
 
 def test_halves_by_hand():
     """A stratum of one is choosing; who is made of others needs them all."""
-    found = split.of_families({"a": "k", "b": "l", "c": "m", "d": "m", "e": "k"}, {"e": ["a", "b"]})
+    found = halves.split_families({"a": "k", "b": "l", "c": "m", "d": "m", "e": "k"}, {"e": ["a", "b"]})
     assert {found["a"], found["b"], found["e"]} == {CHOOSING}
     assert {found["c"], found["d"]} == {CHOOSING, HELD_OUT}
     aside = next(name for name in "cd" if found[name] == HELD_OUT)
-    assert split.of_families({"c": "m", "d": "m", "e": "k"}, {"e": ["c", "d"]})["e"] == HELD_OUT
-    assert split.of_rows({"c": ["P"], "d": ["P"], "f": ["P", "Q"]}, {"g": aside})["g"] == HELD_OUT
+    assert halves.split_families({"c": "m", "d": "m", "e": "k"}, {"e": ["c", "d"]})["e"] == HELD_OUT
+    assert halves.split_rows({"c": ["P"], "d": ["P"], "f": ["P", "Q"]}, {"g": aside})["g"] == HELD_OUT

@@ -19,13 +19,13 @@ from omegaconf import OmegaConf
 from compclip.base.errors import UserError
 from compclip.base.files import write_atomic, write_json
 from compclip.config import grid, read
-from compclip.report import coverage, published
+from compclip.report import published_coverage, published_numbers
 from compclip.runs import folder
 from compclip.runs.folder import Published
 from compclip.runs.items import CLASSIFICATION, COMPOSITION, RETRIEVAL
 from compclip.validity import __main__ as validity_command
-from compclip.validity import analysis, declared
-from compclip.validity.split import CHOOSING, HELD_OUT
+from compclip.validity import counterparts, pair_summary
+from compclip.validity.halves import CHOOSING, HELD_OUT
 from tests.conftest import ROOT
 from tests.report.test_page import Reader
 from tests.validity.test_validity import FILE, GRIDS, KNOWN, NUMBERS, STATED
@@ -88,9 +88,9 @@ def made(tmp_path_factory) -> Path:
 @pytest.fixture
 def run(made, tmp_path, monkeypatch):
     """A function that runs the command, and gives its JSON."""
-    monkeypatch.setattr(analysis.summary, "__defaults__", (40,))
-    monkeypatch.setattr(coverage, "known", lambda **_: KNOWN)  # reading every grid takes a second
-    monkeypatch.setattr(published, "read", lambda _: NUMBERS)
+    monkeypatch.setattr(pair_summary.summarize_pairs, "__defaults__", (40,))
+    monkeypatch.setattr(published_coverage, "read_grid_methods", lambda **_: KNOWN)  # reading every grid takes a second
+    monkeypatch.setattr(published_numbers, "read_numbers", lambda _: NUMBERS)
     monkeypatch.chdir(ROOT)
 
     def command(*words, params=None):
@@ -297,4 +297,4 @@ def test_an_unknown_method_names_the_nearest():
     with pytest.raises(
         UserError, match=r"without.rows: unknown method row 'con_clip.negation'; did you mean 'con_clip.neg"
     ):
-        declared.check(wrong, KNOWN, NUMBERS, "here")
+        counterparts.check_counterparts(wrong, KNOWN, NUMBERS, "here")

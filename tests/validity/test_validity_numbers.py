@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from compclip.validity import correlation
-from compclip.validity.correlation import RHO, TAU, WEIGHT
+from compclip.validity import rank_correlation
+from compclip.validity.rank_correlation import RHO, TAU, WEIGHT
 
 VALUES = st.integers(-4, 4).map(float)  # small, so that there are ties
 PAIRS = st.lists(st.tuples(VALUES, VALUES), min_size=2, max_size=12)
@@ -20,12 +20,12 @@ MONOTONE = (lambda v: 3 * v + 1, lambda v: v**3, math.exp, math.atan)
 
 def sums(x, y, weight=None):
     weight = np.ones(len(x)) if weight is None else np.asarray(weight, dtype=float)
-    return correlation.sums(np.asarray(x, float)[None], np.asarray(y, float)[None], weight[None])
+    return rank_correlation.weighted_sums(np.asarray(x, float)[None], np.asarray(y, float)[None], weight[None])
 
 
 def both(x, y, weight=None):
     found = sums(x, y, weight)
-    return correlation.ratio(found[:, RHO])[0], correlation.ratio(found[:, TAU])[0]
+    return rank_correlation.correlation_ratio(found[:, RHO])[0], rank_correlation.correlation_ratio(found[:, TAU])[0]
 
 
 def same(a, b):
@@ -97,11 +97,15 @@ def test_within_columns_against_ranks_written_out(columns):
     ranks = [[(stats.rankdata(v) - (len(v) + 1) / 2) / len(v) for v in zip(*p, strict=True)] for p in columns]
     x, y = (np.concatenate([r[side] for r in ranks]) for side in (0, 1))
     square = math.sqrt((x @ x) * (y @ y))
-    assert same(correlation.within(found, RHO)[0], x @ y / square if square > 1e-12 else math.nan)
+    assert same(
+        rank_correlation.correlate_within_columns(found, RHO)[0], x @ y / square if square > 1e-12 else math.nan
+    )
     signs = [[(np.sign(a - c), np.sign(b - d)) for a, b in p for c, d in p] for p in columns]
     s, t = np.array([pair for own in signs for pair in own]).T
     square = math.sqrt((s @ s) * (t @ t))
-    assert same(correlation.within(found, TAU)[0], s @ t / square if square > 1e-12 else math.nan)
+    assert same(
+        rank_correlation.correlate_within_columns(found, TAU)[0], s @ t / square if square > 1e-12 else math.nan
+    )
     assert found[0, :, WEIGHT].sum() == sum(map(len, columns))
 
 
@@ -109,16 +113,16 @@ def test_all_draws_at_once_are_each_by_itself(monkeypatch):
     """Also when they do not fit into memory together."""
     rng = np.random.default_rng(0)
     x_BN, y_BN, w_BN = rng.normal(size=(7, 5)), rng.normal(size=(1, 5)), rng.integers(0, 3, (7, 5))
-    single = np.concatenate([correlation.sums(x_BN[i : i + 1], y_BN, w_BN[i : i + 1]) for i in range(7)])
-    assert correlation.sums(x_BN, y_BN, w_BN) == pytest.approx(single)
-    monkeypatch.setattr(correlation, "CELLS", 50)
-    assert correlation.sums(x_BN, y_BN, w_BN) == pytest.approx(single)
+    single = np.concatenate([rank_correlation.weighted_sums(x_BN[i : i + 1], y_BN, w_BN[i : i + 1]) for i in range(7)])
+    assert rank_correlation.weighted_sums(x_BN, y_BN, w_BN) == pytest.approx(single)
+    monkeypatch.setattr(rank_correlation, "CELLS", 50)
+    assert rank_correlation.weighted_sums(x_BN, y_BN, w_BN) == pytest.approx(single)
 
 
 def test_seeds_are_drawn_within_their_method():
     """The first is the mean of all; draws hold means of 3 values with replacement; one seed has no spread."""
     values = [np.array([[0.0, 1.0], [3.0, np.nan], [6.0, np.nan]]), np.array([[5.0, 5.0]])]
-    found_BMC = correlation.seed_means(np.random.default_rng(0), 500, values)
+    found_BMC = rank_correlation.resample_seed_means(np.random.default_rng(0), 500, values)
     assert found_BMC.shape == (501, 2, 2)
     assert found_BMC[0].tolist() == [[3.0, 1.0], [5.0, 5.0]]
     assert set(found_BMC[:, 0, 0]) == {0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0}
@@ -129,7 +133,7 @@ def test_seeds_are_drawn_within_their_method():
 
 @given(st.integers(1, 9), st.integers(1, 20))
 def test_every_draw_has_as_many_clusters_as_there_are(clusters, draws):
-    found = correlation.resampled(np.random.default_rng(1), draws, clusters)
+    found = rank_correlation.resample_counts(np.random.default_rng(1), draws, clusters)
     assert found.shape == (1 + draws, clusters)
     assert (found[0] == 1).all()
     assert (found.sum(axis=1) == clusters).all()
@@ -137,11 +141,11 @@ def test_every_draw_has_as_many_clusters_as_there_are(clusters, draws):
 
 def test_an_interval_needs_pairs_and_draws():
     """No number of three pairs; no interval where half of the draws have none."""
-    assert correlation.estimate(3, np.array([0.5, 0.1, 0.9])).value is None
-    assert correlation.estimate(4, np.array([np.nan, 0.1, 0.9])).value is None
-    half = correlation.estimate(4, np.array([0.5, np.nan, 0.9]))
+    assert rank_correlation.estimate_interval(3, np.array([0.5, 0.1, 0.9])).value is None
+    assert rank_correlation.estimate_interval(4, np.array([np.nan, 0.1, 0.9])).value is None
+    half = rank_correlation.estimate_interval(4, np.array([0.5, np.nan, 0.9]))
     assert (half.value, half.low, half.high) == (0.5, None, None)
-    whole = correlation.estimate(4, np.array([0.5, *np.linspace(0, 1, 41), np.nan]))
+    whole = rank_correlation.estimate_interval(4, np.array([0.5, *np.linspace(0, 1, 41), np.nan]))
     assert (whole.value, whole.low, whole.high) == (0.5, pytest.approx(0.025), pytest.approx(0.975))
 
 
@@ -150,8 +154,8 @@ def test_the_interval_holds_the_truth_about_as_often_as_it_says():
     rng, truth, held = np.random.default_rng(3), 2 / math.pi * math.asin(0.6), 0
     for _ in range(200):
         x, noise = rng.normal(size=(2, 25))
-        weight = correlation.resampled(rng, 300, 25)
-        found = correlation.sums(np.broadcast_to(x, weight.shape), (0.6 * x + 0.8 * noise)[None], weight)
-        ends = correlation.estimate(25, correlation.ratio(found[:, TAU]))
+        weight = rank_correlation.resample_counts(rng, 300, 25)
+        found = rank_correlation.weighted_sums(np.broadcast_to(x, weight.shape), (0.6 * x + 0.8 * noise)[None], weight)
+        ends = rank_correlation.estimate_interval(25, rank_correlation.correlation_ratio(found[:, TAU]))
         held += ends.low <= truth <= ends.high
     assert 0.88 < held / 200 < 0.99

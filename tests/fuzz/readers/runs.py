@@ -92,10 +92,10 @@ def _listed(_: random.Random) -> None:
 
 
 def _collected(_: random.Random) -> object:
-    from compclip.report import collect
+    from compclip.report import run_collection
     from tests import fake_runs
 
-    return collect.collect(fake_runs.cells(), list(fake_runs.BENCHMARKS), HERE)
+    return run_collection.collect_runs(fake_runs.cells(), list(fake_runs.BENCHMARKS), HERE)
 
 
 def _read_runs(_: random.Random) -> None:
@@ -118,22 +118,24 @@ def _tables() -> Iterator[Reader]:
 def _claimed(_: random.Random) -> object:
     from compclip.report import claims
 
-    return claims.read(Path("experiments/claims.yaml"))
+    return claims.read_claims(Path("experiments/claims.yaml"))
 
 
 def _validity(_: random.Random) -> object:
-    from compclip.validity import declared
+    from compclip.validity import counterparts
 
-    return declared.read(Path("experiments/validity.yaml"))
+    return counterparts.read_counterparts(Path("experiments/validity.yaml"))
 
 
 def _published(_: random.Random) -> object:
-    from compclip.report import among, coverage, published
+    from compclip.report import published_coverage, published_models, published_numbers
 
     folder = Path("experiments/published")
-    coverage.reasons(folder / coverage.REASONS)
-    models = among.read(folder / among.FOLDER)
-    return published.rows(published.read(folder)), among.percentile("sugarcrepe/swap_att", 60.0, models)
+    published_coverage.read_reasons(folder / published_coverage.REASONS)
+    models = published_models.read_models(folder / published_models.FOLDER)
+    return published_numbers.group_by_model(
+        published_numbers.read_numbers(folder)
+    ), published_models.compute_percentile("sugarcrepe/swap_att", 60.0, models)
 
 
 def _prepared(folder: Path) -> None:

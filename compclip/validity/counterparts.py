@@ -14,9 +14,9 @@ from typing import Any
 from compclip.base import yaml_text
 from compclip.base.errors import UserError, unknown
 from compclip.config.cell import PRETRAINED
-from compclip.report.published import Number
-from compclip.validity import split
-from compclip.validity.split import CHOOSING, HALVES
+from compclip.report.published_numbers import PublishedNumber
+from compclip.validity import halves
+from compclip.validity.halves import CHOOSING, HALVES
 
 SECTIONS = ("headline", "rows", "same", "baselines", "columns", "without", "split")
 HEADLINES = ("within_columns", "raw")
@@ -25,7 +25,7 @@ WITHOUT = ("rows", "columns", "published")
 
 
 @dataclass(frozen=True)
-class Source:
+class PublishedRow:
     """A row of a published table, on all backbones and data sets that the table has it on."""
 
     paper: str
@@ -48,7 +48,7 @@ class Counterpart:
 
 
 @dataclass(frozen=True)
-class Family:
+class ColumnFamily:
     """Columns that no split may part: `of` names the families that it is made of."""
 
     name: str
@@ -58,14 +58,14 @@ class Family:
 
 
 @dataclass(frozen=True)
-class Declared:
+class Counterparts:
     """The whole file. `halves` are those of rows, rows of `same` included, and of families."""
 
     headline: str
-    rows: Mapping[str, tuple[Source, ...]]
+    rows: Mapping[str, tuple[PublishedRow, ...]]
     same: Mapping[str, str]
     baselines: Mapping[tuple[str, str], str]
-    families: tuple[Family, ...]
+    families: tuple[ColumnFamily, ...]
     without: Mapping[str, Mapping[str, str]]
     row_halves: Mapping[str, str]
     family_halves: Mapping[str, str]
@@ -75,7 +75,7 @@ class Declared:
         every = [c for family in self.families for c in family.columns]
         object.__setattr__(self, "columns", tuple(replace(c, place=place) for place, c in enumerate(every)))
 
-    def sources(self, row: str) -> tuple[Source, ...]:
+    def sources(self, row: str) -> tuple[PublishedRow, ...]:
         """The published rows that a row of ours stands for; none where the file has none."""
         return self.rows.get(self.same.get(row, row), ())
 
@@ -88,7 +88,7 @@ class Declared:
         return next((text for pattern, text in self.without[part].items() if fnmatchcase(name, pattern)), "")
 
 
-def read(path: Path) -> Declared:
+def read_counterparts(path: Path) -> Counterparts:
     """The file, checked by itself. Raises UserError naming the key, the value and the fix."""
     raw = yaml_text.plain(yaml_text.read(path, f"must hold {', '.join(SECTIONS)}"), str(path))
     _keys(raw, SECTIONS, str(path))
@@ -99,11 +99,15 @@ def read(path: Path) -> Declared:
     same = {str(name): str(like) for name, like in _mapping(raw, "same", path).items()}
     _check_same(same, rows, path)
     _check_families(families, path)
-    return Declared(
-        _headline(raw, path), rows, same, _baselines(_mapping(raw, "baselines", path), path), families,
+    return Counterparts(
+        _headline(raw, path),
+        rows,
+        same,
+        _baselines(_mapping(raw, "baselines", path), path),
+        families,
         {part: {str(k): str(v) for k, v in _mapping(without, part, path).items()} for part in WITHOUT},
         *_halves(raw, rows, same, families, path),
-    )  # fmt: skip
+    )
 
 
 def _mapping(raw: Any, key: str, where: Any) -> dict[Any, Any]:
@@ -130,7 +134,7 @@ def _headline(raw: dict[str, Any], path: Path) -> str:
     return name
 
 
-def _sources(raw: Any, where: str) -> tuple[Source, ...]:
+def _sources(raw: Any, where: str) -> tuple[PublishedRow, ...]:
     """The published rows of `paper: {table: [row, …]}`."""
     form = "must map papers to tables, and tables to lists of their rows"
     if not isinstance(raw, dict) or not all(isinstance(tables, dict) for tables in raw.values()):
@@ -138,17 +142,20 @@ def _sources(raw: Any, where: str) -> tuple[Source, ...]:
     named = [(p, t, rows) for p, tables in raw.items() for t, rows in tables.items()]
     if not named or not all(isinstance(rows, list) and rows for *_, rows in named):
         raise UserError(f"{where}: {form}")
-    return tuple(Source(str(p), str(t), str(row)) for p, t, rows in named for row in rows)
+    return tuple(PublishedRow(str(p), str(t), str(row)) for p, t, rows in named for row in rows)
 
 
-def _family(name: str, raw: Any, where: str) -> Family:
+def _family(name: str, raw: Any, where: str) -> ColumnFamily:
     _keys(raw, FAMILY, where)
     if not raw.get("kind") or not raw.get("columns"):
         raise UserError(f"{where}: must have a kind and columns; add them")
-    made = [_counterpart(str(c), name, own, key == "details", f"{where}.{key}.{c}")
-            for key in ("columns", "details") for c, own in _mapping(raw, key, where).items()]  # fmt: skip
+    made = [
+        _counterpart(str(c), name, own, key == "details", f"{where}.{key}.{c}")
+        for key in ("columns", "details")
+        for c, own in _mapping(raw, key, where).items()
+    ]
     of = raw.get("of") or []
-    return Family(name, str(raw["kind"]), tuple(map(str, of if isinstance(of, list) else [of])), tuple(made))
+    return ColumnFamily(name, str(raw["kind"]), tuple(map(str, of if isinstance(of, list) else [of])), tuple(made))
 
 
 def _counterpart(name: str, family: str, raw: Any, detail: bool, where: str) -> Counterpart:
@@ -170,7 +177,7 @@ def _check_same(same: Mapping[str, str], rows: Collection[str], path: Path) -> N
             raise UserError(f"{path}: same.{name}: has published rows of its own; keep one of the two")
 
 
-def _check_families(families: Sequence[Family], path: Path) -> None:
+def _check_families(families: Sequence[ColumnFamily], path: Path) -> None:
     whole = {f.name for f in families if not f.of}
     for family in families:
         for part in family.of:
@@ -182,16 +189,19 @@ def _check_families(families: Sequence[Family], path: Path) -> None:
 
 
 def _halves(
-    raw: dict[str, Any], rows: Mapping[str, Sequence[Source]], same: Mapping[str, str], families: Sequence[Family],
+    raw: dict[str, Any],
+    rows: Mapping[str, Sequence[PublishedRow]],
+    same: Mapping[str, str],
+    families: Sequence[ColumnFamily],
     path: Path,
-) -> tuple[dict[str, str], dict[str, str]]:  # fmt: skip
+) -> tuple[dict[str, str], dict[str, str]]:
     """What the file lists, which must be what the rule says."""
     stated = _mapping(raw, "split", path)
     _keys(stated, HALVES, f"{path}: split")
     papers = {row: list(dict.fromkeys(s.paper for s in own)) for row, own in rows.items()}
     made = {
-        "rows": split.of_rows(papers, same),
-        "columns": split.of_families({f.name: f.kind for f in families}, {f.name: f.of for f in families}),
+        "rows": halves.split_rows(papers, same),
+        "columns": halves.split_families({f.name: f.kind for f in families}, {f.name: f.of for f in families}),
     }
     for part, rule in made.items():
         _check_split(part, rule, stated, path)
@@ -215,7 +225,9 @@ def _listed(stated: dict[str, Any], half: str, part: str, where: str) -> list[st
     return list(map(str, names))
 
 
-def check(declared: Declared, methods: Collection[str], numbers: Sequence[Number], where: str) -> None:
+def check_counterparts(
+    declared: Counterparts, methods: Collection[str], numbers: Sequence[PublishedNumber], where: str
+) -> None:
     """Raise UserError for a method that no grid has, or a paper, table, row or column that no published table has."""
     for part, names in (("rows", declared.rows), ("same", declared.same), ("without.rows", declared.without["rows"])):
         for name in names:
@@ -229,7 +241,7 @@ def check(declared: Declared, methods: Collection[str], numbers: Sequence[Number
                 raise unknown("published column", name, printed, f"{where}: columns.{column.family}.{column.name}")
 
 
-def _check_printed(declared: Declared, numbers: Sequence[Number], where: str) -> None:
+def _check_printed(declared: Counterparts, numbers: Sequence[PublishedNumber], where: str) -> None:
     tables: dict[str, dict[str, set[str]]] = {}
     bases = {(n.paper, n.table) for n in numbers if n.method == PRETRAINED}
     for n in numbers:

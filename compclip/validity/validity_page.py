@@ -11,12 +11,12 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from compclip.report import escape
-from compclip.report.collect import Missing
+from compclip.report.run_collection import MissingResult
 from compclip.validity import plot
-from compclip.validity.analysis import Both, Line, Summary
-from compclip.validity.correlation import DRAWS, LEAST, Estimate
-from compclip.validity.declared import Declared
-from compclip.validity.pairs import Pair
+from compclip.validity.counterparts import Counterparts
+from compclip.validity.difference_pairs import DifferencePair
+from compclip.validity.pair_summary import CorrelationRow, Correlations, PairSummary
+from compclip.validity.rank_correlation import DRAWS, LEAST, Estimate
 from compclip.validity.unpaired import Unpaired
 
 FIELDS = (
@@ -29,37 +29,42 @@ HEADLINES = {
 
 
 @dataclass(frozen=True)
-class Found:
+class ValidityResults:
     """All that the page shows. `summaries` has the half that is looked at first; `looks` as in validity.json."""
 
     grid: str
-    declared: Declared
-    pairs: tuple[Pair, ...]
-    summaries: tuple[Summary, ...]
+    declared: Counterparts
+    pairs: tuple[DifferencePair, ...]
+    summaries: tuple[PairSummary, ...]
     unpaired: Unpaired
-    missing: tuple[Missing, ...]
+    missing: tuple[MissingResult, ...]
     held_out: bool
     looks: tuple[str, ...]
 
-    def headline(self, of: Summary) -> Estimate:
+    def headline(self, of: PairSummary) -> Estimate:
         """The number that was named before there was any."""
         return (of.within if self.declared.headline == "within_columns" else of.raw).rho
 
 
-def render(found: Found) -> str:
+def render_validity(found: ValidityResults) -> str:
     """The page's HTML, the same bytes for the same results."""
     here = Path(__file__).parent
     loader = FileSystemLoader([here, here.parent / "report"])
     made = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    made.filters |= {"value": value, "interval": interval, "share": share, "shares": shares}
+    made.filters |= {
+        "value": format_estimate,
+        "interval": format_ends,
+        "share": format_share,
+        "shares": format_share_ends,
+    }
     return made.get_template("validity.html.j2").render(
-        found=found, facts=facts(found), headline=HEADLINES[found.declared.headline], draws=DRAWS, least=LEAST,
-        sections=[section(found, s) for s in found.summaries[:2]],
+        found=found, facts=list_facts(found), headline=HEADLINES[found.declared.headline], draws=DRAWS, least=LEAST,
+        sections=[layout_half(found, s) for s in found.summaries[:2]],
         numbers=[(s, found.headline(s)) for s in found.summaries],
     )  # fmt: skip
 
 
-def facts(found: Found) -> list[tuple[str, str]]:
+def list_facts(found: ValidityResults) -> list[tuple[str, str]]:
     """The lines at the head of the page."""
     first = found.summaries[0]
     seeds = sorted({len(p.seeds) for p in found.pairs})
@@ -71,54 +76,54 @@ def facts(found: Found) -> list[tuple[str, str]]:
     ]
 
 
-def section(found: Found, of: Summary) -> dict[str, Any]:
+def layout_half(found: ValidityResults, of: PairSummary) -> dict[str, Any]:
     """One half: its numbers, tables and plots; a set of pairs that only sums up others has no tables."""
     pairs = sorted((p for p in _of(found, of) if not p.column.detail), key=lambda p: p.column.place)
-    look = plot.looks(pairs)
+    look = plot.assign_markers(pairs)
     points = [p for p in pairs if not p.unit.score]
     return {
         "summary": of, "headline": found.headline(of),
         "columns": sorted(of.columns, key=lambda own: own.detail), "rows": of.rows,
-        "scatter": Markup(plot.scatter(points, look, f"All pairs, {of.name}")) if points else "",
-        "key": [(Markup(plot.swatch(look[name])), name) for name in dict.fromkeys(p.column.name for p in points)],
-        "figures": [(name, Markup(plot.scatter(own, look, name, (300, 220)))) for name, own in _by_column(pairs)],
+        "scatter": Markup(plot.draw_pairs(points, look, f"All pairs, {of.name}")) if points else "",
+        "key": [(Markup(plot.draw_swatch(look[name])), name) for name in dict.fromkeys(p.column.name for p in points)],
+        "figures": [(name, Markup(plot.draw_pairs(own, look, name, (300, 220)))) for name, own in _by_column(pairs)],
     }  # fmt: skip
 
 
-def _of(found: Found, of: Summary) -> list[Pair]:
+def _of(found: ValidityResults, of: PairSummary) -> list[DifferencePair]:
     return [p for p in found.pairs if p.chosen == (of.name == found.summaries[0].name)]
 
 
-def _by_column(pairs: Sequence[Pair]) -> list[tuple[str, list[Pair]]]:
+def _by_column(pairs: Sequence[DifferencePair]) -> list[tuple[str, list[DifferencePair]]]:
     """The columns that have a correlation."""
     names = dict.fromkeys(p.column.name for p in pairs)
     own = [(name, [p for p in pairs if p.column.name == name]) for name in names]
     return [(name, found) for name, found in own if len(found) >= LEAST]
 
 
-def value(found: Estimate) -> str:
+def format_estimate(found: Estimate) -> str:
     """Two decimals with a sign."""
     return "–" if found.value is None else f"{found.value:+.2f}".replace("-", "−")
 
 
-def interval(found: Estimate) -> str:
+def format_ends(found: Estimate) -> str:
     """Both ends, or nothing."""
     if found.low is None or found.high is None:
         return ""
     return f"[{found.low:+.2f}, {found.high:+.2f}]".replace("-", "−")
 
 
-def share(found: Estimate) -> str:
+def format_share(found: Estimate) -> str:
     """A share in percent."""
     return "–" if found.value is None else f"{100 * found.value:.0f} %"
 
 
-def shares(found: Estimate) -> str:
+def format_share_ends(found: Estimate) -> str:
     """Its interval."""
     return "" if found.low is None or found.high is None else f"[{100 * found.low:.0f}, {100 * found.high:.0f}]"
 
 
-def facts_json(found: Found, results: str) -> dict[str, Any]:
+def make_json(found: ValidityResults, results: str) -> dict[str, Any]:
     """What validity.json holds; `results` is the hash of the numbers of ours that were read."""
     return {
         "grid": found.grid,
@@ -133,7 +138,7 @@ def facts_json(found: Found, results: str) -> dict[str, Any]:
     }
 
 
-def _summary(found: Found, of: Summary) -> dict[str, Any]:
+def _summary(found: ValidityResults, of: PairSummary) -> dict[str, Any]:
     return {
         "headline": asdict(found.headline(of)), "pairs": of.pairs, "methods": of.methods,
         "within_columns": asdict(of.within), "raw": asdict(of.raw), "signs": asdict(of.signs),
@@ -141,21 +146,21 @@ def _summary(found: Found, of: Summary) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _line(own: Line) -> dict[str, Any]:
-    both: Both = own.found
+def _line(own: CorrelationRow) -> dict[str, Any]:
+    both: Correlations = own.found
     return {"pairs": own.pairs, "detail": own.detail, **asdict(both), "signs": asdict(own.signs)}
 
 
-def pairs_csv(pairs: Sequence[Pair]) -> str:
+def format_pairs_csv(pairs: Sequence[DifferencePair]) -> str:
     """One line a pair: differences with higher as better, and every published difference behind the mean."""
-    return escape.table_csv([FIELDS, *([_joined(v) for v in line] for line in _lines(pairs))])
+    return escape.format_csv([FIELDS, *([_joined(v) for v in line] for line in _lines(pairs))])
 
 
 def _joined(cell: Any) -> Any:
     return "; ".join(map(str, cell)) if isinstance(cell, list) else cell
 
 
-def _lines(pairs: Sequence[Pair]) -> list[list[Any]]:
+def _lines(pairs: Sequence[DifferencePair]) -> list[list[Any]]:
     return [
         [
             p.row, p.column.name, p.kind, p.column.family, "choosing" if p.chosen else "held_out", p.column.detail,

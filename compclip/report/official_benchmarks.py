@@ -12,8 +12,8 @@ from pathlib import Path
 
 from compclip.base import yaml_text
 from compclip.base.errors import UserError
-from compclip.report import completeness
-from compclip.report.tables import Column, Group
+from compclip.report import table_heads
+from compclip.report.tables import Column, ResultTable
 
 FILE = "benchmarks.yaml"
 SECTIONS = ("fingerprints", "means")
@@ -24,23 +24,23 @@ PARTIAL = "less than nine tenths of the records were scored"
 
 
 @dataclass(frozen=True)
-class Official:
+class OfficialBenchmarks:
     """The fingerprints of published benchmarks, of each release, and the benchmarks that published means are over."""
 
     fingerprints: Mapping[str, Collection[str]] = field(default_factory=dict)
     means: Mapping[str, Collection[str]] = field(default_factory=dict)
 
 
-def read(folder: Path) -> Official:
+def read_official_benchmarks(folder: Path) -> OfficialBenchmarks:
     """Read the file of a folder of published tables, if there is one. Raises UserError for another form."""
     path = folder / FILE
     if not path.is_file():
-        return Official()
+        return OfficialBenchmarks()
     form = f"must map {' and '.join(SECTIONS)} to lists of texts by name"
     raw = yaml_text.plain(yaml_text.read(path, form), str(path))
     if not isinstance(raw, dict) or set(raw) - set(SECTIONS):
         raise UserError(f"{path}: {form}, and nothing else")
-    return Official(*(_lists(raw.get(section) or {}, f"{path}: {section}", form) for section in SECTIONS))
+    return OfficialBenchmarks(*(_lists(raw.get(section) or {}, f"{path}: {section}", form) for section in SECTIONS))
 
 
 def _lists(raw: object, where: str, form: str) -> dict[str, tuple[str, ...]]:
@@ -52,34 +52,34 @@ def _lists(raw: object, where: str, form: str) -> dict[str, tuple[str, ...]]:
     return {str(name): tuple(texts) for name, texts in raw.items()}
 
 
-def equal(group: Group, official: Official) -> Group:
+def keep_comparable_columns(group: ResultTable, official: OfficialBenchmarks) -> ResultTable:
     """The table with the columns alone that compare with published numbers."""
-    places = [i for i, column in enumerate(group.columns) if not obstacle(column, group, official)]
+    places = [i for i, column in enumerate(group.columns) if not find_obstacle(column, group, official)]
     rows = tuple(replace(row, statistics=tuple(row.statistics[i] for i in places)) for row in group.rows)
     return replace(group, columns=tuple(group.columns[i] for i in places), rows=rows)
 
 
-def obstacle(column: Column, group: Group, official: Official) -> str:
+def find_obstacle(column: Column, group: ResultTable, official: OfficialBenchmarks) -> str:
     """Why a column does not compare with published numbers of its name; empty where it does."""
-    benchmarks = completeness.benchmarks_of(column)
+    benchmarks = table_heads.column_benchmarks(column)
     if benchmarks != [column.benchmark] and set(benchmarks) != set(official.means.get(column.name, ())):
         return OTHER_MEAN
-    runs = completeness.runs_of(group)
+    runs = table_heads.list_runs(group)
     for name in benchmarks:
         if name not in official.fingerprints:
             return UNKNOWN_FILES
         found = {run.results[name].fingerprint for run in runs if name in run.results}
         if not found <= set(official.fingerprints[name]):
             return OTHER_FILES
-    coverage = completeness.of_column(column, runs)
+    coverage = table_heads.column_coverage(column, runs)
     return PARTIAL if coverage and coverage.is_partial else ""
 
 
-def obstacles(group: Group, names: Collection[str], official: Official) -> dict[str, list[str]]:
+def list_obstacles(group: ResultTable, names: Collection[str], official: OfficialBenchmarks) -> dict[str, list[str]]:
     """Why columns with published numbers are not compared: the benchmarks by reason, or the columns that are means."""
     found: dict[str, dict[str, None]] = {}
     for column in group.columns:
-        if column.name in names and (reason := obstacle(column, group, official)):
-            is_mean = completeness.benchmarks_of(column) != [column.benchmark]
+        if column.name in names and (reason := find_obstacle(column, group, official)):
+            is_mean = table_heads.column_benchmarks(column) != [column.benchmark]
             found.setdefault(reason, {})[column.name if is_mean else column.benchmark] = None
     return {reason: list(of_reason) for reason, of_reason in found.items()}

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from compclip.config.cell import PRETRAINED
 from compclip.model.model_config import is_random
 from compclip.report import tables
-from compclip.report.tables import Column, Group, Row
+from compclip.report.tables import Column, MethodRow, ResultTable
 from compclip.runs.items import PARTIAL, is_partial
 from compclip.runs.results import FinishedRun
 
@@ -44,16 +44,16 @@ class Coverage:
         return f"{self.short} records" + ("" if self.scored == self.records else f" ({share} %)")
 
 
-def runs_of(group: Group) -> tuple[FinishedRun, ...]:
+def list_runs(group: ResultTable) -> tuple[FinishedRun, ...]:
     """The runs of all rows."""
     return tuple(run for row in group.rows for run in row.runs)
 
 
-def of_column(column: Column, runs: Sequence[FinishedRun]) -> Coverage | None:
+def column_coverage(column: Column, runs: Sequence[FinishedRun]) -> Coverage | None:
     """The column's coverage; of a mean, and over runs, the lowest. None where no result says."""
-    parts = column.parts or tables.members(column, runs)
+    parts = column.parts or tables.mean_members(column, runs)
     if parts:
-        return _lowest(of_column(part, runs) for part in parts)
+        return _lowest(column_coverage(part, runs) for part in parts)
     return _lowest(_of_metric(run, column) for run in runs)
 
 
@@ -76,38 +76,40 @@ def _lowest(found: Iterable[Coverage | None]) -> Coverage | None:
     return min((c for c in found if c), key=lambda c: c.scored / c.records, default=None)
 
 
-def of_benchmarks(group: Group) -> dict[str, Coverage]:
+def benchmark_coverage(group: ResultTable) -> dict[str, Coverage]:
     """The coverage of each benchmark that the group's columns are of, in their order; the lowest over its runs."""
-    runs = runs_of(group)
-    names = dict.fromkeys(name for column in group.columns for name in benchmarks_of(column))
+    runs = list_runs(group)
+    names = dict.fromkeys(name for column in group.columns for name in column_benchmarks(column))
     found = {name: _lowest(_of_counts(run, name) for run in runs) for name in names}
     return {name: coverage for name, coverage in found.items() if coverage}
 
 
-def benchmarks_of(column: Column) -> list[str]:
+def column_benchmarks(column: Column) -> list[str]:
     """The benchmarks that a column is of; several where it is a mean over them."""
     if not column.parts:
         return [column.benchmark]
-    return list(dict.fromkeys(name for part in column.parts for name in benchmarks_of(part)))
+    return list(dict.fromkeys(name for part in column.parts for name in column_benchmarks(part)))
 
 
-def of_columns(group: Group) -> dict[Column, Coverage | None]:
+def coverage_by_column(group: ResultTable) -> dict[Column, Coverage | None]:
     """The coverage of each column of a table."""
-    runs = runs_of(group)
-    return {column: of_column(column, runs) for column in group.columns}
+    runs = list_runs(group)
+    return {column: column_coverage(column, runs) for column in group.columns}
 
 
-def marks(group: Group) -> dict[Column, str]:
+def partial_marks(group: ResultTable) -> dict[Column, str]:
     """The mark of each column of which less than nine tenths was scored."""
-    return {column: PARTIAL for column, coverage in of_columns(group).items() if coverage and coverage.is_partial}
+    return {
+        column: PARTIAL for column, coverage in coverage_by_column(group).items() if coverage and coverage.is_partial
+    }
 
 
-def records(group: Group) -> str:
+def describe_records(group: ResultTable) -> str:
     """How many records of each benchmark were scored, in words; marked where less than nine tenths.
 
     Of many benchmarks those that were scored whole are counted alone.
     """
-    found = of_benchmarks(group)
+    found = benchmark_coverage(group)
     whole = [name for name, coverage in found.items() if coverage.scored == coverage.records]
     counted = whole if len(found) > MANY else []
     texts = [
@@ -118,40 +120,42 @@ def records(group: Group) -> str:
     return "; ".join(texts + ([f"all records of {len(counted)} others"] if counted else []))
 
 
-def notes(group: Group) -> list[str]:
+def describe_marks(group: ResultTable) -> list[str]:
     """What the marks mean, where there are any."""
-    if not marks(group):
+    if not partial_marks(group):
         return []
     return [f"{PARTIAL} less than nine tenths of the column's records were scored: it compares with no full benchmark"]
 
 
-def warnings(group: Group) -> list[str]:
+def list_warnings(group: ResultTable) -> list[str]:
     """A line for the terminal for random weights, and for each benchmark that is not all there."""
-    lines = [f"{group.name}: the backbone has {RANDOM}; there is no pretrained model"] if random_start(group) else []
-    partial = {name: coverage for name, coverage in of_benchmarks(group).items() if coverage.is_partial}
+    lines = (
+        [f"{group.name}: the backbone has {RANDOM}; there is no pretrained model"] if has_random_weights(group) else []
+    )
+    partial = {name: coverage for name, coverage in benchmark_coverage(group).items() if coverage.is_partial}
     return lines + [f"{group.name}: {name}: scored {coverage.text}" for name, coverage in partial.items()]
 
 
-def starts(runs: Iterable[FinishedRun]) -> list[tuple[str, str]]:
+def list_backbones(runs: Iterable[FinishedRun]) -> list[tuple[str, str]]:
     """The different backbones of runs, as (model, weights) of their configurations."""
     sections = (run.config.get("backbone") or {} for run in runs)
     return list(dict.fromkeys((str(s["model"]), str(s.get("weights") or "")) for s in sections if s.get("model")))
 
 
-def model(group: Group) -> str:
+def model_name(group: ResultTable) -> str:
     """The backbone's model as its section names it; empty where no run says."""
-    return ", ".join(dict.fromkeys(name for name, _ in starts(runs_of(group))))
+    return ", ".join(dict.fromkeys(name for name, _ in list_backbones(list_runs(group))))
 
 
-def weights(group: Group) -> str:
+def weights_name(group: ResultTable) -> str:
     """What the backbone's weights are, as a word of a file: a tag, a path, `random`; empty where no run says."""
-    found = starts(runs_of(group))
+    found = list_backbones(list_runs(group))
     return ", ".join("random" if is_random(*start) else start[1] or start[0] for start in found)
 
 
-def backbone(group: Group) -> str:
+def describe_backbone(group: ResultTable) -> str:
     """The backbone in words: its model and where its weights are from; empty where no run says."""
-    return "; ".join(_described(*start) for start in starts(runs_of(group)))
+    return "; ".join(_described(*start) for start in list_backbones(list_runs(group)))
 
 
 def _described(model: str, tag: str) -> str:
@@ -160,11 +164,11 @@ def _described(model: str, tag: str) -> str:
     return f"{model}, pretrained weights {tag}" if tag else f"{model}, its own pretrained weights"
 
 
-def label(row: Row, group: Group) -> str:
+def row_label(row: MethodRow, group: ResultTable) -> str:
     """What a row is called: a model of random weights is not called pretrained."""
-    return RANDOM if row.method == PRETRAINED and random_start(group) else row.method
+    return RANDOM if row.method == PRETRAINED and has_random_weights(group) else row.method
 
 
-def random_start(group: Group) -> bool:
+def has_random_weights(group: ResultTable) -> bool:
     """Whether the backbone of some run of the table has random weights."""
-    return any(is_random(*start) for start in starts(runs_of(group)))
+    return any(is_random(*start) for start in list_backbones(list_runs(group)))

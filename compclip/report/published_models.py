@@ -13,14 +13,14 @@ from pathlib import Path
 
 from compclip.base.errors import UserError
 from compclip.base.files import read_text
-from compclip.report.tables import Group, Row
+from compclip.report.tables import MethodRow, ResultTable
 
 FOLDER = "models"
 FIELDS = ("model", "weights", "family")
 
 
 @dataclass(frozen=True)
-class Model:
+class PublishedModel:
     """A published model: its name, and its values by column, in percent."""
 
     name: str
@@ -28,7 +28,7 @@ class Model:
 
 
 @dataclass(frozen=True)
-class Percentile:
+class ModelPercentile:
     """Where a value stands in a column: the percent of models below it, and the nearest on either side."""
 
     column: str
@@ -45,7 +45,7 @@ class Standing:
 
     group: str
     method: str
-    percentiles: tuple[Percentile, ...]
+    percentiles: tuple[ModelPercentile, ...]
 
     @property
     def median(self) -> float:
@@ -55,12 +55,12 @@ class Standing:
         return ordered[middle] if len(ordered) % 2 else (ordered[middle - 1] + ordered[middle]) / 2
 
 
-def read(folder: Path) -> list[Model]:
+def read_models(folder: Path) -> list[PublishedModel]:
     """Every model of the folder's CSV files. Raises UserError naming file and line of a bad one."""
     return [model for path in sorted(folder.glob("*.csv")) for model in _file(path)]
 
 
-def _file(path: Path) -> list[Model]:
+def _file(path: Path) -> list[PublishedModel]:
     rows = csv.DictReader(read_text(path).splitlines())
     names = rows.fieldnames or ()
     if lacking := [field for field in FIELDS if field not in names]:
@@ -69,7 +69,7 @@ def _file(path: Path) -> list[Model]:
     return [_model(path, line, row, columns) for line, row in enumerate(rows, 2)]
 
 
-def _model(path: Path, line: int, row: dict[str, str], columns: Sequence[str]) -> Model:
+def _model(path: Path, line: int, row: dict[str, str], columns: Sequence[str]) -> PublishedModel:
     values = {}
     for column in columns:
         text = (row[column] or "").strip()
@@ -80,10 +80,10 @@ def _model(path: Path, line: int, row: dict[str, str], columns: Sequence[str]) -
         if not (0 <= value <= 100 or math.isnan(value)):
             raise UserError(f"{path}: line {line}: {column}={text[:40]!r}: must be from 0 to 100, or empty")
         values |= {} if math.isnan(value) else {column: value}
-    return Model(f"{row['model']}, {row['weights']}", values)
+    return PublishedModel(f"{row['model']}, {row['weights']}", values)
 
 
-def percentile(column: str, value: float, models: Sequence[Model]) -> Percentile | None:
+def compute_percentile(column: str, value: float, models: Sequence[PublishedModel]) -> ModelPercentile | None:
     """Where a value, in percent, stands in a column; None where no model has it. Equals count half."""
     known = sorted((m.values[column], m.name) for m in models if column in m.values)
     if not known:
@@ -91,20 +91,20 @@ def percentile(column: str, value: float, models: Sequence[Model]) -> Percentile
     under, over = [k for k in known if k[0] < value], [k for k in known if k[0] > value]
     equal = len(known) - len(under) - len(over)
     below = 100 * (len(under) + equal / 2) / len(known)
-    return Percentile(column, value, below, len(known), _named(over[:1]), _named(under[-1:]))
+    return ModelPercentile(column, value, below, len(known), _named(over[:1]), _named(under[-1:]))
 
 
 def _named(found: Sequence[tuple[float, str]]) -> str:
     return "".join(f"{name} ({value:.1f})" for value, name in found)
 
 
-def standings(group: Group, models: Sequence[Model]) -> list[Standing]:
+def compute_standings(group: ResultTable, models: Sequence[PublishedModel]) -> list[Standing]:
     """Every method of a table that has a column of theirs."""
     found = [Standing(group.name, row.method, tuple(_percentiles(row, group, models))) for row in group.rows]
     return [standing for standing in found if standing.percentiles]
 
 
-def _percentiles(row: Row, group: Group, models: Sequence[Model]) -> list[Percentile]:
+def _percentiles(row: MethodRow, group: ResultTable, models: Sequence[PublishedModel]) -> list[ModelPercentile]:
     cells = zip(group.columns, row.statistics, strict=True)
-    made = [percentile(c.name, s.mean * c.scale, models) for c, s in cells if s is not None and not c.score]
+    made = [compute_percentile(c.name, s.mean * c.scale, models) for c, s in cells if s is not None and not c.score]
     return [found for found in made if found]

@@ -22,16 +22,16 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Missing:
+class MissingResult:
     """A cell, or one result of a cell, that the grid asks for and nobody has published."""
 
     cell: str
     reason: str
 
 
-def collect(
+def collect_runs(
     cells: Iterable[Cell], benchmarks: Iterable[str], root: Path, partial: bool = False
-) -> tuple[list[FinishedRun], list[Missing]]:
+) -> tuple[list[FinishedRun], list[MissingResult]]:
     """Every cell's run, in the order of `cells`, and what is missing.
 
     Raises UserError naming the missing cells and results unless `partial`.
@@ -50,18 +50,18 @@ def collect(
     return found, missing
 
 
-def read_cell(place: Published, benchmarks: list[str]) -> tuple[FinishedRun | None, list[Missing]]:
+def read_cell(place: Published, benchmarks: list[str]) -> tuple[FinishedRun | None, list[MissingResult]]:
     """One cell's run (None where nothing of it can be shown) and what it lacks, with the reason."""
     cell, trained = place.cell, place.trained
     if not trained.path.is_dir() and not place.results.is_dir():
-        return None, [Missing(cell.name, "no run directory")]
-    lacks = [Missing(cell.name, f"no {name}") for name in _absent(place)]
+        return None, [MissingResult(cell.name, "no run directory")]
+    lacks = [MissingResult(cell.name, f"no {name}") for name in _absent(place)]
     scored, failed = _results(place, benchmarks)
-    lacks += [Missing(cell.name, reason) for reason in failed]
+    lacks += [MissingResult(cell.name, reason) for reason in failed]
     try:
         facts = results.read_config(trained), results.read_curve(trained), results.read_environment(trained)
     except UserError as error:
-        return None, [*lacks, Missing(cell.name, str(error))]
+        return None, [*lacks, MissingResult(cell.name, str(error))]
     return (FinishedRun(trained, place.results, cell, *facts, scored) if scored else None), lacks
 
 

@@ -32,7 +32,7 @@ class Estimate:
     high: float | None = None
 
 
-def sums(x_BN: np.ndarray, y_BN: np.ndarray, weight_BN: np.ndarray) -> np.ndarray:
+def weighted_sums(x_BN: np.ndarray, y_BN: np.ndarray, weight_BN: np.ndarray) -> np.ndarray:
     """The weighted sums of each draw, shape B x 7: weight; rho's product and two squares; tau's product and squares.
 
     An item that is NaN in x or y has no part. y may have one row for all draws.
@@ -64,23 +64,23 @@ def _over(matrix_BNN: np.ndarray, weight_BN: np.ndarray) -> np.ndarray:
     return np.matmul(matrix_BNN, weight_BN[:, :, None])[:, :, 0]
 
 
-def ratio(sums_B3: np.ndarray) -> np.ndarray:
+def correlation_ratio(sums_B3: np.ndarray) -> np.ndarray:
     """Product over the root of the squares, shape B; NaN where one of them is 0: all equal, or nothing to compare."""
     below = np.sqrt(sums_B3[..., 1] * sums_B3[..., 2])
     return np.divide(sums_B3[..., 0], below, out=np.full(below.shape, np.nan), where=below > 1e-12)
 
 
-def within(sums_BC7: np.ndarray, part: slice) -> np.ndarray:
+def correlate_within_columns(sums_BC7: np.ndarray, part: slice) -> np.ndarray:
     """The coefficient over all columns, items compared within their column alone, shape B.
 
     Ranks are divided by how many the column has, so that a long column weighs by its pairs, not by their cube.
     """
     weight_BC1 = sums_BC7[..., WEIGHT]
     scale_BC1 = np.where(weight_BC1 > 0, weight_BC1, 1.0) ** 2 if part == RHO else np.ones_like(weight_BC1)
-    return ratio((sums_BC7[..., part] / scale_BC1).sum(axis=1))
+    return correlation_ratio((sums_BC7[..., part] / scale_BC1).sum(axis=1))
 
 
-def estimate(n: int, values: np.ndarray) -> Estimate:
+def estimate_interval(n: int, values: np.ndarray) -> Estimate:
     """The first of `values` with the percentile interval of the rest, shape 1 + B; None of fewer pairs than `LEAST`."""
     value, draws = values[0], values[1:]
     if n < LEAST or np.isnan(value):
@@ -92,13 +92,13 @@ def estimate(n: int, values: np.ndarray) -> Estimate:
     return Estimate(n, float(value), float(low), float(high))
 
 
-def resampled(rng: np.random.Generator, draws: int, clusters: int) -> np.ndarray:
+def resample_counts(rng: np.random.Generator, draws: int, clusters: int) -> np.ndarray:
     """How often each cluster is in a sample with replacement, shape 1 + B x clusters; the first has each once."""
     drawn = rng.multinomial(clusters, np.full(clusters, 1 / clusters), size=draws)
     return np.concatenate([np.ones((1, clusters)), drawn])
 
 
-def seed_means(rng: np.random.Generator, draws: int, values: Sequence[np.ndarray]) -> np.ndarray:
+def resample_seed_means(rng: np.random.Generator, draws: int, values: Sequence[np.ndarray]) -> np.ndarray:
     """Means over resampled seeds of each method's values (S x C, NaN where there is none), shape 1 + B x methods x C.
 
     The first is the mean of all. Copies of a method in a draw have the same seeds, and tie.
@@ -107,7 +107,7 @@ def seed_means(rng: np.random.Generator, draws: int, values: Sequence[np.ndarray
 
 
 def _seed_means(rng: np.random.Generator, draws: int, value_SC: np.ndarray) -> np.ndarray:
-    weight_BS, there_SC = resampled(rng, draws, len(value_SC)), ~np.isnan(value_SC)
+    weight_BS, there_SC = resample_counts(rng, draws, len(value_SC)), ~np.isnan(value_SC)
     total_BC, number_BC = weight_BS @ np.nan_to_num(value_SC), weight_BS @ there_SC
     means = np.divide(total_BC, number_BC, out=np.full(total_BC.shape, np.nan), where=number_BC > 0)
     return np.round(means, 6)

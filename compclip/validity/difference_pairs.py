@@ -13,18 +13,18 @@ from typing import Any, Protocol
 
 from compclip.config.cell import PRETRAINED
 from compclip.report import tables
-from compclip.report.published import Number
+from compclip.report.published_numbers import PublishedNumber
 from compclip.report.statistics import mean_std
 from compclip.report.tables import Column
 from compclip.runs.results import FinishedRun
-from compclip.validity.declared import Counterpart, Declared
+from compclip.validity.counterparts import Counterpart, Counterparts
 
 DIGITS = 6  # of differences: what is equal stays equal, whatever order it was summed in
 Table = tuple[str, str]  # paper and its table
 
 
 @dataclass(frozen=True)
-class Printed:
+class PrintedDifference:
     """One published difference: of a row and the pretrained model of its table, on the same backbone."""
 
     paper: str
@@ -49,7 +49,7 @@ class Printed:
 
 
 @dataclass(frozen=True)
-class Pair:
+class DifferencePair:
     """A row and a column of ours: our difference of each seed, and the published one with what it is the mean of."""
 
     row: str
@@ -59,7 +59,7 @@ class Pair:
     chosen: bool
     seeds: tuple[int, ...]
     ours: tuple[float, ...]
-    printed: tuple[Printed, ...]
+    printed: tuple[PrintedDifference, ...]
 
     @property
     def mean(self) -> float:
@@ -69,23 +69,23 @@ class Pair:
     @property
     def published(self) -> float:
         """The published difference."""
-        return _turned(combine(self.printed), self.unit)
+        return _turned(average_printed(self.printed), self.unit)
 
 
 class Prints(Protocol):
     """The published differences of some rows of a paper's table in one column."""
 
-    def __call__(self, row: str, column: str) -> tuple[Printed, ...]:
+    def __call__(self, row: str, column: str) -> tuple[PrintedDifference, ...]:
         """Of a row of ours, all that its published rows print."""
 
 
-def printed(declared: Declared, numbers: Sequence[Number]) -> Prints:
+def index_printed(declared: Counterparts, numbers: Sequence[PublishedNumber]) -> Prints:
     """A function that gives all published differences of a row of ours in a published column."""
-    values: dict[tuple[Table, str], list[Number]] = {}
+    values: dict[tuple[Table, str], list[PublishedNumber]] = {}
     for n in numbers:
         values.setdefault(((n.paper, n.table), n.column), []).append(n)
 
-    def differences(row: str, column: str) -> tuple[Printed, ...]:
+    def differences(row: str, column: str) -> tuple[PrintedDifference, ...]:
         found = []
         for source in declared.sources(row):
             here = (source.paper, source.table)
@@ -98,37 +98,43 @@ def printed(declared: Declared, numbers: Sequence[Number]) -> Prints:
     return differences
 
 
-def _difference(number: Number, base: Number) -> Printed:
+def _difference(number: PublishedNumber, base: PublishedNumber) -> PrintedDifference:
     gap = round(float(number.value) - float(base.value), DIGITS)
-    return Printed(number.paper, number.table, *number.model, number.column, gap)
+    return PrintedDifference(number.paper, number.table, *number.model, number.column, gap)
 
 
-def combine(found: Sequence[Printed]) -> float:
+def average_printed(found: Sequence[PrintedDifference]) -> float:
     """Their mean: over tables, then columns, models and papers. Raises ZeroDivisionError of nothing."""
-    levels: Sequence[Callable[[Printed], Any]] = (
-        lambda p: p.paper, lambda p: p.model, lambda p: p.column, lambda p: p.table,
-    )  # fmt: skip
+    levels: Sequence[Callable[[PrintedDifference], Any]] = (
+        lambda p: p.paper,
+        lambda p: p.model,
+        lambda p: p.column,
+        lambda p: p.table,
+    )
     return round(_nested(found, levels), DIGITS)
 
 
-def _nested(found: Sequence[Printed], levels: Sequence[Callable[[Printed], Any]]) -> float:
+def _nested(found: Sequence[PrintedDifference], levels: Sequence[Callable[[PrintedDifference], Any]]) -> float:
     if not levels:
         return mean_std([p.difference for p in found])[0]
-    groups: dict[Any, list[Printed]] = {}
+    groups: dict[Any, list[PrintedDifference]] = {}
     for p in found:
         groups.setdefault(levels[0](p), []).append(p)
     return mean_std([_nested(own, levels[1:]) for own in groups.values()])[0]
 
 
-def make(
-    declared: Declared, numbers: Sequence[Number], runs: Sequence[FinishedRun], columns: Mapping[str, Column],
+def make_pairs(
+    declared: Counterparts,
+    numbers: Sequence[PublishedNumber],
+    runs: Sequence[FinishedRun],
+    columns: Mapping[str, Column],
     held_out: bool,
-) -> list[Pair]:  # fmt: skip
+) -> list[DifferencePair]:
     """Every pair of the runs; without `held_out` nothing is computed of one that is kept aside.
 
     `columns` are ours by name. A pair needs a seed of ours with the column and one published difference.
     """
-    prints, kinds = printed(declared, numbers), {f.name: f.kind for f in declared.families}
+    prints, kinds = index_printed(declared, numbers), {f.name: f.kind for f in declared.families}
     by_row: dict[str, list[FinishedRun]] = {}
     for run in runs:
         by_row.setdefault(run.cell.method, []).append(run)
@@ -144,14 +150,14 @@ def make(
             ours = _ours(mine, base, unit)
             if told and ours:
                 kind = kinds[column.family]
-                found.append(Pair(row, column, kind, unit, chosen, tuple(ours), tuple(ours.values()), told))
+                found.append(DifferencePair(row, column, kind, unit, chosen, tuple(ours), tuple(ours.values()), told))
     return found
 
 
 def _ours(mine: Sequence[FinishedRun], base: Sequence[FinishedRun], unit: Column) -> dict[int, float]:
     """Our difference of each seed that has the column; none without the pretrained model's."""
-    theirs = [v for run in base if (v := tables.value(run, unit)) is not None]
-    values = {run.cell.seed: v for run in mine if (v := tables.value(run, unit)) is not None}
+    theirs = [v for run in base if (v := tables.column_value(run, unit)) is not None]
+    values = {run.cell.seed: v for run in mine if (v := tables.column_value(run, unit)) is not None}
     if not theirs:
         return {}
     start = mean_std(theirs)[0]

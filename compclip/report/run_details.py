@@ -13,7 +13,7 @@ SECTIONS = ("train", "method")
 
 
 @dataclass(frozen=True)
-class Count:
+class BenchmarkCounts:
     """Counts of one benchmark, `counts` in the order of `reasons`; `cells` says for which runs they hold."""
 
     benchmark: str
@@ -21,7 +21,7 @@ class Count:
     counts: tuple[int | None, ...]
 
 
-def counts(runs: Sequence[FinishedRun], benchmarks: Sequence[str]) -> tuple[list[str], list[Count]]:
+def tabulate_counts(runs: Sequence[FinishedRun], benchmarks: Sequence[str]) -> tuple[list[str], list[BenchmarkCounts]]:
     """The names of the counts, and a line for each benchmark, or several where the runs' counts differ."""
     every = [(n, r.cell.name, r.results[n].counts) for n in benchmarks for r in runs if n in r.results]
     names = list(dict.fromkeys(key for _, _, found in every for key in found if "/" not in key))
@@ -29,10 +29,10 @@ def counts(runs: Sequence[FinishedRun], benchmarks: Sequence[str]) -> tuple[list
     for benchmark, cell, found in every:
         lines.setdefault((benchmark, tuple(found.get(n) for n in names)), []).append(cell)
     total = {n: sum(len(cells) for (name, _), cells in lines.items() if name == n) for n in benchmarks}
-    return names, [Count(n, _cells(cells, total[n]), found) for (n, found), cells in lines.items()]
+    return names, [BenchmarkCounts(n, _cells(cells, total[n]), found) for (n, found), cells in lines.items()]
 
 
-def group_counts(runs: Sequence[FinishedRun]) -> list[tuple[str, int]]:
+def count_groups(runs: Sequence[FinishedRun]) -> list[tuple[str, int]]:
     """(benchmark/metric/group, items) for the counts of groups of items."""
     results = [r for run in runs for r in run.results.values()]
     return list({f"{r.benchmark}/{key}": n for r in results for key, n in r.counts.items() if "/" in key}.items())
@@ -42,7 +42,7 @@ def _cells(cells: Sequence[str], total: int) -> str:
     return "all runs" if len(cells) == total else ", ".join(cells)
 
 
-def stand_ins(runs: Sequence[FinishedRun]) -> list[tuple[str, str]]:
+def list_stand_in_tokenizers(runs: Sequence[FinishedRun]) -> list[tuple[str, str]]:
     """(tokenizer, cells) for the runs whose texts were read by a stand-in: their scores do not compare with others."""
     cells: dict[str, list[str]] = {}
     for run in runs:
@@ -52,7 +52,7 @@ def stand_ins(runs: Sequence[FinishedRun]) -> list[tuple[str, str]]:
 
 
 @dataclass(frozen=True)
-class Machine:
+class RunFacts:
     """One run's environment, wall times, `dropped` training samples by reason, and `trained` parameters of all."""
 
     cell: str
@@ -67,27 +67,33 @@ class Machine:
     hours: str
 
 
-def machines(runs: Sequence[FinishedRun]) -> list[Machine]:
+def tabulate_runs(runs: Sequence[FinishedRun]) -> list[RunFacts]:
     """A line for each run, from environment.json and the results' own seconds."""
     return [_machine(run) for run in runs]
 
 
-def _machine(run: FinishedRun) -> Machine:
+def _machine(run: FinishedRun) -> RunFacts:
     facts = run.environment
     device, threads, _, commit = (str(facts.get(key, "–") or "–") for key in MACHINE)
     seconds = facts.get("seconds")
     memory = facts.get("peak_memory_mib")
     dropped = ", ".join(f"{v} {k}" for k, v in sorted((facts.get("dropped") or {}).items()))
-    return Machine(
-        run.cell.name, device, threads, commit[:10] + ("+" if commit.endswith("+") else ""),
-        "–" if seconds is None else duration(seconds), duration(sum(r.seconds for r in run.results.values())),
-        "–" if memory is None else f"{memory:,} MiB", dropped or "none", _trained(facts),
-        _hours(device_seconds([run])),
-    )  # fmt: skip
+    return RunFacts(
+        run.cell.name,
+        device,
+        threads,
+        commit[:10] + ("+" if commit.endswith("+") else ""),
+        "–" if seconds is None else format_duration(seconds),
+        format_duration(sum(r.seconds for r in run.results.values())),
+        "–" if memory is None else f"{memory:,} MiB",
+        dropped or "none",
+        _trained(facts),
+        _hours(sum_device_seconds([run])),
+    )
 
 
 @dataclass(frozen=True)
-class Spent:
+class MethodHours:
     """What the runs of one method took; `key` sorts."""
 
     method: str
@@ -96,22 +102,22 @@ class Spent:
     key: str
 
 
-def spent(method: str, runs: Sequence[FinishedRun]) -> Spent:
+def sum_method_hours(method: str, runs: Sequence[FinishedRun]) -> MethodHours:
     """GPU-hours of a row's runs."""
-    seconds = device_seconds(runs)
-    return Spent(method, len(runs), _hours(seconds), "" if seconds is None else f"{seconds:.0f}")
+    seconds = sum_device_seconds(runs)
+    return MethodHours(method, len(runs), _hours(seconds), "" if seconds is None else f"{seconds:.0f}")
 
 
-def device_seconds(runs: Sequence[FinishedRun]) -> float | None:
+def sum_device_seconds(runs: Sequence[FinishedRun]) -> float | None:
     """Seconds times devices over all lives of the runs that say; None where none does."""
     found = [seconds for run in runs if (seconds := run.environment.get("device_seconds")) is not None]
     return float(sum(found)) if found else None
 
 
-def hours(runs: Sequence[FinishedRun]) -> str:
+def format_total_hours(runs: Sequence[FinishedRun]) -> str:
     """GPU-hours of all runs, and how many of them do not say."""
     silent = sum(run.environment.get("device_seconds") is None for run in runs)
-    told = _hours(device_seconds(runs))
+    told = _hours(sum_device_seconds(runs))
     return f"{told} (without {silent} of {len(runs)} runs, which do not say)" if 0 < silent < len(runs) else told
 
 
@@ -125,7 +131,7 @@ def _trained(facts: dict[str, Any]) -> str:
     return "–" if None in found else f"{found[0]:,} of {found[1]:,}"
 
 
-def duration(seconds: float) -> str:
+def format_duration(seconds: float) -> str:
     """'4.2 s', '3 min 20 s', '2 h 05 min'."""
     if seconds < 60:
         return f"{seconds:.1f} s"
@@ -135,7 +141,7 @@ def duration(seconds: float) -> str:
     return f"{minutes // 60} h {minutes % 60:02d} min"
 
 
-def versions(runs: Sequence[FinishedRun]) -> dict[str, list[str]]:
+def list_package_versions(runs: Sequence[FinishedRun]) -> dict[str, list[str]]:
     """Every package's versions over the runs: more than one is worth knowing."""
     found: dict[str, list[str]] = {}
     for run in runs:
@@ -147,7 +153,7 @@ def versions(runs: Sequence[FinishedRun]) -> dict[str, list[str]]:
 
 
 @dataclass(frozen=True)
-class Setting:
+class ChangedSetting:
     """A parameter of a method whose value is not the default."""
 
     key: str
@@ -155,22 +161,22 @@ class Setting:
     default: str
 
 
-def settings(run: FinishedRun, defaults: Callable[[FinishedRun], dict[str, Any]]) -> list[Setting]:
+def list_changed_settings(run: FinishedRun, defaults: Callable[[FinishedRun], dict[str, Any]]) -> list[ChangedSetting]:
     """The run's training and method parameters that differ from the defaults."""
-    usual = flatten(defaults(run))
-    ours = {k: v for k, v in flatten(run.config).items() if k.partition(".")[0] in SECTIONS}
-    return [Setting(k, _show(v), _show(usual.get(k))) for k, v in ours.items() if v != usual.get(k)]
+    usual = flatten_keys(defaults(run))
+    ours = {k: v for k, v in flatten_keys(run.config).items() if k.partition(".")[0] in SECTIONS}
+    return [ChangedSetting(k, _show(v), _show(usual.get(k))) for k, v in ours.items() if v != usual.get(k)]
 
 
 def _show(value: Any) -> str:
     return "–" if value is None else str(value)
 
 
-def flatten(value: Any, prefix: str = "") -> dict[str, Any]:
+def flatten_keys(value: Any, prefix: str = "") -> dict[str, Any]:
     """Nested mappings as one mapping with dotted keys; other values, lists included, as they are."""
     if not isinstance(value, dict) or not value:
         return {prefix: value} if prefix else {}
     out: dict[str, Any] = {}
     for key, inner in value.items():
-        out.update(flatten(inner, f"{prefix}.{key}" if prefix else str(key)))
+        out.update(flatten_keys(inner, f"{prefix}.{key}" if prefix else str(key)))
     return out

@@ -10,7 +10,7 @@ HALVES = (CHOOSING, HELD_OUT)
 SEVERAL = "several papers"
 
 
-def alternate(strata: Mapping[str, Iterable[str]]) -> dict[str, str]:
+def alternate_halves(strata: Mapping[str, Iterable[str]]) -> dict[str, str]:
     """The half of each name: among those of a stratum, by ascending SHA-256, the first, third, … are choosing."""
     found: dict[str, str] = {}
     for names in strata.values():
@@ -19,21 +19,21 @@ def alternate(strata: Mapping[str, Iterable[str]]) -> dict[str, str]:
     return found
 
 
-def of_rows(papers: Mapping[str, Sequence[str]], same: Mapping[str, str]) -> dict[str, str]:
+def split_rows(papers: Mapping[str, Sequence[str]], same: Mapping[str, str]) -> dict[str, str]:
     """The half of each row of ours; `papers` are those that print it, `same` which other row it is like."""
     strata: dict[str, list[str]] = {}
     for row, names in papers.items():
         strata.setdefault(names[0] if len(names) == 1 else SEVERAL, []).append(row)
-    found = alternate(strata)
+    found = alternate_halves(strata)
     return found | {row: found[like] for row, like in same.items()}
 
 
-def of_families(kinds: Mapping[str, str], made_of: Mapping[str, Sequence[str]]) -> dict[str, str]:
+def split_families(kinds: Mapping[str, str], made_of: Mapping[str, Sequence[str]]) -> dict[str, str]:
     """The half of each family of columns; one that is made of others is choosing if all of them are."""
     strata: dict[str, list[str]] = {}
     for family, kind in kinds.items():
         if not made_of.get(family):
             strata.setdefault(kind, []).append(family)
-    found = alternate(strata)
+    found = alternate_halves(strata)
     whole = {family: all(found[part] == CHOOSING for part in parts) for family, parts in made_of.items() if parts}
     return found | {family: CHOOSING if seen else HELD_OUT for family, seen in whole.items()}

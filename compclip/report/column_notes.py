@@ -14,7 +14,7 @@ from typing import Any
 
 from compclip.base import yaml_text
 from compclip.base.errors import UserError
-from compclip.report.published import Number
+from compclip.report.published_numbers import PublishedNumber
 from compclip.report.tables import SUMMARIES, SUMMARY
 
 FILE = "columns.yaml"
@@ -24,7 +24,7 @@ Key = tuple[str, str]  # paper and column
 
 
 @dataclass(frozen=True)
-class Told:
+class ColumnNotes:
     """How columns are printed by paper and column; what differs, and why a column is none of ours, by pattern.
 
     A pattern is `paper: column`, in which * stands for anything.
@@ -35,7 +35,7 @@ class Told:
     none: Mapping[str, str]
 
 
-def read(path: Path) -> Told:
+def read_column_notes(path: Path) -> ColumnNotes:
     """The facts about columns. Raises UserError for a file of another form."""
     form = f"must hold the mappings {', '.join(PARTS)}"
     raw = yaml_text.plain(yaml_text.read(path, form), str(path))
@@ -44,14 +44,16 @@ def read(path: Path) -> Told:
     if wrong := next((paper for paper, own in raw["printed"].items() if not isinstance(own, dict)), None):
         raise UserError(f"{path}: printed.{wrong}: must be a mapping of columns to how they are printed")
     printed = {str(paper): _texts(own) for paper, own in raw["printed"].items()}
-    return Told(printed, _texts(raw["differs"]), _texts(raw["none"]))
+    return ColumnNotes(printed, _texts(raw["differs"]), _texts(raw["none"]))
 
 
 def _texts(raw: Mapping[Any, Any]) -> dict[str, str]:
     return {str(name): str(text) for name, text in raw.items()}
 
 
-def table(numbers: Sequence[Number], told: Told, benchmarks: Collection[str]) -> list[str]:
+def format_column_table(
+    numbers: Sequence[PublishedNumber], told: ColumnNotes, benchmarks: Collection[str]
+) -> list[str]:
     """A line for each column of each paper, those of one paper together, in the order of the transcription.
 
     Raises UserError for a column whose print is not told, and for one that is no metric of ours without a reason.
@@ -62,7 +64,7 @@ def table(numbers: Sequence[Number], told: Told, benchmarks: Collection[str]) ->
     return HEAD + [_line(key, list(tables), told, benchmarks) for key, tables in places.items()]
 
 
-def _line(key: Key, tables: Sequence[str], told: Told, benchmarks: Collection[str]) -> str:
+def _line(key: Key, tables: Sequence[str], told: ColumnNotes, benchmarks: Collection[str]) -> str:
     paper, column = key
     printed = told.printed.get(paper, {}).get(column)
     if printed is None:
@@ -70,24 +72,24 @@ def _line(key: Key, tables: Sequence[str], told: Told, benchmarks: Collection[st
     return f"| {paper} | {', '.join(tables)} | {printed} | {_ours(key, told, benchmarks)} | {_differs(key, told)} |"
 
 
-def _ours(key: Key, told: Told, benchmarks: Collection[str]) -> str:
-    if reasons := matching(told.none, key):
+def _ours(key: Key, told: ColumnNotes, benchmarks: Collection[str]) -> str:
+    if reasons := match_patterns(told.none, key):
         return f"none: {reasons[0]}"
-    if not module(key[1], benchmarks):
+    if not find_benchmark(key[1], benchmarks):
         raise UserError(f"{key[0]}: {key[1]}: is no metric of ours; say why in {FILE}: none, or add the benchmark")
     return f"`{key[1]}`"
 
 
-def _differs(key: Key, told: Told) -> str:
-    return "; ".join(matching(told.differs, key))
+def _differs(key: Key, told: ColumnNotes) -> str:
+    return "; ".join(match_patterns(told.differs, key))
 
 
-def matching(told: Mapping[str, str], key: Key) -> list[str]:
+def match_patterns(told: Mapping[str, str], key: Key) -> list[str]:
     """What is told under the patterns that fit a paper's column."""
     return [text for pattern, text in told.items() if fnmatchcase(": ".join(key), pattern)]
 
 
-def module(column: str, benchmarks: Collection[str]) -> str:
+def find_benchmark(column: str, benchmarks: Collection[str]) -> str:
     """The module that measures a column: of its benchmark's name or the longest beginning of it; empty for none.
 
     Several sections of params.yaml may use one module: `retrieval_coco`. The report's own means are `summary`.

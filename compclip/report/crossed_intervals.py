@@ -21,7 +21,7 @@ from math import sqrt
 import numpy as np
 
 from compclip.report import tables
-from compclip.report.statistics import Interval, aligned, mean_std, paired, units
+from compclip.report.statistics import Interval, align_items, item_units, mean_std, subtract_items
 from compclip.report.tables import Column
 from compclip.runs.items import Items
 from compclip.runs.results import FinishedRun
@@ -33,11 +33,11 @@ STUDENT = {1: 12.7062, 1.2: 8.6488, 1.5: 6.0167, 2: 4.3027, 2.5: 3.5747, 3: 3.18
            np.inf: 1.95996}  # fmt: skip
 LISTS = 64  # units of so many lists of ids are remembered
 
-Pair = tuple[FinishedRun, FinishedRun]  # of one seed
+RunPair = tuple[FinishedRun, FinishedRun]  # of one seed
 
 
 @dataclass(frozen=True)
-class Part:
+class ItemDifferences:
     """One metric of a column: the weight of its mean there, and the difference of every item under every seed."""
 
     benchmark: str
@@ -55,30 +55,32 @@ class Variance:
     freedom: int
 
 
-def parts(column: Column, pairs: Sequence[Pair], weight: float = 1.0) -> list[Part] | None:
+def collect_item_differences(
+    column: Column, pairs: Sequence[RunPair], weight: float = 1.0
+) -> list[ItemDifferences] | None:
     """The metrics whose weighted means are the column, by the rules of `tables.value`.
 
     None where one of them keeps no items, or those of a single picture.
     """
-    below = column.parts or tables.members(column, [ours for ours, _ in pairs])
+    below = column.parts or tables.mean_members(column, [ours for ours, _ in pairs])
     if below:
-        found = [parts(part, pairs, weight / len(below)) for part in below]
+        found = [collect_item_differences(part, pairs, weight / len(below)) for part in below]
         return [part for own in found if own for part in own] if all(found) else None
     gaps = [gap for ours, theirs in pairs if (gap := _gap(column, ours, theirs))]
     if len(gaps) < len(pairs):
         return None
-    shared, gap_SI = aligned(gaps)
-    part = Part(column.benchmark, weight, shared.ids, gap_SI, units(shared))
+    shared, gap_SI = align_items(gaps)
+    part = ItemDifferences(column.benchmark, weight, shared.ids, gap_SI, item_units(shared))
     return [part] if len(set(part.units)) > 1 else None
 
 
 def _gap(column: Column, ours: FinishedRun, theirs: FinishedRun) -> Items | None:
     """ours - theirs on every item that both have; None where one keeps none."""
-    own, other = tables.items_of([ours], column), tables.items_of([theirs], column)
-    return paired(own[0], other[0]) if own and other else None
+    own, other = tables.collect_items([ours], column), tables.collect_items([theirs], column)
+    return subtract_items(own[0], other[0]) if own and other else None
 
 
-def interval(gap_S: Sequence[float], found: Sequence[Part] | None) -> tuple[Interval | None, str]:
+def compute_interval(gap_S: Sequence[float], found: Sequence[ItemDifferences] | None) -> tuple[Interval | None, str]:
     """The interval of the mean of the seeds' differences, and over what it is.
 
     Without items it is over the seeds alone. With one seed it is over the items alone, and then of these two models,
@@ -95,7 +97,7 @@ def interval(gap_S: Sequence[float], found: Sequence[Part] | None) -> tuple[Inte
     return Interval(mean, mean - half, mean + half, sum(len(part.ids) for part in found or ())), over
 
 
-def less(over: str) -> str:
+def describe_basis(over: str) -> str:
     """What is to be said beside an interval: nothing of one over seeds and items."""
     return "" if over == BOTH else over
 
@@ -107,20 +109,20 @@ def half_width(seed: Variance | None, by_unit: Sequence[Variance], noise: float)
         return 0.0
     terms = [*by_unit, *([seed] if seed else [])]
     freedom = total**2 / sum(term.value**2 / term.freedom for term in terms)
-    return student(max(freedom, min(term.freedom for term in terms))) * sqrt(total)
+    return student_quantile(max(freedom, min(term.freedom for term in terms))) * sqrt(total)
 
 
-def student(freedom: float) -> float:
+def student_quantile(freedom: float) -> float:
     """The 97.5 % point of Student's t, linear in 1 / freedom between the points of the table."""
     table = sorted(STUDENT.items(), reverse=True)
     return float(np.interp(1 / freedom, [1 / f for f, _ in table], [t for _, t in table]))
 
 
-def _items(found: Sequence[Part]) -> tuple[list[Variance], float]:
+def _items(found: Sequence[ItemDifferences]) -> tuple[list[Variance], float]:
     """The variance of the mean over the units of each benchmark, and all of the noise of seeds on units in it."""
     by_unit, noise = [], 0.0
     for benchmark in dict.fromkeys(part.benchmark for part in found):
-        error_SU = errors([part for part in found if part.benchmark == benchmark])
+        error_SU = unit_errors([part for part in found if part.benchmark == benchmark])
         seeds, size = error_SU.shape
         mean_U = error_SU.mean(axis=0)
         by_unit.append(Variance(float(mean_U @ mean_U), size - 1))
@@ -128,7 +130,7 @@ def _items(found: Sequence[Part]) -> tuple[list[Variance], float]:
     return by_unit, noise
 
 
-def errors(found: Sequence[Part]) -> np.ndarray:
+def unit_errors(found: Sequence[ItemDifferences]) -> np.ndarray:
     """What each unit adds to each seed's error of the weighted sum of means, shape S x U.
 
     Their squares add up to its variance. A metric's mean is that of its items, of which a unit may have several.

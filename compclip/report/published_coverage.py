@@ -14,8 +14,8 @@ from pathlib import Path
 from compclip.base import plugins, yaml_text
 from compclip.base.errors import UserError
 from compclip.base.files import write_atomic
-from compclip.report import columns, published
-from compclip.report.published import Number
+from compclip.report import column_notes, published_numbers
+from compclip.report.published_numbers import PublishedNumber
 
 FOLDER, GRIDS, PARAMS = Path("experiments/published"), Path("experiments/grids"), Path("params.yaml")
 FILE, REASONS = "coverage.md", "reasons.yaml"
@@ -35,19 +35,23 @@ def main(argv: Sequence[str]) -> int:
     """Write the tables anew. Raises UserError for a row or column that has neither a match nor a reason."""
     if argv:
         raise UserError(f"report published: {argv[0]!r}: takes no arguments; leave it out")
-    write_atomic(FOLDER / FILE, page(FOLDER, known()).encode())
+    write_atomic(FOLDER / FILE, format_coverage(FOLDER, read_grid_methods()).encode())
     print(FOLDER / FILE)
     return 0
 
 
-def page(folder: Path, methods: Collection[str]) -> str:
+def format_coverage(folder: Path, methods: Collection[str]) -> str:
     """The whole file. Raises UserError for a row that has neither a method nor a reason, and such a column."""
-    numbers, told = published.read(folder), columns.read(folder / columns.FILE)
-    matched = columns.table(numbers, told, plugins.names(plugins.BENCHMARKS))
-    return text(numbers, methods, reasons(folder / REASONS)) + "\n".join(["", COLUMNS, *matched]) + "\n"
+    numbers, told = published_numbers.read_numbers(folder), column_notes.read_column_notes(folder / column_notes.FILE)
+    matched = column_notes.format_column_table(numbers, told, plugins.names(plugins.BENCHMARKS))
+    return (
+        format_method_coverage(numbers, methods, read_reasons(folder / REASONS))
+        + "\n".join(["", COLUMNS, *matched])
+        + "\n"
+    )
 
 
-def known(grids: Path = GRIDS, params: Path = PARAMS) -> set[str]:
+def read_grid_methods(grids: Path = GRIDS, params: Path = PARAMS) -> set[str]:
     """Methods and variants that a grid declares."""
     found = set()
     for path in [*sorted(grids.glob("*.yaml")), params]:
@@ -58,13 +62,13 @@ def known(grids: Path = GRIDS, params: Path = PARAMS) -> set[str]:
     return found
 
 
-def reasons(path: Path) -> dict[str, str]:
+def read_reasons(path: Path) -> dict[str, str]:
     """Why a row, or a method, is in no grid, by its name."""
     raw = yaml_text.plain(yaml_text.read(path, "must hold reasons, as `name: reason`"), str(path))
     return {str(name): str(reason) for name, reason in raw.items()}
 
 
-def text(numbers: Sequence[Number], methods: Collection[str], why: Mapping[str, str]) -> str:
+def format_method_coverage(numbers: Sequence[PublishedNumber], methods: Collection[str], why: Mapping[str, str]) -> str:
     """The part on methods. Raises UserError for a row that has neither a method nor a reason."""
     home = Counter(n.paper for n in numbers if n.method in methods)
     total = Counter(n.paper for n in numbers)
@@ -75,12 +79,12 @@ def text(numbers: Sequence[Number], methods: Collection[str], why: Mapping[str, 
                       "## Without a method", "", *_without(numbers, methods, why)]) + "\n"  # fmt: skip
 
 
-def _methods(numbers: Sequence[Number], methods: Collection[str]) -> list[str]:
+def _methods(numbers: Sequence[PublishedNumber], methods: Collection[str]) -> list[str]:
     count = Counter(n.method for n in numbers if n.method in methods)
     return ["| method | numbers |", "|---|---:|", *(f"| {name} | {count[name]} |" for name in sorted(count))]
 
 
-def _without(numbers: Sequence[Number], methods: Collection[str], why: Mapping[str, str]) -> list[str]:
+def _without(numbers: Sequence[PublishedNumber], methods: Collection[str], why: Mapping[str, str]) -> list[str]:
     count = Counter((n.paper, n.row, n.method) for n in numbers if n.method not in methods)
     lines = ["| paper | row | numbers | why |", "|---|---|---:|---|"]
     for (paper, row, method), n in count.items():

@@ -15,8 +15,8 @@ from pathlib import Path
 from compclip.base.errors import UserError
 from compclip.base.files import read_text
 from compclip.config.cell import PRETRAINED
-from compclip.report.formats import number
-from compclip.report.tables import Column, Group, Row, Statistic
+from compclip.report.table_formats import format_number
+from compclip.report.tables import Column, MethodRow, ResultTable, Statistic
 
 FIELDS = ("paper", "table", "row", "method", "backbone", "data", "benchmark", "metric", "value", "unit")
 UNITS = ("percent", "score")  # a score is a cosine
@@ -30,7 +30,7 @@ KINDS = {  # endings of the printed columns whose mean stands for a summary colu
 
 
 @dataclass(frozen=True)
-class Number:
+class PublishedNumber:
     """One printed number of a paper, `value` as it stands there, in `unit`."""
 
     paper: str
@@ -56,7 +56,7 @@ class Number:
 
 
 @dataclass(frozen=True)
-class Line:
+class ComparisonRow:
     """One row of the comparison: a paper's, or ours below it; changes are against the same table's pretrained row."""
 
     source: str
@@ -66,27 +66,27 @@ class Line:
 
 
 @dataclass(frozen=True)
-class Comparison:
+class PaperComparison:
     """A paper's table: its columns that we measure too, its rows and ours method by method."""
 
     title: str
     columns: tuple[str, ...]
-    lines: tuple[Line, ...]
+    lines: tuple[ComparisonRow, ...]
 
 
-def read(folder: Path) -> list[Number]:
+def read_numbers(folder: Path) -> list[PublishedNumber]:
     """All numbers of the folder's CSV files. Raises UserError naming file and line of a bad one."""
     return [n for path in sorted(folder.glob("*.csv")) for n in _file(path)]
 
 
-def _file(path: Path) -> list[Number]:
+def _file(path: Path) -> list[PublishedNumber]:
     rows = csv.DictReader(read_text(path).splitlines())
     if lacking := [f for f in FIELDS if f not in (rows.fieldnames or ())]:
         raise UserError(f"{path}: no column {lacking[0]!r}; the first line must name {', '.join(FIELDS)}")
     return [_number(path, line, row) for line, row in enumerate(rows, 2)]
 
 
-def _number(path: Path, line: int, row: dict[str, str]) -> Number:
+def _number(path: Path, line: int, row: dict[str, str]) -> PublishedNumber:
     fields = {f: (row[f] or "").strip() for f in FIELDS}
     try:
         float(fields["value"])
@@ -94,18 +94,20 @@ def _number(path: Path, line: int, row: dict[str, str]) -> Number:
         raise UserError(f"{path}: line {line}: value={row['value']!r} is not a number; write it as printed") from error
     if fields["unit"] not in UNITS:
         raise UserError(f"{path}: line {line}: unit={row['unit']!r}: must be {' or '.join(UNITS)}")
-    return Number(**fields)
+    return PublishedNumber(**fields)
 
 
-def rows(numbers: Sequence[Number]) -> dict[tuple[str, str, str, str], dict[str, Number]]:
+def group_by_model(numbers: Sequence[PublishedNumber]) -> dict[tuple[str, str, str, str], dict[str, PublishedNumber]]:
     """Each row of one table, by its model: column -> number."""
-    found: dict[tuple[str, str, str, str], dict[str, Number]] = {}
+    found: dict[tuple[str, str, str, str], dict[str, PublishedNumber]] = {}
     for n in numbers:
         found.setdefault(n.model, {})[n.column] = n
     return found
 
 
-def differences(numbers: Sequence[Number], paper: str, table: str, left: str, right: str, column: str) -> list[float]:
+def list_printed_differences(
+    numbers: Sequence[PublishedNumber], paper: str, table: str, left: str, right: str, column: str
+) -> list[float]:
     """left - right in a paper's table, as printed, once for each pair of rows of one backbone and data set.
 
     The pretrained model fits every data set; where `table` has no row of `right`, the paper's other tables serve. A
@@ -114,8 +116,8 @@ def differences(numbers: Sequence[Number], paper: str, table: str, left: str, ri
     mine = [n for n in numbers if n.paper == paper]
     trained = {n.method for n in mine}
     left, right = (name if name in trained else f"{RELEASED}{name}" for name in (left, right))
-    here = rows([n for n in mine if n.table == table])
-    base = here if any(model[1] == right for model in here) else rows(mine)
+    here = group_by_model([n for n in mine if n.table == table])
+    base = here if any(model[1] == right for model in here) else group_by_model(mine)
     pairs = [
         (a, b) for m, a in here.items() for n, b in base.items()
         if (m[1], n[1]) == (left, right) and m[2] == n[2] and (m[3] == n[3] or right == PRETRAINED)
@@ -124,13 +126,13 @@ def differences(numbers: Sequence[Number], paper: str, table: str, left: str, ri
     return [round(a - b, 4) for a, b in found if a is not None and b is not None]
 
 
-def column(numbers: Sequence[Number], name: str) -> Column:
+def make_printed_column(numbers: Sequence[PublishedNumber], name: str) -> Column:
     """The column of that name in the unit in which the papers print it: percent, or scores."""
     printed = next((n for n in numbers if n.column == name), None)
     return Column(*name.split("/", 1), score=printed is not None and printed.unit == "score")
 
 
-def _value(row: dict[str, Number], column: str) -> float | None:
+def _value(row: dict[str, PublishedNumber], column: str) -> float | None:
     if column in row:
         return float(row[column].value)
     for ending in KINDS.get(column, ()):
@@ -139,42 +141,42 @@ def _value(row: dict[str, Number], column: str) -> float | None:
     return None
 
 
-def compare(numbers: Sequence[Number], group: Group) -> list[Comparison]:
+def compare_tables(numbers: Sequence[PublishedNumber], group: ResultTable) -> list[PaperComparison]:
     """One comparison for each paper's table that has a method and a metric of the group; others are left out."""
-    numbers = comparable(numbers, group.backbone, group.data)
+    numbers = select_comparable(numbers, group.backbone, group.data)
     tables = dict.fromkeys((n.paper, n.table) for n in numbers)
     found = [_compare(f"{p}, {t}", [n for n in numbers if (n.paper, n.table) == (p, t)], group) for p, t in tables]
     return [c for c in found if c.columns and any(line.ours for line in c.lines)]
 
 
-def comparable(numbers: Sequence[Number], backbone: str, data: str) -> list[Number]:
+def select_comparable(numbers: Sequence[PublishedNumber], backbone: str, data: str) -> list[PublishedNumber]:
     """The numbers on this backbone and this data, by our names for them; all where no paper has such a one.
 
     `vit_b_16_siglip` is our name for "ViT-B/16 SigLIP". Numbers without a data set, as the pretrained model's, stay.
     """
-    same = [n for n in numbers if slug(n.backbone) == backbone] or list(numbers)
-    named = any(slug(n.data) == data for n in same)
-    return [n for n in same if not named or not n.data or slug(n.data) == data]
+    same = [n for n in numbers if to_slug(n.backbone) == backbone] or list(numbers)
+    named = any(to_slug(n.data) == data for n in same)
+    return [n for n in same if not named or not n.data or to_slug(n.data) == data]
 
 
-def _compare(title: str, numbers: Sequence[Number], group: Group) -> Comparison:
+def _compare(title: str, numbers: Sequence[PublishedNumber], group: ResultTable) -> PaperComparison:
     ours = {c.name for c in group.columns}
     names = tuple(n for n in dict.fromkeys(n.column for n in numbers) if n in ours)
     kept = [n for n in numbers if n.column in names]
-    lines: list[Line] = []
+    lines: list[ComparisonRow] = []
     for method in sorted(dict.fromkeys(n.method for n in kept), key=lambda m: m != PRETRAINED):
         # a variant of ours (`fsc_clip.lora`) is matched only by a published row of that very name
         mine = [_ours(row, group, names, kept) for row in group.rows if method in _methods(row.method, kept)]
         lines += [*_printed(method, kept, names), *mine] if mine else []
-    return Comparison(title, names, tuple(lines))
+    return PaperComparison(title, names, tuple(lines))
 
 
-def _methods(ours: str, numbers: Sequence[Number]) -> set[str]:
+def _methods(ours: str, numbers: Sequence[PublishedNumber]) -> set[str]:
     """The published methods that a row of ours stands for, among those of a table."""
     return {n.method for n in _of(ours, numbers)}
 
 
-def _of(ours: str, numbers: Sequence[Number]) -> list[Number]:
+def _of(ours: str, numbers: Sequence[PublishedNumber]) -> list[PublishedNumber]:
     """The numbers of a row of ours: those of its name; of a released checkpoint also its authors' own, by its name.
 
     `released.fsc_clip_lora` is `fsc_clip.lora` on whatever data, `released.clic_laion` is `clic` on LAION.
@@ -182,16 +184,16 @@ def _of(ours: str, numbers: Sequence[Number]) -> list[Number]:
     if exact := [n for n in numbers if n.method == ours]:
         return exact
     name = ours.removeprefix(RELEASED) if ours.startswith(RELEASED) else None
-    return [n for n in numbers if n.method and name in (slug(n.method), slug(f"{n.method} {n.data}"))]
+    return [n for n in numbers if n.method and name in (to_slug(n.method), to_slug(f"{n.method} {n.data}"))]
 
 
-def slug(printed: str) -> str:
+def to_slug(printed: str) -> str:
     """A paper's name of a backbone or data set as a grid's files have it: in lower case, joined by underscores."""
     return "_".join(re.findall(r"[a-z0-9]+", printed.lower()))
 
 
-def _printed(method: str, numbers: Sequence[Number], names: Sequence[str]) -> list[Line]:
-    every = rows(numbers)
+def _printed(method: str, numbers: Sequence[PublishedNumber], names: Sequence[str]) -> list[ComparisonRow]:
+    every = group_by_model(numbers)
     bases = {model[2]: row for model, row in every.items() if model[1] == PRETRAINED}
     return [
         _printed_line(model, row, {} if method == PRETRAINED else bases.get(model[2], {}), names)
@@ -200,14 +202,17 @@ def _printed(method: str, numbers: Sequence[Number], names: Sequence[str]) -> li
 
 
 def _printed_line(
-    model: tuple[str, str, str, str], row: dict[str, Number], base: dict[str, Number], names: Sequence[str]
-) -> Line:
+    model: tuple[str, str, str, str],
+    row: dict[str, PublishedNumber],
+    base: dict[str, PublishedNumber],
+    names: Sequence[str],
+) -> ComparisonRow:
     label, method, backbone, data = model
     cells = tuple(_cell(row.get(n), base.get(n)) for n in names)
-    return Line(f"{label}: {backbone}, {data}" if data else f"{label}: {backbone}", method, False, cells)
+    return ComparisonRow(f"{label}: {backbone}, {data}" if data else f"{label}: {backbone}", method, False, cells)
 
 
-def _cell(found: Number | None, base: Number | None) -> str:
+def _cell(found: PublishedNumber | None, base: PublishedNumber | None) -> str:
     if found is None:
         return "–"
     if base is None:
@@ -216,24 +221,26 @@ def _cell(found: Number | None, base: Number | None) -> str:
     return f"{found.value} ({float(found.value) - float(base.value):+.{digits}f})".replace("-", "−")
 
 
-def _ours(row: Row, group: Group, names: Sequence[str], numbers: Sequence[Number]) -> Line:
+def _ours(
+    row: MethodRow, group: ResultTable, names: Sequence[str], numbers: Sequence[PublishedNumber]
+) -> ComparisonRow:
     found = {c.name: (c, e) for c, e in zip(group.columns, row.statistics, strict=True)}
     same = _of(row.method, numbers) if row.method == PRETRAINED or row.method.startswith(RELEASED) else []
     printed = {n: [float(s.value) for s in same if s.column == n and _here(s, group)] for n in names}
     cells = tuple(_our_cell(*found[n], printed[n]) for n in names)
-    return Line(f"ours: {group.backbone}, {group.data}", row.method, True, cells)
+    return ComparisonRow(f"ours: {group.backbone}, {group.data}", row.method, True, cells)
 
 
-def _here(found: Number, group: Group) -> bool:
+def _here(found: PublishedNumber, group: ResultTable) -> bool:
     """Whether a number is of this group's backbone, and not one that is shown for want of any."""
-    return slug(found.backbone) == group.backbone
+    return to_slug(found.backbone) == group.backbone
 
 
 def _our_cell(column: Column, found: Statistic | None, printed: Sequence[float] = ()) -> str:
     """Our number; `printed` are those of the same weights."""
     if found is None:
         return "–"
-    change = "" if found.change is None else f" ({number(found.change, column, sign=True)})"
+    change = "" if found.change is None else f" ({format_number(found.change, column, sign=True)})"
     apart = min((abs(found.mean * column.scale - value) for value in printed), default=0.0)
     limit = TOLERANCE * column.scale / 100 + 1e-9
-    return number(found.mean, column) + change + (" ≠" if apart > limit else "")
+    return format_number(found.mean, column) + change + (" ≠" if apart > limit else "")

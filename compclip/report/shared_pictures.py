@@ -8,16 +8,16 @@ from pathlib import Path
 from compclip.base.errors import UserError
 from compclip.base.files import read_mapping
 from compclip.config.cell import PRETRAINED
-from compclip.report.tables import Group
+from compclip.report.tables import ResultTable
 
 FOLDER = Path("data/overlaps")
 MARK = "†"
 PICTURES = "pictures"  # all of them, besides those by each criterion
 NAMES = {"sha256": "by SHA-256", "bytes": "by length and first bytes", "coco_id": "by COCO's number"}
-Shared = Mapping[str, Mapping[str, int]]  # benchmark -> how many pictures, and of them by criterion
+SharedPictures = Mapping[str, Mapping[str, int]]  # benchmark -> how many pictures, and of them by criterion
 
 
-def read(root: Path, data: Iterable[str]) -> dict[str, Shared]:
+def read_overlaps(root: Path, data: Iterable[str]) -> dict[str, SharedPictures]:
     """What each of these data sets shares; nothing of one that nobody looked at.
 
     Raises UserError for a damaged file.
@@ -26,7 +26,7 @@ def read(root: Path, data: Iterable[str]) -> dict[str, Shared]:
     return {name: _shared(path) for name, path in found.items() if path.is_file()}
 
 
-def _shared(path: Path) -> Shared:
+def _shared(path: Path) -> SharedPictures:
     found = read_mapping(path)
     for counts in found.values():
         if not isinstance(counts, dict) or not all(type(n) is int and n >= 0 for n in counts.values()):
@@ -34,14 +34,16 @@ def _shared(path: Path) -> Shared:
     return {benchmark: counts for benchmark, counts in found.items() if counts.get(PICTURES)}
 
 
-def of(group: Group, every: Mapping[str, Shared], benchmarks: Sequence[str]) -> Shared:
+def select_overlaps(
+    group: ResultTable, every: Mapping[str, SharedPictures], benchmarks: Sequence[str]
+) -> SharedPictures:
     """What a table's trained rows have seen of the benchmarks: nothing where no row of it was trained."""
     if all(row.method == PRETRAINED for row in group.rows):
         return {}
     return {name: counts for name, counts in every.get(group.data, {}).items() if name in benchmarks}
 
 
-def notes(group: Group, shared: Shared) -> list[str]:
+def describe_overlaps(group: ResultTable, shared: SharedPictures) -> list[str]:
     """A sentence for each benchmark."""
     return [f"{group.data} shares {_pictures(counts)} with {name} ({_told(counts)})" for name, counts in shared.items()]
 
