@@ -5,8 +5,6 @@ from __future__ import annotations
 import zlib
 from pathlib import Path
 
-from compclip.report.official_benchmarks import Official
-
 from compclip.base.files import write_atomic, write_json
 from compclip.benchmarks import (
     aro,
@@ -23,7 +21,8 @@ from compclip.benchmarks import (
 )
 from compclip.config import documents, grid, sections
 from compclip.evaluate.benchmark_module import load_module
-from compclip.report import official as report_official
+from compclip.report import official_benchmarks
+from compclip.report.official_benchmarks import OfficialBenchmarks
 from compclip.runs import folder
 from compclip.runs.folder import Published
 from compclip.runs.items import CLASSIFICATION, COMPOSITION, RETRIEVAL
@@ -77,10 +76,10 @@ def number(*key: str) -> float:
     return zlib.crc32("/".join(key).encode()) % 1000 / 1000
 
 
-def official(params: sections.Params, published: Path) -> Official:
+def official(params: sections.Params, published: Path) -> OfficialBenchmarks:
     """As if all benchmarks of a grid were the papers' own."""
     known = {name: (f"official {name}",) for name in params.evaluate.benchmarks}
-    return Official(known, report_official.read(published).means)
+    return OfficialBenchmarks(known, official_benchmarks.read_official_benchmarks(published).means)
 
 
 def make(params: sections.Params, root: Path) -> Path:
