@@ -32,7 +32,7 @@ DAILY = {
 STAGES = {
     "wordnet": ("compclip.text.wordnet", "find, fetch or copy WordNet"),
     "scenes": ("compclip.scenes.__main__", "make the embedded world, its pictures, captions and benchmarks"),
-    "prepare": ("compclip.launch.prepare", "read and caption a data set, have it rewritten, annotate it"),
+    "prepare": ("compclip.launch.shard_jobs", "read and caption a data set, have it rewritten, annotate it"),
     "backbone": ("compclip.model.__main__", "get a pretrained model"),
     "neighbours": ("compclip.train.neighbours", "find each picture's nearest ones, where a method shows them"),
     "keys": ("compclip.runs.keys", "write the run key of every cell"),

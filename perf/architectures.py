@@ -32,8 +32,8 @@ from compclip.base.errors import UserError, entry
 from compclip.base.files import read_json, write_atomic, write_json
 from compclip.config.cell import Cell
 from compclip.interface.method import load_method
-from compclip.runs import folder
-from compclip.runs.folder import Published
+from compclip.runs import run_folder
+from compclip.runs.run_folder import Published
 
 METHODS = [name for name in plugins.names(plugins.METHODS) if load_method(name).TRAINS]
 WHOLE = ("ViT-B-32-quickgelu", "ViT-B-16-quickgelu", "ViT-B-16-SigLIP", "ViT-L-14-quickgelu")
@@ -180,7 +180,7 @@ def measure(root: Path, method: str, model: str) -> Row:
     command(root, "compclip.evaluate", "--cell", cell.name)
     made = Published(root, cell)
     log = [json.loads(line) for line in made.trained.metrics.read_text().splitlines()]
-    result = read_json(folder.result(made.results, "sugarcrepe"))
+    result = read_json(run_folder.result(made.results, "sugarcrepe"))
     seconds = (log[-1]["time"] - log[0]["time"]) / max(1, len(log) - 1)
     peak_gib = read_json(made.trained.environment)["peak_memory_mib"] / 1024
     for path in (made.trained.path, made.results, root / "store"):

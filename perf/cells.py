@@ -32,8 +32,8 @@ sys.path.insert(0, str(ROOT))
 
 from compclip.base.files import read_json, write_atomic, write_json  # noqa: E402
 from compclip.evaluate import kept  # noqa: E402
-from compclip.runs import store  # noqa: E402
-from compclip.runs.store import StoredRun  # noqa: E402
+from compclip.runs import run_store  # noqa: E402
+from compclip.runs.run_store import StoredRun  # noqa: E402
 from perf.checkout import copy  # noqa: E402
 
 GRIDS = {14: (7, 2), 100: (25, 4), 500: (25, 20)}  # cells: methods, seeds
@@ -58,7 +58,7 @@ TINY = {
 }
 WEIGHTS_BYTES = 2_000_000
 # Variables of whoever measures: without its bytecode every process would compile the project anew.
-NOT_A_USERS = ("MLFLOW_TRACKING_URI", "PYTHONDONTWRITEBYTECODE", store.VARIABLE)
+NOT_A_USERS = ("MLFLOW_TRACKING_URI", "PYTHONDONTWRITEBYTECODE", run_store.VARIABLE)
 BOUNDS = {"nothing_s": 15.0, "collect_s_a_cell": 0.3, "status_s": 2.0, "report_s": 60.0, "track_s_a_run": 1.0}
 NOTHING_GROWS = 2.0  # from 14 cells to 500
 
@@ -88,8 +88,8 @@ def command(root: Path, *words: str) -> tuple[float, float]:
 def runs(root: Path) -> Iterator[StoredRun]:
     """The different runs of the grid, in its order."""
     seen: set[str] = set()
-    for plan in sorted((root / store.PLAN).glob("*.json")):
-        for stored in store.planned(plan.stem, root):
+    for plan in sorted((root / run_store.PLAN).glob("*.json")):
+        for stored in run_store.planned(plan.stem, root):
             if stored.key not in seen:
                 seen.add(stored.key)
                 yield stored

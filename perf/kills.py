@@ -47,9 +47,9 @@ sys.path.insert(0, str(ROOT))
 from compclip.evaluate import __main__ as evaluate_command  # noqa: E402
 from compclip.launch.profiles import Profile  # noqa: E402
 from compclip.launch.slurm import Slurm  # noqa: E402
-from compclip.runs import cluster, jobs, lock, store  # noqa: E402
+from compclip.runs import cluster, jobs, lock, run_store  # noqa: E402
 from compclip.runs.progress import progress  # noqa: E402
-from compclip.runs.store import StoredRun  # noqa: E402
+from compclip.runs.run_store import StoredRun  # noqa: E402
 from compclip.train import __main__ as train_command  # noqa: E402
 from perf import faults  # noqa: E402
 from perf.checkout import OUTSIDE, copy, environment  # noqa: E402
@@ -295,7 +295,7 @@ def inside(root: Path) -> Iterator[None]:
 def disturb(root: Path, killer: Killer, kills: int) -> None:
     """All kills, then `dvc repro` for what is left to do."""
     with inside(root):
-        killer.runs = store.planned(METHOD)
+        killer.runs = run_store.planned(METHOD)
         try:
             killer.disturb(kills)
             killer.collect()
@@ -320,12 +320,12 @@ def experiment(folder: Path, args: argparse.Namespace) -> dict:
     killer = Killer(args.slurm, random.Random(args.seed), args.steps, until=began + 60 * args.minutes)
     disturb(root, killer, args.kills)
     calm(other, args.seeds)
-    pairs = zip(store.planned(METHOD, root), store.planned(METHOD, other), strict=True)
+    pairs = zip(run_store.planned(METHOD, root), run_store.planned(METHOD, other), strict=True)
     return {
         "kills": killer.done.total(), "ways": dict(sorted(killer.done.items())), "at_steps": killer.steps_hit,
         "side_by_side": killer.side_by_side, "runs": args.seeds, "steps": args.steps,
         "differing": [a.cell.name for a, b in pairs if faults.outcome(a) != faults.outcome(b)],
-        "trained_again": faults.trained_again(store.planned(METHOD, root), killer.hits, EVERY),
+        "trained_again": faults.trained_again(run_store.planned(METHOD, root), killer.hits, EVERY),
         "stages_that_left_untold": killer.untold,
         "mlflow": faults.in_mlflow(root, args.seeds, args.steps) or "one run a cell, every step once",
         "left_behind": faults.left_behind(root), "seconds": round(time.time() - began),

@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from compclip.base.files import read_json
-from compclip.runs.folder import LINES, RESULTS, Trained, results
 from compclip.runs.progress import CLOCK
+from compclip.runs.run_folder import LINES, RESULTS, Trained, results
 
 CONFIG = "open_clip_config.json"
 SAME_FACTS = ("data_fingerprint", "dropped", "packages", "view_shares")

@@ -33,7 +33,7 @@ from compclip.base.files import read_json, write_atomic, write_json  # noqa: E40
 from compclip.config.cell import Cell  # noqa: E402
 from compclip.config.sections import World  # noqa: E402
 from compclip.interface.method import load_method  # noqa: E402
-from compclip.runs.folder import Published  # noqa: E402
+from compclip.runs.run_folder import Published  # noqa: E402
 from compclip.scenes import generate  # noqa: E402
 from perf.architectures import BESIDE, OPTIONS, beside  # noqa: E402
 

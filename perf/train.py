@@ -25,7 +25,7 @@ from compclip.config import grid, read
 from compclip.config.sections import Run
 from compclip.interface.method import load_method
 from compclip.model import backbone
-from compclip.runs.folder import Inputs
+from compclip.runs.run_folder import Inputs
 from compclip.train import distributed, fine_tuning, loop
 
 WARM = 2

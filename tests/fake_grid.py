@@ -23,9 +23,9 @@ from compclip.config import documents, grid, sections
 from compclip.evaluate.benchmark_module import load_module
 from compclip.report import official_benchmarks
 from compclip.report.official_benchmarks import OfficialBenchmarks
-from compclip.runs import folder
-from compclip.runs.folder import Published
-from compclip.runs.items import CLASSIFICATION, COMPOSITION, RETRIEVAL
+from compclip.runs import run_folder
+from compclip.runs.item_outcomes import CLASSIFICATION, COMPOSITION, RETRIEVAL
+from compclip.runs.run_folder import Published
 
 SUGARCREPE = (
     "add_obj",
@@ -97,7 +97,7 @@ def make(params: sections.Params, root: Path) -> Path:
                         "headline": list(load_module(module).headline)}  # fmt: skip
             values = {m: number(cell.method, cell.backbone, cell.data, name, m) for m in metrics}
             write_json(
-                folder.result(place.results, name),
+                run_folder.result(place.results, name),
                 {
                     "benchmark": name,
                     "n": 10,

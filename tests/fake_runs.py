@@ -11,9 +11,9 @@ from pathlib import Path
 from compclip.base.files import write_atomic, write_json
 from compclip.config.cell import Cell
 from compclip.report.official_benchmarks import OfficialBenchmarks
-from compclip.runs import folder
-from compclip.runs.folder import Published, Trained
-from compclip.runs.items import COMPOSITION, RETRIEVAL
+from compclip.runs import run_folder
+from compclip.runs.item_outcomes import COMPOSITION, RETRIEVAL
+from compclip.runs.run_folder import Published, Trained
 
 METHODS = ("pretrained", "negclip", "clic")
 BENCHMARKS = ("sugarcrepe", "hard_positives", "retrieval")
@@ -68,7 +68,7 @@ def trained(root: Path, name: str) -> Trained:
 
 def result(root: Path, name: str, benchmark: str) -> Path:
     """One result file of the cell of that name."""
-    return folder.result(_place(root, name).results, benchmark)
+    return run_folder.result(_place(root, name).results, benchmark)
 
 
 def _place(root: Path, name: str) -> Published:
@@ -103,7 +103,7 @@ def _result(path: Path, name: str, items: dict, extra: dict, means: dict, n: int
         "items": items,
         "units": {},
     }
-    write_json(folder.result(path, name), head | {"means": means, "fingerprint": name * 2, "seconds": 1.5})
+    write_json(run_folder.result(path, name), head | {"means": means, "fingerprint": name * 2, "seconds": 1.5})
 
 
 def _items(bits: dict[str, str], names: dict[str, str]) -> dict[str, dict]:

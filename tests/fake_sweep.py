@@ -17,8 +17,8 @@ from pathlib import Path
 
 from compclip.config.sections import Params, Run
 from compclip.evaluate import kept
-from compclip.runs.folder import Folder
-from compclip.runs.store import StoredRun
+from compclip.runs.run_folder import Folder
+from compclip.runs.run_store import StoredRun
 
 PARAMS = """
 grid: {methods: [pretrained, fsc_clip], backbones: [tiny], data: [scenes], seeds: [0]}

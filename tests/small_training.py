@@ -6,7 +6,7 @@ from pathlib import Path
 
 from compclip.config import grid, read
 from compclip.model import backbone
-from compclip.runs.folder import Inputs
+from compclip.runs.run_folder import Inputs
 from compclip.train import fine_tuning, loop
 
 

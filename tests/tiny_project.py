@@ -19,9 +19,9 @@ from compclip.evaluate import __main__ as evaluate_command
 from compclip.model.__main__ import main as pretrain
 from compclip.model.backbone import WEIGHTS
 from compclip.prepare import shard_stages
-from compclip.runs import keys, store
+from compclip.runs import keys, run_store
 from compclip.runs.progress import CLOCK
-from compclip.runs.store import StoredRun
+from compclip.runs.run_store import StoredRun
 from compclip.scenes import generate
 from compclip.train import __main__ as train_command
 
@@ -89,7 +89,7 @@ def cell(method: str) -> str:
 
 def at(name: str, *overrides: str) -> StoredRun:
     """A cell's run, in the project of the current folder."""
-    return store.of(grid.resolve(read.load("params.yaml", overrides), name))
+    return run_store.of(grid.resolve(read.load("params.yaml", overrides), name))
 
 
 def trained(root: Path, name: str) -> Path:

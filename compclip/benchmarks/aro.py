@@ -37,7 +37,7 @@ from compclip.benchmarks._files import images_folder, rows, subsets, value
 from compclip.evaluate.benchmark import Benchmark, Items, Record
 from compclip.evaluate.boxes import boxed
 from compclip.evaluate.embeddings import Embeddings
-from compclip.runs.items import COMPOSITION
+from compclip.runs.item_outcomes import COMPOSITION
 
 RELATION, ATTRIBUTION = "visual_genome_relation", "visual_genome_attribution"
 TASKS = (RELATION, ATTRIBUTION, "flickr30k_order", "coco_order")

@@ -24,7 +24,7 @@ from compclip.benchmarks._files import chosen, images_folder, value
 from compclip.evaluate import metrics
 from compclip.evaluate.benchmark import Benchmark, Items, Record, by_subset, ids, pooled, readable, those
 from compclip.evaluate.embeddings import Embeddings
-from compclip.runs.items import COMPOSITION
+from compclip.runs.item_outcomes import COMPOSITION
 
 TYPES = ("add", "replace", "swap")
 NAMES = {"i2t": "text", "t2i": "image", "group": "group"}  # the authors' name, Winoground's

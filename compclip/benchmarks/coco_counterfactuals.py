@@ -18,7 +18,7 @@ from compclip.base.errors import UserError
 from compclip.benchmarks import _parquet, retrieval
 from compclip.benchmarks._files import images_folder, spread, unique, value
 from compclip.evaluate.benchmark import Benchmark, Record
-from compclip.runs.items import RETRIEVAL
+from compclip.runs.item_outcomes import RETRIEVAL
 
 FILE = "examples.jsonl"
 METRICS = retrieval.METRICS

@@ -16,7 +16,7 @@ from compclip.base.errors import UserError
 from compclip.benchmarks import winoground
 from compclip.benchmarks._files import images_folder, one_file, rows
 from compclip.evaluate.benchmark import Benchmark, Record
-from compclip.runs.items import COMPOSITION
+from compclip.runs.item_outcomes import COMPOSITION
 
 FILE = "COLA_multiobjects_matching_benchmark.json"
 METRICS = winoground.METRICS

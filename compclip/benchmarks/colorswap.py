@@ -14,7 +14,7 @@ from typing import Any
 from compclip.benchmarks import _table, winoground
 from compclip.benchmarks._files import images_folder, unique, value
 from compclip.evaluate.benchmark import Benchmark, Record
-from compclip.runs.items import COMPOSITION
+from compclip.runs.item_outcomes import COMPOSITION
 
 METRICS = winoground.METRICS
 HEADLINE: tuple[str, ...] = ()  # none by its authors: the mean of the columns that the report shows

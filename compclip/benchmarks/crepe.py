@@ -30,7 +30,7 @@ from compclip.benchmarks import _choice
 from compclip.benchmarks._files import chosen, images_folder, present, value
 from compclip.evaluate.benchmark import Benchmark, Groups, Record, by_subset
 from compclip.evaluate.boxes import boxed
-from compclip.runs.items import COMPOSITION
+from compclip.runs.item_outcomes import COMPOSITION
 
 TYPES = ("atom", "swap", "negate")
 MEANS = {"average": TYPES}

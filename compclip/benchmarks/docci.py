@@ -15,7 +15,7 @@ from compclip.base.errors import unknown
 from compclip.benchmarks import _flair, _parquet, _sentences, _table, retrieval
 from compclip.benchmarks._files import lines, one_file, value
 from compclip.evaluate.benchmark import Benchmark
-from compclip.runs.items import RETRIEVAL
+from compclip.runs.item_outcomes import RETRIEVAL
 
 FILES = (
     "docci_descriptions.jsonlines",

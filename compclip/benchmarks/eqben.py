@@ -27,7 +27,7 @@ from compclip.benchmarks import winoground
 from compclip.benchmarks._files import GROUPS, chosen, first_there, images_folder, rows, spread, value
 from compclip.evaluate.benchmark import Benchmark, Items, Record, by_subset, pooled, readable
 from compclip.evaluate.embeddings import Embeddings
-from compclip.runs.items import COMPOSITION
+from compclip.runs.item_outcomes import COMPOSITION
 
 KUBRIC = ("eqbenkubric_attr", "eqbenkubric_cnt", "eqbenkubric_loc")
 SUBTASKS = ("eqbenag", "eqbengebc", *KUBRIC, "eqbensd", "eqbenyoucook2")

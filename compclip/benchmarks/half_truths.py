@@ -24,7 +24,7 @@ from compclip.benchmarks._files import chosen, images_folder, unique, value
 from compclip.evaluate import metrics
 from compclip.evaluate.benchmark import Benchmark, Items, Record, by_subset, column, ids, readable, those
 from compclip.evaluate.embeddings import Embeddings
-from compclip.runs.items import COMPOSITION
+from compclip.runs.item_outcomes import COMPOSITION
 
 SETS = ("coco_qwen", "coco_mistral", "cc3m_qwen")
 KINDS = ("entity", "relation")

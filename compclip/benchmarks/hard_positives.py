@@ -23,7 +23,7 @@ from compclip.evaluate import metrics
 from compclip.evaluate.benchmark import Benchmark, Items, Record, by_subset, column, ids, pooled, readable, those
 from compclip.evaluate.boxes import boxed
 from compclip.evaluate.embeddings import Embeddings
-from compclip.runs.items import COMPOSITION
+from compclip.runs.item_outcomes import COMPOSITION
 
 KINDS = {  # the file name in the authors' repository
     "replace_relations": "vl_checklist_relations.json",

@@ -21,7 +21,7 @@ from compclip.benchmarks import _choice
 from compclip.benchmarks._files import images_folder, rows, value
 from compclip.evaluate.benchmark import Benchmark, Items, Record, pooled
 from compclip.evaluate.embeddings import Embeddings
-from compclip.runs.items import COMPOSITION
+from compclip.runs.item_outcomes import COMPOSITION
 
 SPLITS = ("train", "valid", "test")
 KINDS = ("static", "video")

@@ -15,7 +15,7 @@ from pathlib import Path
 from compclip.benchmarks import _flair, _sentences, retrieval
 from compclip.benchmarks._files import chosen, images_folder, lines, one_file, present, value
 from compclip.evaluate.benchmark import Benchmark
-from compclip.runs.items import RETRIEVAL
+from compclip.runs.item_outcomes import RETRIEVAL
 
 SETS = {"IIW-400": "docci_aar", "DOCCI_Test": "docci", "DCI_Test": "dci"}  # and where its pictures lie
 FLAIR = ("finegrained_annotations.json", "test_annotations.json")  # as its text and as its program call the file

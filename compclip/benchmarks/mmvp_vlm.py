@@ -19,7 +19,7 @@ from compclip.base.errors import UserError, unknown
 from compclip.benchmarks import _pairs, _table
 from compclip.benchmarks._files import value
 from compclip.evaluate.benchmark import Benchmark, Record
-from compclip.runs.items import COMPOSITION
+from compclip.runs.item_outcomes import COMPOSITION
 
 FILE = "Questions.csv"
 FOLDERS = ("MLLM_VLM Images", "MMVP_VLM_Images", "images")  # of the hub, and of the README

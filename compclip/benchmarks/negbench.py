@@ -29,7 +29,7 @@ from compclip.benchmarks._files import chosen, first_there, images_folder, prese
 from compclip.evaluate.benchmark import Benchmark, Items, Record
 from compclip.evaluate.embeddings import Embeddings
 from compclip.prepare import list_literals
-from compclip.runs.items import COMPOSITION
+from compclip.runs.item_outcomes import COMPOSITION
 
 CHOICES = {
     "coco_mcq": "COCO_val_mcq_llama3.1_rephrased.csv",

@@ -31,7 +31,7 @@ from compclip.benchmarks._files import groups, images_folder, one_file, unique
 from compclip.evaluate import metrics
 from compclip.evaluate.benchmark import Benchmark, Items, Record, ids, readable, those
 from compclip.evaluate.embeddings import Embeddings
-from compclip.runs.items import RETRIEVAL
+from compclip.runs.item_outcomes import RETRIEVAL
 
 KS = (1, 5, 10)
 METRICS = tuple(f"{way}_recall_at_{k}" for way in ("i2t", "t2i") for k in KS)

@@ -24,7 +24,7 @@ from compclip.base.files import regular
 from compclip.benchmarks import _table, retrieval
 from compclip.benchmarks._files import images_folder, one_file, value
 from compclip.evaluate.benchmark import Benchmark, Record
-from compclip.runs.items import RETRIEVAL
+from compclip.runs.item_outcomes import RETRIEVAL
 
 FILES = ("share-captioner_coco_lcs_sam_1246k_1107.json", "share4v_sam_10k.json")
 FIRST = 1000

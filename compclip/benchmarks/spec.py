@@ -20,7 +20,7 @@ from compclip.benchmarks import _choice
 from compclip.benchmarks._files import chosen, present, rows, value
 from compclip.evaluate.benchmark import Benchmark, Items, Record
 from compclip.evaluate.embeddings import Embeddings
-from compclip.runs.items import COMPOSITION
+from compclip.runs.item_outcomes import COMPOSITION
 
 SUBSETS = ("absolute_size", "absolute_spatial", "count", "existence", "relative_size", "relative_spatial")
 FILES = {"i2t": "image2text.json", "t2i": "text2image.json"}

@@ -18,7 +18,7 @@ from compclip.benchmarks._files import groups, images_folder, rows, subsets, val
 from compclip.evaluate import metrics
 from compclip.evaluate.benchmark import Benchmark, Items, Record, by_subset, column, ids, pooled, readable, those
 from compclip.evaluate.embeddings import Embeddings
-from compclip.runs.items import COMPOSITION
+from compclip.runs.item_outcomes import COMPOSITION
 
 SUBSETS = ("add_att", "add_obj", "replace_att", "replace_obj", "replace_rel", "swap_att", "swap_obj")
 KINDS = {kind: tuple(s for s in SUBSETS if s.startswith(kind)) for kind in ("add", "replace", "swap")}

@@ -18,7 +18,7 @@ from compclip.benchmarks._files import groups, images_folder, rows, subsets, uni
 from compclip.evaluate import metrics
 from compclip.evaluate.benchmark import Benchmark, Items, Record, by_subset, column, ids, readable, those
 from compclip.evaluate.embeddings import Embeddings
-from compclip.runs.items import COMPOSITION
+from compclip.runs.item_outcomes import COMPOSITION
 
 SUBSETS = ("replace_att", "replace_obj", "replace_rel", "swap_att", "swap_obj")
 MEANS = {

@@ -23,7 +23,7 @@ from compclip.base.files import read_text
 from compclip.benchmarks import _choice
 from compclip.benchmarks._files import chosen, images_folder
 from compclip.evaluate.benchmark import Benchmark, Record
-from compclip.runs.items import COMPOSITION
+from compclip.runs.item_outcomes import COMPOSITION
 
 FILE = "svo_probes.csv"
 KINDS = ("subj_neg", "verb_neg", "obj_neg")

@@ -17,7 +17,7 @@ from compclip.base.files import read_text
 from compclip.benchmarks import _flair, retrieval
 from compclip.benchmarks._files import unique
 from compclip.evaluate.benchmark import Benchmark, Record
-from compclip.runs.items import RETRIEVAL
+from compclip.runs.item_outcomes import RETRIEVAL
 
 CAPTIONS, PICTURES, UNPACKED = "caption", ("image", "images"), "Urban1k"
 FLAIR = "annotations.json"

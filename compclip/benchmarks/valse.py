@@ -19,7 +19,7 @@ from typing import Any
 from compclip.benchmarks import _choice
 from compclip.benchmarks._files import first_there, images_folder, rows, subsets, value
 from compclip.evaluate.benchmark import Benchmark, Record
-from compclip.runs.items import COMPOSITION
+from compclip.runs.item_outcomes import COMPOSITION
 
 PIECES = (
     "existence",

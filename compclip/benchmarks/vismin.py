@@ -21,7 +21,7 @@ from compclip.base.errors import UserError
 from compclip.benchmarks import _pairs, _table
 from compclip.benchmarks._files import chosen, images_folder, value
 from compclip.evaluate.benchmark import Benchmark, Record
-from compclip.runs.items import COMPOSITION
+from compclip.runs.item_outcomes import COMPOSITION
 
 SOLUTIONS = ("sim_solution.csv", "solutions/sim_solution.csv")
 STRAIGHT = {"Text": "T0_I0 > T1_I0 & T1_I1 > T0_I1", "Image": "T0_I0 > T0_I1 & T1_I1 > T1_I0"}

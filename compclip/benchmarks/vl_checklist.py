@@ -23,7 +23,7 @@ from compclip.base.errors import UserError
 from compclip.benchmarks import _choice
 from compclip.benchmarks._files import chosen, images_folder, present, rows, value
 from compclip.evaluate.benchmark import Benchmark, Record
-from compclip.runs.items import COMPOSITION
+from compclip.runs.item_outcomes import COMPOSITION
 
 Sources = dict[str, dict[str, str]]  # source -> corpus -> file
 LIMIT = 1000

@@ -23,7 +23,7 @@ from compclip.benchmarks import _choice
 from compclip.benchmarks._files import chosen, images_folder, present, rows, value
 from compclip.evaluate.benchmark import Benchmark, Items, Record
 from compclip.evaluate.embeddings import Embeddings
-from compclip.runs.items import COMPOSITION
+from compclip.runs.item_outcomes import COMPOSITION
 
 FILES = {  # the subset as the authors call it, and its file
     "Controlled_Images_A": "controlled_images_dataset.json",

@@ -21,7 +21,7 @@ from compclip.benchmarks._files import groups, images_folder, unique, value
 from compclip.evaluate import metrics
 from compclip.evaluate.benchmark import Benchmark, Items, Record, column, ids, readable, those
 from compclip.evaluate.embeddings import Embeddings
-from compclip.runs.items import COMPOSITION
+from compclip.runs.item_outcomes import COMPOSITION
 
 FILE = "examples.jsonl"
 SUBSET = "all"

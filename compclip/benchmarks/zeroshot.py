@@ -41,7 +41,7 @@ from compclip.config.how import WRONG
 from compclip.evaluate import metrics
 from compclip.evaluate.benchmark import Benchmark, Items, Record, ids, readable, those
 from compclip.evaluate.embeddings import Embeddings
-from compclip.runs.items import CLASSIFICATION
+from compclip.runs.item_outcomes import CLASSIFICATION
 
 CLASSES, TEMPLATES = "classnames.txt", "zeroshot_classification_templates.txt"
 SUBSET = "all"

@@ -28,8 +28,8 @@ from compclip.base.names import Name
 from compclip.config.cell import PRETRAINED, Cell
 from compclip.config.planned import undamaged
 from compclip.evaluate import cells, kept
-from compclip.runs import folder as folders
-from compclip.runs.folder import Published
+from compclip.runs import run_folder as folders
+from compclip.runs.run_folder import Published
 
 if TYPE_CHECKING:
     import argparse

@@ -19,7 +19,7 @@ from compclip.base.files import fingerprint
 from compclip.config.how import FIRST, SCORERS
 from compclip.evaluate import units
 from compclip.evaluate.embeddings import Embeddings
-from compclip.runs.items import CAPTION, KINDS, Items
+from compclip.runs.item_outcomes import CAPTION, KINDS, Items
 
 Groups = Mapping[str, Mapping[str, frozenset[str]]]  # subset -> group -> record ids
 

@@ -11,8 +11,8 @@ from compclip.base.errors import UserError
 from compclip.config.cell import PRETRAINED, Cell
 from compclip.evaluate import kept
 from compclip.evaluate.kept import Task
-from compclip.runs import store
-from compclip.runs.folder import Folder, Inputs, Published
+from compclip.runs import run_store
+from compclip.runs.run_folder import Folder, Inputs, Published
 
 
 @dataclass
@@ -50,10 +50,10 @@ def finished(cell: Cell, root: Path) -> Folder:
         raise UserError(f"{trained.path}: not there; run `dvc repro train@{cell.method}` first")
     if not trained.run_key:
         raise UserError(f"{trained.environment}: names no run_key; run `dvc repro -f train@{cell.method}`")
-    folder = store.folder(trained.run_key, root)
+    folder = run_store.folder(trained.run_key, root)
     folder.check()
     if not folder.finished:
-        store.adopt(trained, folder)
+        run_store.adopt(trained, folder)
     return folder
 
 
@@ -91,7 +91,7 @@ def _publish(made: Path, cells: Iterable[Cell], root: Path, done: Brought) -> No
 
 def _scored(todo: Mapping[str, Sequence[Cell]], asked: Task, done: Brought) -> Iterator[tuple[str, Path]]:
     """Score the runs of these keys together; one that fails leaves the others alone."""
-    for key, made in _kept([store.folder(key, asked.root) for key in todo], asked):
+    for key, made in _kept([run_store.folder(key, asked.root) for key in todo], asked):
         if isinstance(made, UserError):
             done.failed |= {cell.name: str(made) for cell in todo[key]}
         else:

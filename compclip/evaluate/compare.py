@@ -24,8 +24,8 @@ from typing import Any
 from compclip.base import json_text
 from compclip.base.errors import UserError, cut, one_line
 from compclip.base.files import read_text
-from compclip.runs import folder as folders
-from compclip.runs import results
+from compclip.runs import result_files
+from compclip.runs import run_folder as folders
 
 # What CLIP_benchmark calls data sets and metrics.
 DATA_SETS = {
@@ -95,7 +95,7 @@ def of_documents(documents: Mapping[str, Mapping[str, Any]]) -> dict[str, Measur
 
 def of_folder(folder: Path) -> dict[str, Measured]:
     """The numbers of a folder of result files. Raises UserError for a damaged one, and where there is none."""
-    found = [results.read_result(path) for path in folders.results(folder)]
+    found = [result_files.read_result(path) for path in folders.results(folder)]
     if not found:
         raise UserError(f"{folder}: holds no results; give a folder of <benchmark>.json files")
     return {

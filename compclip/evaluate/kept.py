@@ -21,14 +21,14 @@ from compclip.base.names import Name
 from compclip.config.how import Benchmark as Section
 from compclip.config.how import How
 from compclip.evaluate import fingerprints
-from compclip.runs import folder as folders
-from compclip.runs import store
-from compclip.runs.folder import Folder, Trained
+from compclip.runs import run_folder as folders
+from compclip.runs import run_store
+from compclip.runs.run_folder import Folder, Trained
 
 if TYPE_CHECKING:
     from compclip.config.cell import Cell
     from compclip.config.sections import Params
-    from compclip.runs.store import StoredRun
+    from compclip.runs.run_store import StoredRun
 
 
 @dataclass(frozen=True)
@@ -118,7 +118,7 @@ def scored(params: Params, stored: StoredRun) -> bool:
 
 def publish(made: Path, cell: Cell, root: Path) -> None:
     """Link results to the cell's place."""
-    if store.shared():
+    if run_store.shared():
         links.protect(made)
     links.place(made, folders.Published(root, cell).results)
 

@@ -23,7 +23,7 @@ from compclip.evaluate.benchmark import Benchmark
 if TYPE_CHECKING:
     from compclip.config.sections import Params
     from compclip.model.backbone import Model
-    from compclip.runs.folder import Folder
+    from compclip.runs.run_folder import Folder
 
 
 @dataclass(frozen=True)

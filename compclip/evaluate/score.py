@@ -18,7 +18,7 @@ from compclip.evaluate.benchmark import Benchmark, Outcomes
 from compclip.evaluate.pictures import ROOM, Pictures
 from compclip.model import backbone, checkpoint_groups
 from compclip.model.backbone import Model
-from compclip.runs.items import COMPOSITION, PARTIAL, Items, is_partial
+from compclip.runs.item_outcomes import COMPOSITION, PARTIAL, Items, is_partial
 
 if TYPE_CHECKING:
     from compclip.config.how import Benchmark as Section

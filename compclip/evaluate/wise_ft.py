@@ -33,7 +33,7 @@ from compclip.config.how import How
 from compclip.config.planned import undamaged
 from compclip.evaluate import cells, line, score
 from compclip.model import backbone
-from compclip.runs.folder import Published
+from compclip.runs.run_folder import Published
 
 if TYPE_CHECKING:
     from compclip.config.sections import Params

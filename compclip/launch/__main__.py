@@ -25,14 +25,14 @@ from compclip.base.files import sole
 from compclip.config import read
 from compclip.config.asked import STAGES
 from compclip.config.sections import Params
-from compclip.launch import estimate, grid, profiles
+from compclip.launch import estimate, grid_runs, profiles
 from compclip.launch.profiles import Profile
 from compclip.launch.slurm import Slurm, parameters, recovered
-from compclip.runs import jobs, machine, notify, tasks
+from compclip.runs import jobs, machine, notify, shard_tasks
 from compclip.runs.jobs import Job
-from compclip.runs.local import SideBySide
+from compclip.runs.local_runs import SideBySide
 from compclip.runs.notify import News
-from compclip.runs.store import StoredRun
+from compclip.runs.run_store import StoredRun
 
 CANCEL_S = 120
 LOCK = Path(".work/launch.lock")
@@ -43,11 +43,11 @@ def send(profile: Profile, params_path: str, dry: bool, workers: int, root: Path
     """Send what is stale; 0 where nothing failed."""
     params = read.load(params_path)
     if not dry:
-        grid.prepare(params, root)
+        grid_runs.prepare(params, root)
     if not dry:
         recovered(profile, root)
-    every = grid.runs(params, root)
-    todo = grid.stale(list(every.values()), params, root)
+    every = grid_runs.runs(params, root)
+    todo = grid_runs.stale(list(every.values()), params, root)
     live = {p.key: job for p in todo if (job := jobs.attach(p.folder))}
     print(
         f"{len(every)} runs: {len(every) - len(todo)} finished, {len(live)} on their way, "
@@ -110,7 +110,7 @@ def cancel(params_path: str, stages: Sequence[str] = (), data: Sequence[str] = (
     With stages, those of their shards alone.
     """
     params = read.load(params_path)
-    sent = tasks.of(stages or STAGES, data or list(params.data), root)
+    sent = shard_tasks.of(stages or STAGES, data or list(params.data), root)
     found = [job for task in sent if (job := jobs.find(task.folder))]
     found += [] if stages else _jobs_of_runs(params, root, bool(sent))
     live = [job for job in found if job.state() in jobs.LIVE]
@@ -132,7 +132,7 @@ def cancel(params_path: str, stages: Sequence[str] = (), data: Sequence[str] = (
 def _jobs_of_runs(params: Params, root: Path, shards: bool) -> list[Job]:
     """Those of the grid; as long as shards are made there may be none, and runs have no keys."""
     try:
-        return [job for p in grid.runs(params, root).values() if (job := jobs.find(p.folder))]
+        return [job for p in grid_runs.runs(params, root).values() if (job := jobs.find(p.folder))]
     except UserError as error:
         if not shards:
             raise
@@ -176,7 +176,7 @@ def _check(args: argparse.Namespace) -> None:
 
 
 def _shards(args: argparse.Namespace, profile: Profile) -> int:
-    from compclip.launch.shards import Sender  # which loads what analyses captions: seconds
+    from compclip.launch.shard_sender import Sender  # which loads what analyses captions: seconds
 
     sender = Sender(profile, args.jobs or profile.jobs, args.shards_per_task or 0, args.dry_run)
     return sender.send(args.stage, args.data, read.load(args.params))

@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import Any
 
 from compclip.base.errors import UserError
-from compclip.runs import folder as folders
-from compclip.runs import inventory, lives, progress, results, store
-from compclip.runs.folder import Folder, Trained
-from compclip.runs.store import StoredRun
+from compclip.runs import device_time, inventory, progress, result_files, run_store
+from compclip.runs import run_folder as folders
+from compclip.runs.run_folder import Folder, Trained
+from compclip.runs.run_store import StoredRun
 
 NEWEST = 5  # finished runs of a method and a backbone that are read
 ALIKE = ("batch_size", "precision", "micro_batch", "trainable")  # of a schedule: what a step costs depends on them
@@ -133,8 +133,8 @@ def finished(todo: Iterable[StoredRun], root: Path) -> list[Finished]:
 
 
 def _everywhere(root: Path) -> Iterable[tuple[Trained, float]]:
-    for folder in filter(_finished, store.folders(root)):
-        yield folder.final, lives.spent(folder)
+    for folder in filter(_finished, run_store.folders(root)):
+        yield folder.final, device_time.spent(folder)
     for path in folders.published(root / folders.RUNS):
         trained = Trained(path)
         if trained.environment.is_file():
@@ -159,6 +159,6 @@ def _read(trained: Trained, spent: float) -> Finished | None:
     """One run; none where its files are another version's, or damaged."""
     try:
         last = progress.last_row(trained.metrics)
-        return measured(results.read_config(trained), results.read_environment(trained), last, spent)
+        return measured(result_files.read_config(trained), result_files.read_environment(trained), last, spent)
     except (UserError, KeyError, TypeError, ArithmeticError):
         return None

@@ -14,9 +14,9 @@ from compclip.base.errors import entry
 from compclip.config import read
 from compclip.config.sections import Params
 from compclip.evaluate import cells, kept, rungs
-from compclip.runs import lock, store
+from compclip.runs import lock, run_store
 from compclip.runs.progress import Follower
-from compclip.runs.store import StoredRun
+from compclip.runs.run_store import StoredRun
 from compclip.train import distributed
 from compclip.train import finish as training
 from compclip.train.job import key_of
@@ -40,7 +40,7 @@ def finish(params: Params, stored: StoredRun) -> None:
 
 def main(argv: list[str]) -> int:
     """Bring one run to its results."""
-    stored = store.sent(key_of(argv))
+    stored = run_store.sent(key_of(argv))
     finish(read.load(stored.folder.params), stored)
     return 0
 

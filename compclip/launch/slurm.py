@@ -32,9 +32,9 @@ from compclip.base.errors import UserError, one_line
 from compclip.base.files import fingerprint, read_json, write_json
 from compclip.base.shared import open_plain
 from compclip.launch.profiles import Profile
-from compclip.runs import cluster, jobs, tasks
+from compclip.runs import cluster, jobs, shard_tasks
+from compclip.runs.run_store import StoredRun
 from compclip.runs.sent import Sent, folder_of
-from compclip.runs.store import StoredRun
 
 PACKAGE = Path(__file__).resolve().parent.parent
 POLL_S = 0.2
@@ -251,7 +251,7 @@ def _own_label() -> str:
 
 def _record(root: Path, key: str, job_id: str, notify: str) -> jobs.SlurmJob:
     log = (root / ".work" / "slurm").resolve() / f"{job_id}_0_log.out"
-    folder, module = folder_of(key, root), jobs.SHARDS if tasks.is_key(key) else jobs.SCORES
+    folder, module = folder_of(key, root), jobs.SHARDS if shard_tasks.is_key(key) else jobs.SCORES
     record = {"kind": "slurm", "module": module, "id": job_id, "log": str(log), "sent": time.time()}
     record |= {"notify": notify} if notify else {}
     write_json(folder.job, record)

@@ -40,7 +40,7 @@ from compclip.report import (
 )
 from compclip.report.claims import Claim
 from compclip.report.run_collection import collect_runs
-from compclip.runs.results import FinishedRun
+from compclip.runs.result_files import FinishedRun
 
 PUBLISHED, CLAIMS = Path("experiments/published"), Path("experiments/claims.yaml")  # where they are, if there are any
 OTHERS = "A report of its own: `report published`."

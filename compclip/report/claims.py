@@ -27,7 +27,7 @@ from compclip.report import crossed_intervals, published_numbers, tables
 from compclip.report.crossed_intervals import RunPair
 from compclip.report.statistics import Interval, mean_std
 from compclip.report.tables import Column, ResultTable
-from compclip.runs.results import FinishedRun
+from compclip.runs.result_files import FinishedRun
 
 HOLDS, REFUTED, UNDECIDED, ABSENT = "holds", "does not hold", "undecided", "not in this grid"
 VERDICTS = (HOLDS, REFUTED, UNDECIDED, ABSENT)

@@ -23,8 +23,8 @@ import numpy as np
 from compclip.report import tables
 from compclip.report.statistics import Interval, align_items, item_units, mean_std, subtract_items
 from compclip.report.tables import Column
-from compclip.runs.items import Items
-from compclip.runs.results import FinishedRun
+from compclip.runs.item_outcomes import Items
+from compclip.runs.result_files import FinishedRun
 
 BOTH, SEEDS_ALONE, ITEMS_ALONE, NEITHER = "seeds and items", "seeds alone", "items alone", ""
 # The 97.5 % point of Student's t by degrees of freedom.

@@ -14,8 +14,8 @@ import numpy as np
 from compclip.config.cell import PRETRAINED
 from compclip.report.escape import format_csv
 from compclip.report.tables import SUMMARY, ResultTable, Statistic
-from compclip.runs.folder import SHARE
-from compclip.runs.results import FinishedRun
+from compclip.runs.result_files import FinishedRun
+from compclip.runs.run_folder import SHARE
 
 NOT_TERMS = {
     "step", "epoch", "samples", "loss", "lr", "logit_scale", "scale", "bias", "grad_norm", "samples_per_second",

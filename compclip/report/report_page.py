@@ -34,7 +34,7 @@ from compclip.report.shared_pictures import SharedPictures
 from compclip.report.statistics import Interval
 from compclip.report.table_formats import format_interval, format_number, span_benchmarks
 from compclip.report.tables import SUMMARY, Column, MethodRow, ResultTable, Statistic
-from compclip.runs.results import FinishedRun
+from compclip.runs.result_files import FinishedRun
 
 RANK = {0: "", 1: "best", 2: "second"}
 VERDICT = {1: "better", -1: "worse", 0: ""}

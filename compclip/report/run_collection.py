@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 from compclip.base.errors import UserError
 from compclip.base.names import Name
 from compclip.config.cell import PRETRAINED
-from compclip.runs import folder, results
-from compclip.runs.folder import Published
-from compclip.runs.results import FinishedRun, Result
+from compclip.runs import result_files, run_folder
+from compclip.runs.result_files import FinishedRun, Result
+from compclip.runs.run_folder import Published
 
 if TYPE_CHECKING:
     from compclip.config.cell import Cell
@@ -59,7 +59,11 @@ def read_cell(place: Published, benchmarks: list[str]) -> tuple[FinishedRun | No
     scored, failed = _results(place, benchmarks)
     lacks += [MissingResult(cell.name, reason) for reason in failed]
     try:
-        facts = results.read_config(trained), results.read_curve(trained), results.read_environment(trained)
+        facts = (
+            result_files.read_config(trained),
+            result_files.read_curve(trained),
+            result_files.read_environment(trained),
+        )
     except UserError as error:
         return None, [*lacks, MissingResult(cell.name, str(error))]
     return (FinishedRun(trained, place.results, cell, *facts, scored) if scored else None), lacks
@@ -76,12 +80,12 @@ def _results(place: Published, benchmarks: list[str]) -> tuple[dict[str, Result]
     """The results there are by benchmark, and why the others are not."""
     found, failed = {}, []
     for name in benchmarks:
-        path = folder.result(place.results, Name(name, "benchmark"))
+        path = run_folder.result(place.results, Name(name, "benchmark"))
         if not path.is_file():
             failed.append(f"no result of {name}")
             continue
         try:
-            found[name] = results.read_result(path)
+            found[name] = result_files.read_result(path)
         except UserError as error:
             failed.append(str(error))
     return found, failed

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from compclip.runs.results import FinishedRun
+from compclip.runs.result_files import FinishedRun
 
 MACHINE = ("device", "threads", "python", "git_commit")
 SECTIONS = ("train", "method")

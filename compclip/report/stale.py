@@ -13,7 +13,7 @@ from compclip.config.cell import PRETRAINED
 from compclip.interface.method import load_method
 from compclip.report.run_collection import MissingResult
 from compclip.report.run_details import SECTIONS, flatten_keys
-from compclip.runs.results import FinishedRun
+from compclip.runs.result_files import FinishedRun
 from compclip.runs.run_key import RESOURCES
 
 

@@ -13,7 +13,7 @@ from math import sqrt
 
 import numpy as np
 
-from compclip.runs.items import CAPTION, Items
+from compclip.runs.item_outcomes import CAPTION, Items
 
 LISTS = 256  # lists of ids whose pictures are remembered
 

@@ -12,8 +12,8 @@ from compclip.config.cell import PRETRAINED
 from compclip.model.model_config import is_random
 from compclip.report import tables
 from compclip.report.tables import Column, MethodRow, ResultTable
-from compclip.runs.items import PARTIAL, is_partial
-from compclip.runs.results import FinishedRun
+from compclip.runs.item_outcomes import PARTIAL, is_partial
+from compclip.runs.result_files import FinishedRun
 
 MANY = 8  # benchmarks that are all named
 RANDOM = "random weights"  # stands where the pretrained model's name would

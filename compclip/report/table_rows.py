@@ -13,7 +13,7 @@ from compclip.config.cell import PRETRAINED
 from compclip.report import claims, crossed_intervals, table_heads, tables
 from compclip.report.statistics import mean_std, rank_values
 from compclip.report.tables import Column, MethodRow, ResultTable, Statistic
-from compclip.runs.results import FinishedRun
+from compclip.runs.result_files import FinishedRun
 
 
 def build_tables(runs: Sequence[FinishedRun], columns: Sequence[Column]) -> list[ResultTable]:

@@ -15,8 +15,8 @@ from compclip.base.errors import UserError, unknown
 from compclip.config.cell import PRETRAINED
 from compclip.config.columns import WAYS
 from compclip.report.statistics import Interval
-from compclip.runs.items import CLASSIFICATION, COMPOSITION, RETRIEVAL, Items
-from compclip.runs.results import FinishedRun, Result
+from compclip.runs.item_outcomes import CLASSIFICATION, COMPOSITION, RETRIEVAL, Items
+from compclip.runs.result_files import FinishedRun, Result
 
 SUMMARY = "summary"
 SUMMARIES = ("Comp", "ZS", "I2T", "T2I", "General")

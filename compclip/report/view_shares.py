@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from statistics import fmean
 
 from compclip.report.tables import ResultTable
-from compclip.runs.results import FinishedRun
+from compclip.runs.result_files import FinishedRun
 
 RARE = 0.05  # a share below it is said in a sentence
 Shares = Mapping[str, float]

@@ -16,7 +16,7 @@ from compclip.report import escape
 from compclip.report.report_figures import TradeoffPoint, Trajectory
 from compclip.report.run_collection import MissingResult
 from compclip.report.tables import SUMMARY, Column, ResultTable, column_value
-from compclip.runs.folder import Published
+from compclip.runs.run_folder import Published
 
 
 @dataclass(frozen=True)

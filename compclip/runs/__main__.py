@@ -25,10 +25,10 @@ from pathlib import Path
 from compclip.base.errors import UserError, entry
 from compclip.base.files import write_atomic
 from compclip.config import read
-from compclip.runs import inventory, store, users, uses
-from compclip.runs.folder import Folder
+from compclip.runs import inventory, run_projects, run_references, run_store
 from compclip.runs.inventory import Held
-from compclip.runs.uses import Uses
+from compclip.runs.run_folder import Folder
+from compclip.runs.run_references import Uses
 
 HEADER = ("run", "size", "GPU-h", "age", "state", "used by")
 UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
@@ -106,7 +106,7 @@ def collect(held: Sequence[Held], used: Uses, others: bool, dry: bool, root: Pat
     if refused:
         print(f"note: {len(refused)} entries of the store refused: not read, not removed", file=sys.stderr)
     idle = [one for one in held if not (one.live or one.kept or used.of(one.folder))]
-    spared = [one for one in idle if store.shared() and not others and not users.own(one.folder, root)]
+    spared = [one for one in idle if run_store.shared() and not others and not run_projects.own(one.folder, root)]
     if spared:
         print(f"note: {len(spared)} runs, {bytes_said(inventory.size(spared))}, belong to other projects of this store "
               "as well and stay; --shared removes them", file=sys.stderr)  # fmt: skip
@@ -138,13 +138,13 @@ def _out(held: Sequence[Held], dry: bool) -> int:
 
 def _named(keys: Iterable[str], root: Path) -> list[Folder]:
     """The runs of these keys. Raises UserError with close matches for one that the store does not have."""
-    known = {one.name for one in store.place(root).glob("*") if inventory.KEY.fullmatch(one.name)}
+    known = {one.name for one in run_store.place(root).glob("*") if inventory.KEY.fullmatch(one.name)}
     for key in keys:
         if key not in known:
             near = get_close_matches(key, known, n=3, cutoff=0.6)
             hint = f"did you mean {' or '.join(near)}?" if near else "`python -m compclip runs` lists them"
-            raise UserError(f"{store.place(root)}: unknown run {key!r}; {hint}")
-    return [store.folder(key, root) for key in dict.fromkeys(keys)]
+            raise UserError(f"{run_store.place(root)}: unknown run {key!r}; {hint}")
+    return [run_store.folder(key, root) for key in dict.fromkeys(keys)]
 
 
 def main(argv: list[str]) -> int:
@@ -155,8 +155,8 @@ def main(argv: list[str]) -> int:
     grids = [Path(path) for path in getattr(args, "keep_grids", ())]
     if args.command == "remove":
         _named(args.keys, root)  # before anything that takes time
-        grids += sorted((root / uses.GRIDS).glob("*.yaml"))
-    used = uses.find(args.params, grids, root)
+        grids += sorted((root / run_references.GRIDS).glob("*.yaml"))
+    used = run_references.find(args.params, grids, root)
     if args.command == "remove":
         return remove(args.keys, used, args.force, args.dry_run, root)
     held = inventory.runs(root)

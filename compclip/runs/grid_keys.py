@@ -12,7 +12,7 @@ from compclip.config import grid, read
 from compclip.config.cell import Cell
 from compclip.config.sections import Run
 from compclip.interface.method import load_method
-from compclip.runs import store
+from compclip.runs import run_store
 from compclip.runs.run_key import hash_parameters
 
 
@@ -38,7 +38,7 @@ def list_cells(params_path: str | Path = read.DEFAULT, root: Path = Path(".")) -
 def _keyed(run: Run, root: Path) -> KeyedCell:
     parameters = hash_parameters(run.plain, trains(run.method_name))
     try:
-        key, error = store.of(run, root).key, ""
+        key, error = run_store.of(run, root).key, ""
     except UserError as missing:
         key, error = "", one_line(str(missing))
     return KeyedCell(run.cell, key, asdict(run.train), parameters, error)

@@ -17,8 +17,8 @@ from compclip.base import links, yaml_text
 from compclip.base.errors import UserError
 from compclip.base.files import read_text
 from compclip.base.shared import check_plain, explain
-from compclip.runs import jobs, lives, lock, store
-from compclip.runs.folder import Folder
+from compclip.runs import device_time, jobs, lock, run_store
+from compclip.runs.run_folder import Folder
 
 KEY = re.compile(r"[0-9a-f]{16}")
 REMOVED = ".removed-"  # a run on its way out
@@ -66,7 +66,7 @@ class Held:
 
 def runs(root: Path) -> list[Held]:
     """Every run of the store, sorted by key."""
-    place = store.place(root)
+    place = run_store.place(root)
     names = sorted(filter(KEY.fullmatch, os.listdir(place))) if place.is_dir() else []
     return [look(Folder(place / name)) for name in names]
 
@@ -84,7 +84,7 @@ def look(folder: Folder) -> Held:
         state = _state(folder)
     except UserError as error:
         state, fault = DAMAGED, str(error)
-    return Held(folder, state, lives.spent(folder), age, blocks, folder.kept.exists(), fault)
+    return Held(folder, state, device_time.spent(folder), age, blocks, folder.kept.exists(), fault)
 
 
 def _state(folder: Folder) -> str:
@@ -183,7 +183,7 @@ def live_for(folder: Folder) -> str:
 
 def sweep_up(root: Path) -> None:
     """Finish removals that were killed. What is not to be touched, or is others', is said and stays."""
-    for path in store.place(root).glob(f"{REMOVED}*"):
+    for path in run_store.place(root).glob(f"{REMOVED}*"):
         try:
             check_plain(path)
             _check_writable(path)

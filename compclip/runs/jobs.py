@@ -2,7 +2,7 @@
 
 A job works in the run's folder of the store: run.yaml and params.yaml say what it does, job.json who does it, job.log
 what it said. It outlives whoever started it; the next driver attaches. Some shards of a data set are a job as well, in
-a folder of their own (runs/tasks.py).
+a folder of their own (runs/shard_tasks.py).
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from compclip.base.files import read_mapping, write_atomic, write_json
 from compclip.base.shared import open_plain
 from compclip.config import read, structured
 from compclip.config.written import plain_yaml
-from compclip.runs import cluster, notify, tasks
-from compclip.runs.folder import Folder
-from compclip.runs.store import StoredRun
+from compclip.runs import cluster, notify, shard_tasks
+from compclip.runs.run_folder import Folder
+from compclip.runs.run_store import StoredRun
 
 SCORES, TRAINS = "compclip.launch.job", "compclip.train.job"  # what a job runs: to the results, or to the checkpoint
 SHARDS = "compclip.launch.task"
@@ -209,8 +209,8 @@ def tell(folder: Folder, variable: str, job: str, why: str) -> None:
 def _sent_name(folder: Folder) -> str:
     """The cell as the job was sent for it, or the shards."""
     try:
-        if (folder.path / tasks.FILE).is_file():
-            return tasks.read(folder).name
+        if (folder.path / shard_tasks.FILE).is_file():
+            return shard_tasks.read(folder).name
         return structured.cell(read.raw(folder.run, ()).get("cell"), f"{folder.run}: cell").name
     except UserError:  # nobody wrote it, or it cannot be read: the message goes out
         return folder.key
@@ -277,7 +277,7 @@ def started(pid: int) -> str:
 def reached(folder: Folder, record: Mapping[str, Any]) -> bool:
     """Whether the job that was sent last came to its end: a checkpoint, shards, or results, whose mark comes last."""
     if record.get("module") == SHARDS:
-        return tasks.made(folder)
+        return shard_tasks.made(folder)
     return folder.finished if record.get("module") == TRAINS else folder.scored.is_file()
 
 

@@ -26,7 +26,7 @@ from typing import Any
 from compclip.base.errors import UserError
 from compclip.base.files import read_mapping
 from compclip.base.shared import share_with_group
-from compclip.runs.folder import Folder
+from compclip.runs.run_folder import Folder
 
 BEAT_S, STILL_S, DEAD_S, LONG_S = 15.0, 30.0, 60.0, 3600.0
 GIVEN_BACK = 0.0  # the time of a lease whose holder has left

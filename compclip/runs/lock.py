@@ -21,9 +21,9 @@ from typing import IO
 
 from compclip.base.errors import UserError
 from compclip.base.shared import explain, open_plain
-from compclip.runs import lease, lives
-from compclip.runs.folder import Folder
+from compclip.runs import device_time, lease
 from compclip.runs.lease import BEAT_S, Lease
+from compclip.runs.run_folder import Folder
 
 POLL_S = 0.2
 NO_LOCKS = (errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP)  # what flock says where a file system has none
@@ -168,7 +168,7 @@ def _sign(file: IO[str]) -> None:
 @contextlib.contextmanager
 def _beating(claim: Lease, devices: int) -> Iterator[None]:
     """Signs of life while the run is held, from a thread of its own: a step may take long."""
-    life, over = lives.begin(claim.folder, devices), threading.Event()
+    life, over = device_time.begin(claim.folder, devices), threading.Event()
     thread = threading.Thread(target=_beat, args=(claim, life, over), daemon=True)
     thread.start()
     try:
@@ -176,7 +176,7 @@ def _beating(claim: Lease, devices: int) -> Iterator[None]:
     finally:
         over.set()
         thread.join()
-        lives.end(life)
+        device_time.end(life)
 
 
 def _beat(claim: Lease, life: Path, over: threading.Event) -> None:
@@ -188,4 +188,4 @@ def _beat(claim: Lease, life: Path, over: threading.Event) -> None:
             print(f"error: {claim.folder.path}: {who} took this run over while this process stood still; leaving",
                   file=sys.stderr, flush=True)  # fmt: skip
             os._exit(LOST)
-        lives.touch(life)
+        device_time.touch(life)

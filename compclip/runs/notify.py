@@ -24,7 +24,7 @@ from typing import Any
 from compclip.base import bounded, secret
 from compclip.base.errors import UserError, one_line
 from compclip.base.files import read_json, write_json
-from compclip.runs.folder import Folder
+from compclip.runs.run_folder import Folder
 
 TIMEOUT_S = 5.0  # to the end of the answer's head, however slowly it comes
 MOST = 20  # failures in one post

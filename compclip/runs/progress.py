@@ -12,7 +12,7 @@ from compclip.base import json_text
 from compclip.base.errors import UserError
 
 if TYPE_CHECKING:
-    from compclip.runs.store import StoredRun
+    from compclip.runs.run_store import StoredRun
 
 TAIL_BYTES = 4096
 AGAIN = "train the run again"

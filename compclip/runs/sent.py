@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Protocol
 
-from compclip.runs import store, tasks
-from compclip.runs.folder import Folder
+from compclip.runs import run_store, shard_tasks
+from compclip.runs.run_folder import Folder
 
 
 class Sent(Protocol):
@@ -31,4 +31,4 @@ class Sent(Protocol):
 
 def folder_of(key: str, root: Path = Path(".")) -> Folder:
     """Where the job works that is told a key. Raises UserError for a key that is none."""
-    return tasks.folder(key, root) if tasks.is_key(key) else store.folder(key, root)
+    return shard_tasks.folder(key, root) if shard_tasks.is_key(key) else run_store.folder(key, root)

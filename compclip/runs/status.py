@@ -4,7 +4,7 @@ State, step, loss, samples/s, time left, job and last error, all read from files
 is changed. States: stale (nothing made yet), pending, running, scoring (trained, its benchmarks are under way), stopped
 (goes on from its last checkpoint when it is started again), failed, damaged (a file of it cannot be read), done
 (trained and scored), published (in runs/ as well). A window too short for all runs shows those first that live or
-failed. Above them stand the data stages that are under way, see runs/stages.py.
+failed. Above them stand the data stages that are under way, see runs/data_stages.py.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from typing import Any
 from compclip.base.errors import UserError, entry, one_line
 from compclip.base.files import read_mapping
 from compclip.config import read, structured
-from compclip.runs import grid_keys, jobs, lives, lock, stages, store
-from compclip.runs.folder import Folder, Published
+from compclip.runs import data_stages, device_time, grid_keys, jobs, lock, run_store
 from compclip.runs.progress import Progress, progress
-from compclip.runs.table import aligned, duration
+from compclip.runs.run_folder import Folder, Published
+from compclip.runs.text_table import aligned, duration
 
 REFRESH_S = 2.0
 LISTING_S = 30  # between two listings of a watch, which work out every run key
@@ -72,7 +72,7 @@ def listed(params_path: str, root: Path = Path(".")) -> tuple[list[Listed], int]
     """The grid's runs, the studies' trials, whatever else lives; and how many older run folders are left out."""
     found = {e.folder.key if e.folder else e.name: e for e in (*_grid(params_path, root), *_trials(root))}
     older = 0
-    for folder in store.folders(root):
+    for folder in run_store.folders(root):
         if folder.key in found:
             continue
         if _idle(folder):
@@ -92,7 +92,7 @@ def _idle(folder: Folder) -> bool:
 
 def _grid(params_path: str, root: Path) -> Iterable[Listed]:
     for one in grid_keys.list_cells(params_path, root):
-        folder = store.folder(one.key, root) if one.key else None
+        folder = run_store.folder(one.key, root) if one.key else None
         yield Listed(one.cell.name, folder, one.train, Published(root, one.cell), one.error)
 
 
@@ -108,7 +108,7 @@ def _trials(root: Path) -> Iterable[Listed]:
 
 
 def _trial(path: Path, trial: Mapping[str, Any], root: Path) -> Listed:
-    name, run = f"{path.parent.name}#{trial['number']}", store.folder(str(trial["run_key"]), root)
+    name, run = f"{path.parent.name}#{trial['number']}", run_store.folder(str(trial["run_key"]), root)
     return Listed(name, run, error=str(trial["reason"]))
 
 
@@ -123,7 +123,7 @@ def row(found: Listed) -> Row:
 
 
 def _row(found: Listed, folder: Folder) -> Row:
-    job, seen, spent = jobs.find(folder), _progress(found, folder), lives.spent(folder)
+    job, seen, spent = jobs.find(folder), _progress(found, folder), device_time.spent(folder)
     state = job.state() if job else ""
     if job and state in jobs.LIVE:
         return Row(_name(found, folder), _stage(state, folder), seen, job.label(), device_seconds=spent)
@@ -186,8 +186,8 @@ def page(params_path: str, width: int, root: Path = Path(".")) -> str:
 
 def render(runs: Sequence[Listed], older: int, width: int, root: Path = Path("."), most: int = 0) -> str:
     """Return the data stages under way; all rows, or at most so many, and how many there are of each state."""
-    data = list(stages.rows(root))
-    above = f"{stages.table(data, width)}\n\n" if data else ""
+    data = list(data_stages.rows(root))
+    above = f"{data_stages.table(data, width)}\n\n" if data else ""
     rows = [row(run) for run in runs]
     counts = {state: sum(r.state == state for r in rows) for state in dict.fromkeys(r.state for r in rows)}
     summary = ", ".join(f"{n} {state}" for state, n in counts.items())

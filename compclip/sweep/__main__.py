@@ -47,9 +47,9 @@ from compclip.launch import profiles
 from compclip.launch.profiles import Profile
 from compclip.launch.slurm import Slurm
 from compclip.report.run_collection import collect_runs
-from compclip.runs import jobs, notify, store
-from compclip.runs.folder import Inputs
+from compclip.runs import jobs, notify, run_store
 from compclip.runs.notify import News
+from compclip.runs.run_folder import Inputs
 from compclip.sweep import confirm, page, results
 from compclip.sweep import declared as studies
 from compclip.sweep.declared import Study
@@ -84,7 +84,7 @@ def base_key(study: Study, params: Path) -> str:
     """What all trials have in common: code, data and fixed parameters, of the training and of the evaluation."""
     corner = studies.overrides(study, studies.corner(study), read.load(params).methods)
     loaded = read.load(params, corner)
-    base = store.of(studies.run(study, loaded))
+    base = run_store.of(studies.run(study, loaded))
     weights = fingerprint(Inputs(base.root, base.cell).backbone)
     return f"{base.key} {kept.task(loaded).identity(weights)}"
 

@@ -33,7 +33,7 @@ from compclip.config.written import grid_yaml
 from compclip.report import claims, tables
 from compclip.report.claims import HOLDS, REFUTED, Evidence, Inequality
 from compclip.report.tables import Column
-from compclip.runs.results import FinishedRun
+from compclip.runs.result_files import FinishedRun
 from compclip.sweep import objectives
 from compclip.sweep.declared import Study, Value
 

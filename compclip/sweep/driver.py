@@ -22,9 +22,9 @@ from compclip.config import read
 from compclip.config.sections import Params
 from compclip.evaluate import kept
 from compclip.report.tables import Column
-from compclip.runs import jobs, store
+from compclip.runs import jobs, run_store
 from compclip.runs.jobs import DONE, FAILED, PENDING, RUNNING, Job
-from compclip.runs.store import StoredRun
+from compclip.runs.run_store import StoredRun
 from compclip.sweep import declared as studies
 from compclip.sweep import objectives, pruning, results
 from compclip.sweep.declared import Study
@@ -199,7 +199,7 @@ class Driver:
     def _reference(self) -> None:
         """Score the pretrained model once; a wrong column is found here, before any training."""
         loaded = read.load(self.params)
-        stored = store.of(studies.run(self.study, loaded, studies.PRETRAINED), self.root)
+        stored = run_store.of(studies.run(self.study, loaded, studies.PRETRAINED), self.root)
         if not self.scored(loaded, stored):
             sent = self.sender.attach(stored) or self._send(stored)
             if jobs.wait(sent, lambda: None, self.poll_s) == FAILED:
@@ -214,9 +214,9 @@ class Driver:
         print(f"pretrained: {self._listed(values)}", flush=True)
 
     def _results(self, key: str) -> Path:
-        found = store.folder(key, self.root).results
+        found = run_store.folder(key, self.root).results
         if found is None:
-            raise UserError(f"{store.folder(key, self.root).path}: no results; start again with --retry-failed")
+            raise UserError(f"{run_store.folder(key, self.root).path}: no results; start again with --retry-failed")
         return found
 
     def _send(self, stored: StoredRun) -> Job:
@@ -227,7 +227,7 @@ class Driver:
         values = draw(trial, self.study)
         try:
             loaded = read.load(self.params, studies.overrides(self.study, values, self._methods))
-            stored = store.of(studies.run(self.study, loaded), self.root)
+            stored = run_store.of(studies.run(self.study, loaded), self.root)
         except UserError as error:
             self._fail(trial, str(error))
             return None
@@ -285,11 +285,11 @@ class Driver:
         except UserError as error:
             print(f"warning: trial {flight.trial.number}: {error}; it runs on", file=sys.stderr, flush=True)
             return
-        jobs.forget(store.folder(flight.key, self.root))
+        jobs.forget(run_store.folder(flight.key, self.root))
 
     def _pruned(self, flight: Flight) -> bool:
         """Report new intermediate scores, rung by rung, so that the verdict does not depend on when we look."""
-        path = store.folder(flight.key, self.root).intermediate
+        path = run_store.folder(flight.key, self.root).intermediate
         if self.study.pruner == "none" or not path.is_file():
             return False
         lines = [line for line in read_text(path).split("\n")[:-1] if line]  # the last one may be half-written

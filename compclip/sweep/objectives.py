@@ -18,10 +18,10 @@ from compclip.config.sections import Params
 from compclip.config.structured import mapping
 from compclip.report import tables
 from compclip.report.tables import SUMMARY, Column
-from compclip.runs import folder as folders
-from compclip.runs import results
-from compclip.runs.results import FinishedRun
-from compclip.runs.store import StoredRun
+from compclip.runs import result_files
+from compclip.runs import run_folder as folders
+from compclip.runs.result_files import FinishedRun
+from compclip.runs.run_store import StoredRun
 from compclip.sweep.declared import Study, is_number
 
 
@@ -44,7 +44,7 @@ def columns(study: Study, pretrained: StoredRun, found: Path, params: Params) ->
     if not any(o.benchmark == SUMMARY for o in study.objectives):
         return tuple(Column(o.benchmark, o.column.partition("/")[2]) for o in study.objectives)
     evaluated = params.evaluate.benchmarks
-    scored = {name: results.read_result(folders.result(found, Name(name, "benchmark"))) for name in evaluated}
+    scored = {name: result_files.read_result(folders.result(found, Name(name, "benchmark"))) for name in evaluated}
     return of_runs(study, [FinishedRun(pretrained.folder.final, found, pretrained.cell, {}, [], {}, scored)], params)
 
 

@@ -12,7 +12,7 @@ from compclip.base.errors import one_line
 from compclip.base.files import read_mapping, sole, write_atomic, write_json
 from compclip.config import read
 from compclip.config.written import grid_yaml
-from compclip.runs import store
+from compclip.runs import run_store
 from compclip.sweep import page
 from compclip.sweep.declared import Study, overrides
 from compclip.sweep.pruning import NOTED
@@ -22,7 +22,7 @@ CONFIRMED = "confirmation.json"
 
 def shown_folder(key: str, root: Path) -> str:
     """Where a run's files are: from the project's root, or absolute where a shared store has them."""
-    path = store.folder(key, root).path
+    path = run_store.folder(key, root).path
     return str(path.relative_to(root)) if path.is_relative_to(root) else str(path)
 
 

@@ -11,7 +11,7 @@ from compclip.report import tables
 from compclip.report.escape import to_code, to_markdown
 from compclip.report.run_details import format_duration
 from compclip.report.tables import Column
-from compclip.runs.results import FinishedRun
+from compclip.runs.result_files import FinishedRun
 from compclip.track.study_files import StudyFile, StudyTrial, best_trials
 
 TAG = "mlflow.note.content"

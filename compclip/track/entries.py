@@ -18,9 +18,9 @@ from compclip.base.files import fingerprint
 from compclip.report import tables
 from compclip.report.run_details import flatten_keys
 from compclip.report.tables import Column
-from compclip.runs import results
-from compclip.runs.folder import SHARE, Trained
-from compclip.runs.results import FinishedRun
+from compclip.runs import result_files
+from compclip.runs.result_files import FinishedRun
+from compclip.runs.run_folder import SHARE, Trained
 from compclip.track import descriptions, headline_scores
 from compclip.track.run_summaries import RunSummary
 from compclip.track.study_files import StudyFile, StudyTrial, best_trials
@@ -196,7 +196,7 @@ def _curve_points(trained: Trained) -> Iterator[MetricPoint]:
 
     What share of the samples had a text or picture keeps its name, share/<part>.
     """
-    for line in results.read_curve(trained):
+    for line in result_files.read_curve(trained):
         for key in (k for k in line if k not in NOT_LOGGED):
             group = "system/" if key in CURVE_OF_SYSTEM else "" if key.startswith(SHARE) else "train/"
             yield MetricPoint(f"{group}{key}", line[key], line["time"], line["step"])

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from compclip.report import tables
 from compclip.report.tables import SUMMARY, Column
-from compclip.runs.results import FinishedRun
+from compclip.runs.result_files import FinishedRun
 
 ScoredRun = tuple[FinishedRun, Mapping[str, float]]  # a run and its `numbers`
 

@@ -18,9 +18,9 @@ from compclip.base import json_text
 from compclip.base.errors import UserError
 from compclip.base.files import fingerprint, read_text, write_atomic
 from compclip.config.cell import Cell
-from compclip.runs import folder, results
-from compclip.runs.folder import Folder, Trained
-from compclip.runs.results import FinishedRun, Result
+from compclip.runs import result_files, run_folder
+from compclip.runs.result_files import FinishedRun, Result
+from compclip.runs.run_folder import Folder, Trained
 
 MOMENT_NS = 2_000_000_000  # file systems of today tick at least once in it
 
@@ -40,8 +40,8 @@ class RunSummary:
     @property
     def files(self) -> dict[str, Path]:
         """The files that `content` speaks of, by the names that MLflow gives them."""
-        paths = results.files(self.run.trained, self.run.results_folder)
-        return {f"{folder.RESULTS}/{p.name}" if p.parent == self.run.results_folder else p.name: p for p in paths}
+        paths = result_files.files(self.run.trained, self.run.results_folder)
+        return {f"{run_folder.RESULTS}/{p.name}" if p.parent == self.run.results_folder else p.name: p for p in paths}
 
 
 class SummaryCache:
@@ -57,9 +57,9 @@ class SummaryCache:
         cached = self._find_unchanged(trained, scores)
         if cached:
             return RunSummary(_run_from_json(cached["run"], trained, scores), cached["content"])
-        started_ns, files = time.time_ns(), results.files(trained, scores)
+        started_ns, files = time.time_ns(), result_files.files(trained, scores)
         stamp = _file_stamps(files)
-        summary = RunSummary(_drop_items(results.read(trained, scores)), fingerprint(*files))
+        summary = RunSummary(_drop_items(result_files.read(trained, scores)), fingerprint(*files))
         if all(changed < started_ns - MOMENT_NS for _, _, changed, _ in stamp):
             line = {
                 "path": str(trained.path),
@@ -73,7 +73,7 @@ class SummaryCache:
     def content(self, trained: Trained, scores: Path) -> str:
         """The brief's hash alone: nothing is parsed for it."""
         cached = self._find_unchanged(trained, scores)
-        return cached["content"] if cached else fingerprint(*results.files(trained, scores))
+        return cached["content"] if cached else fingerprint(*result_files.files(trained, scores))
 
     def save(self) -> None:
         """Write what is new for the next call; runs that are gone are forgotten."""
@@ -84,13 +84,13 @@ class SummaryCache:
 
     def _find_unchanged(self, trained: Trained, scores: Path) -> dict[str, Any] | None:
         line = self._cached_runs.get(str(trained.path))
-        return line if line and line["stamp"] == _file_stamps(results.files(trained, scores)) else None
+        return line if line and line["stamp"] == _file_stamps(result_files.files(trained, scores)) else None
 
 
 def list_published(root: Path) -> Iterator[tuple[Trained, Path]]:
     """Every published run and the folder of its results, sorted by name."""
-    for path in folder.published(root / folder.RUNS):
-        yield Trained(path), root / folder.RESULTS / path.parent.name / path.name
+    for path in run_folder.published(root / run_folder.RUNS):
+        yield Trained(path), root / run_folder.RESULTS / path.parent.name / path.name
 
 
 def cell_name(published: Trained) -> str:
@@ -116,7 +116,7 @@ def _read_cache(file: Path) -> Iterator[tuple[str, dict[str, Any]]]:
 
 def _code_fingerprint() -> str:
     """What decides what is read of a run."""
-    return fingerprint(Path(__file__), Path(results.__file__))
+    return fingerprint(Path(__file__), Path(result_files.__file__))
 
 
 def _file_stamps(files: list[Path]) -> list[list[Any]]:

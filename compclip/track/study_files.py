@@ -10,7 +10,7 @@ from typing import Any
 
 from compclip.base.errors import UserError
 from compclip.base.files import read_json
-from compclip.runs.folder import Folder
+from compclip.runs.run_folder import Folder
 from compclip.track import run_summaries
 from compclip.track.run_summaries import RunSummary, SummaryCache
 

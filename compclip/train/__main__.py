@@ -22,8 +22,8 @@ from typing import TYPE_CHECKING
 from compclip.base import names, openmp_threads
 from compclip.base.errors import UserError, entry
 from compclip.base.names import Name
-from compclip.runs import store
-from compclip.runs.store import StoredRun
+from compclip.runs import run_store
+from compclip.runs.run_store import StoredRun
 
 if TYPE_CHECKING:
     import argparse
@@ -37,7 +37,7 @@ def bring(method: Name, params: str, root: Path = Path(".")) -> int:
     What is finished costs no training and none of its imports.
     """
     cells: dict[str, list[StoredRun]] = defaultdict(list)
-    for stored in store.planned(method, root):
+    for stored in run_store.planned(method, root):
         cells[stored.key].append(stored)
     todo = [same[0] for same in cells.values() if not any(stored.finished for stored in same)]
     waiting, failed = {stored.key for stored in todo}, dict[str, str]()
@@ -48,7 +48,7 @@ def bring(method: Name, params: str, root: Path = Path(".")) -> int:
     print(f"{method}: {count} cells, {len(todo) - len(lost)} of {len(todo)} runs trained", flush=True)
     for name, reason in (failed | lost).items():
         print(f"error: {name}: {reason}", file=sys.stderr)
-    store.write_trained(method, (stored for same in cells.values() for stored in same), root)
+    run_store.write_trained(method, (stored for same in cells.values() for stored in same), root)
     return 1 if failed or lost else 0
 
 
@@ -82,7 +82,7 @@ def _one(args: argparse.Namespace) -> int:
     from compclip.config import grid, read
     from compclip.train import driver
 
-    stored = store.of(grid.resolve(read.load(args.params, args.overrides), args.cell))
+    stored = run_store.of(grid.resolve(read.load(args.params, args.overrides), args.cell))
     try:
         driver.run_cell(stored)
     except KeyboardInterrupt:

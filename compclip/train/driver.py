@@ -9,9 +9,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from compclip.base.errors import UserError
-from compclip.runs import jobs, local, machine
-from compclip.runs.local import Left, SideBySide
-from compclip.runs.store import StoredRun
+from compclip.runs import jobs, local_runs, machine
+from compclip.runs.local_runs import Left, SideBySide
+from compclip.runs.run_store import StoredRun
 
 
 def train(todo: Sequence[StoredRun], method: str, params: str, landed: Callable[[StoredRun], None]) -> dict[str, str]:
@@ -20,7 +20,7 @@ def train(todo: Sequence[StoredRun], method: str, params: str, landed: Callable[
     ready = [stored for stored in todo if stored.cell.name not in given_up]
     threads = max((s.resolved["train"]["threads"] + s.resolved["train"]["workers"] for s in ready), default=1)
     driver = SideBySide(ready, params, machine.slots(threads), jobs.TRAINS, landed, _lost, _orphaned())
-    signal.signal(signal.SIGTERM, local.told)
+    signal.signal(signal.SIGTERM, local_runs.told)
     try:
         return given_up | driver.drive()
     except KeyboardInterrupt:
@@ -28,7 +28,7 @@ def train(todo: Sequence[StoredRun], method: str, params: str, landed: Callable[
         driver.stop()
         raise SystemExit(130) from None
     except Left:
-        raise SystemExit(local.going_on(driver, f"dvc repro train@{method}")) from None
+        raise SystemExit(local_runs.going_on(driver, f"dvc repro train@{method}")) from None
 
 
 def _lost(stored: StoredRun, _reason: str) -> None:

@@ -16,7 +16,7 @@ from compclip.data import neighbour_file
 from compclip.data.prepared_dataset import PreparedDataset
 from compclip.interface.method import Method, load_method
 from compclip.model import backbone, context, lora, model_config, weight_files, weight_interpolation
-from compclip.runs.folder import Inputs
+from compclip.runs.run_folder import Inputs
 from compclip.train import distributed
 from compclip.train.crops import RandomResizedCrop
 from compclip.train.distributed import Process

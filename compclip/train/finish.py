@@ -10,14 +10,14 @@ from compclip.base import links
 from compclip.base.files import write_atomic, write_json
 from compclip.interface.method import load_method
 from compclip.model import backbone, lora
-from compclip.runs import lives
-from compclip.runs.folder import Inputs
+from compclip.runs import device_time
+from compclip.runs.run_folder import Inputs
 from compclip.train import distributed, environment, fine_tuning, optimiser, view_shares
 from compclip.train.loop import OnStep, nothing
 
 if TYPE_CHECKING:
     from compclip.model.backbone import Model
-    from compclip.runs.store import StoredRun
+    from compclip.runs.run_store import StoredRun
 
 
 def complete(stored: StoredRun, on_step: OnStep = nothing) -> None:
@@ -55,7 +55,7 @@ def _finish(stored: StoredRun, model: Model, facts: dict) -> None:
     write_atomic(final.metrics, folder.metrics.read_bytes() if folder.metrics.exists() else b"")
     known = {"run_key": stored.key, "data_fingerprint": stored.data_fingerprint}
     known["weights_fingerprint"] = backbone.weights_fingerprint(final.checkpoint)
-    spent = {"device_seconds": lives.device_seconds(folder)}
+    spent = {"device_seconds": device_time.device_seconds(folder)}
     write_json(final.environment, {**known, **facts, **spent})
     for path in folder.checkpoints():
         path.unlink()

@@ -9,9 +9,9 @@ from __future__ import annotations
 import sys
 
 from compclip.base.errors import UserError, entry
-from compclip.runs import lock, store
+from compclip.runs import lock, run_store
 from compclip.runs.progress import Follower
-from compclip.runs.store import StoredRun
+from compclip.runs.run_store import StoredRun
 from compclip.train import distributed, finish
 
 
@@ -34,7 +34,7 @@ def key_of(argv: list[str]) -> str:
 
 def main(argv: list[str]) -> int:
     """Bring one run to its checkpoint."""
-    hold_and_complete(store.sent(key_of(argv)))
+    hold_and_complete(run_store.sent(key_of(argv)))
     return 0
 
 

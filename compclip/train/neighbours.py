@@ -20,8 +20,8 @@ from compclip.base.files import atomic, read_mapping, update_json
 from compclip.base.names import Name
 from compclip.config import planned
 from compclip.config.cell import PRETRAINED, Cell
-from compclip.runs import store
-from compclip.runs.folder import NEAR_MADE, Inputs, near_made
+from compclip.runs import run_store
+from compclip.runs.run_folder import NEAR_MADE, Inputs, near_made
 
 STAGE = "neighbours"
 SPOOL = Path(".work/neighbours")
@@ -32,7 +32,7 @@ def bring(pairs: list[tuple[Name, Name]], code: str, root: Path = Path()) -> lis
     known, done = near_made(root), []
     for data, backbone in pairs:
         given = Inputs(root, Cell(Name(PRETRAINED, "method"), backbone, data, 0))
-        wanted = {"inputs": store.inputs(given).all, "code": code}
+        wanted = {"inputs": run_store.inputs(given).all, "code": code}
         if not given.near.is_file() or not wanted.items() <= known.get(given.pair, {}).items():
             known[given.pair] = wanted | _make(given)
             update_json(root / NEAR_MADE, known)

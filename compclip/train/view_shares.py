@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from compclip.base.errors import UserError
 from compclip.interface.views import Views
-from compclip.runs.folder import SHARE
+from compclip.runs.run_folder import SHARE
 from compclip.train.batch import View
 
 if TYPE_CHECKING:

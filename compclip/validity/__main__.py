@@ -22,7 +22,7 @@ from compclip.config.sections import Params
 from compclip.report import published_coverage, published_numbers, stale, tables
 from compclip.report.run_collection import MissingResult, collect_runs
 from compclip.report.tables import Column
-from compclip.runs.results import FinishedRun
+from compclip.runs.result_files import FinishedRun
 from compclip.validity import counterparts, pair_summary, unpaired, validity_page
 from compclip.validity import difference_pairs as pairs_of
 from compclip.validity.counterparts import Counterparts

@@ -16,7 +16,7 @@ from compclip.report import tables
 from compclip.report.published_numbers import PublishedNumber
 from compclip.report.statistics import mean_std
 from compclip.report.tables import Column
-from compclip.runs.results import FinishedRun
+from compclip.runs.result_files import FinishedRun
 from compclip.validity.counterparts import Counterpart, Counterparts
 
 DIGITS = 6  # of differences: what is equal stays equal, whatever order it was summed in

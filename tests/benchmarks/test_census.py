@@ -19,7 +19,7 @@ from compclip.evaluate import census
 from compclip.evaluate.benchmark import Benchmark, Record
 from compclip.evaluate.boxes import boxed
 from compclip.evaluate.embeddings import Embeddings
-from compclip.runs.items import COMPOSITION, RETRIEVAL
+from compclip.runs.item_outcomes import COMPOSITION, RETRIEVAL
 
 OUTSIDE = "../outside/o.png"
 

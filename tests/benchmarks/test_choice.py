@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from compclip.benchmarks import _choice
 from compclip.evaluate.benchmark import Benchmark, Record
-from compclip.runs.items import COMPOSITION
+from compclip.runs.item_outcomes import COMPOSITION
 
 IMAGES = {"i0": [1.0, 0.0], "i1": [0.0, 1.0], "i2": [0.6, 0.8]}
 TEXTS = {"t0": [1.0, 0.0], "t1": [0.0, 1.0], "t2": [0.8, 0.6]}

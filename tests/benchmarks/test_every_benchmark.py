@@ -15,7 +15,7 @@ from compclip.base.errors import UserError
 from compclip.benchmarks import hard_positives
 from compclip.evaluate.benchmark import Benchmark
 from compclip.evaluate.benchmark_module import load_module
-from compclip.runs.items import COMPOSITION, KINDS, Items
+from compclip.runs.item_outcomes import COMPOSITION, KINDS, Items
 
 NAMES = plugins.names(plugins.BENCHMARKS)
 

@@ -16,8 +16,8 @@ from compclip.evaluate.benchmark import Benchmark, Record
 from compclip.evaluate.boxes import boxed, within
 from compclip.evaluate.embeddings import Embeddings
 from compclip.report import tables
-from compclip.runs import results
-from compclip.runs.items import COMPOSITION, Items
+from compclip.runs import result_files
+from compclip.runs.item_outcomes import COMPOSITION, Items
 from tests.benchmarks.test_ties import STRICT, TO_THE_FIRST
 
 
@@ -124,7 +124,7 @@ def document(tmp_path, dump):
 
 def test_results_keep_the_units(tmp_path, dump):
     kept.write(document(tmp_path, dump), tmp_path)
-    result = results.read_result(tmp_path / "sugarcrepe.json")
+    result = result_files.read_result(tmp_path / "sugarcrepe.json")
     assert result.has_units and result.items["swap_att"].units == (0, 0, 1)
 
 
@@ -135,7 +135,7 @@ def test_units_that_are_none_are_refused(damaged, tmp_path, dump):
     raw = document(tmp_path, dump)["sugarcrepe"] | {"units": {"swap_att": damaged}}
     (tmp_path / "r.json").write_text(json.dumps(raw))
     with pytest.raises(UserError, match=r"r.json: not a results file .*evaluate the run again"):
-        results.read_result(tmp_path / "r.json")
+        result_files.read_result(tmp_path / "r.json")
 
 
 def test_results_of_before_are_read_and_no_report_compares_them(tmp_path, dump):
@@ -143,7 +143,7 @@ def test_results_of_before_are_read_and_no_report_compares_them(tmp_path, dump):
     raw = document(tmp_path, dump)["sugarcrepe"]
     del raw["units"]
     (tmp_path / "r.json").write_text(json.dumps(raw))
-    result = results.read_result(tmp_path / "r.json")
+    result = result_files.read_result(tmp_path / "r.json")
     assert not result.has_units and result.items["swap_att"].units == ()
     run = type("Run", (), {"results": {"sugarcrepe": result}, "cell": type("Cell", (), {"name": "clic-a-b-0"})})
     with pytest.raises(UserError, match=r"sugarcrepe: those of clic-a-b-0 do not say which items show one picture"):

@@ -22,7 +22,7 @@ from compclip.data import neighbour_file
 from compclip.data.prepared_dataset import PreparedDataset
 from compclip.methods import negclip
 from compclip.model import backbone
-from compclip.runs.folder import Inputs
+from compclip.runs.run_folder import Inputs
 from compclip.train import __main__ as train_command
 from compclip.train import distributed, fine_tuning, loop, nearest, neighbours
 from compclip.train import view_maker as views_of

@@ -24,8 +24,8 @@ from compclip.config.how import How
 from compclip.evaluate import __main__ as evaluate_command
 from compclip.evaluate import kept, score
 from compclip.model import backbone, checkpoint_groups
-from compclip.runs import results, store
-from compclip.runs.folder import Published
+from compclip.runs import result_files, run_store
+from compclip.runs.run_folder import Published
 from tests.data import tar_files
 
 CONFIG = {
@@ -248,7 +248,7 @@ def test_result_files_satisfy_the_report(checkpoint, params, tmp_path):
     evaluate_command.main(["--checkpoint", str(checkpoint), "--out", str(tmp_path / "out"), "--device", "cpu"])
     flat = files.read_json(tmp_path / "out" / "summary.json")
     for name in ("sugarcrepe", "plus"):
-        result = results.read_result(tmp_path / "out" / f"{name}.json")  # checks metrics against items and means
+        result = result_files.read_result(tmp_path / "out" / f"{name}.json")  # checks metrics against items and means
         assert all(flat[f"{name}/{metric}"] == value for metric, value in result.metrics.items())
         assert len(result.items) + len(result.means) == len(result.metrics)
     assert len(flat) == 7 + 3 + 5 + 10 + 6
@@ -350,7 +350,7 @@ def test_a_failure_leaves_the_old_results(published, params, root, monkeypatch):
         evaluate_command.main(["--cell", "clip-tiny-d-0"], root)
     assert [p.read_text() for p in published.results.iterdir()] == ["old"]
     assert not list(root.glob("store/clip-key/scores/*"))
-    assert kept.find(kept.task(params, root), store.folder("clip-key", root)) is None
+    assert kept.find(kept.task(params, root), run_store.folder("clip-key", root)) is None
 
 
 def test_missing_images_are_warned_of_and_give_no_metrics(checkpoint, params, root, capsys):

@@ -20,7 +20,7 @@ from compclip.config.how import How
 from compclip.config.sections import Lora, Train
 from compclip.evaluate import line, score, wise_ft
 from compclip.model import backbone, lora, weight_interpolation
-from compclip.runs.folder import Published
+from compclip.runs.run_folder import Published
 from tests import tiny_project
 from tests.conftest import ROOT
 from tests.model.test_lora import fit

@@ -12,7 +12,7 @@ from compclip.launch import __main__ as launch_command
 from compclip.launch import estimate
 from compclip.launch.estimate import Finished
 from compclip.launch.profiles import Profile
-from compclip.runs import store
+from compclip.runs import run_store
 from tests import fake_store
 
 # 100 steps of 32 pictures at 64 a second on two GPUs: a step costs a device-second; 20 more went elsewhere.
@@ -120,7 +120,7 @@ def test_the_report():
 @pytest.fixture
 def project(tmp_path, monkeypatch) -> Path:
     """A project with a grid of two seeds, in the current folder."""
-    monkeypatch.delenv(store.VARIABLE, raising=False)
+    monkeypatch.delenv(run_store.VARIABLE, raising=False)
     monkeypatch.chdir(fake_store.project(tmp_path))
     return tmp_path
 

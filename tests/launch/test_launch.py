@@ -19,13 +19,13 @@ from compclip.config import read
 from compclip.evaluate import __main__ as evaluate_command
 from compclip.evaluate import score
 from compclip.launch import __main__ as launch_command
-from compclip.launch import grid, profiles, slurm
+from compclip.launch import grid_runs, profiles, slurm
 from compclip.launch import job as launch_job
-from compclip.runs import cluster, store
+from compclip.runs import cluster, run_store
 from compclip.runs import jobs as runs_jobs
-from compclip.runs.local import SideBySide
+from compclip.runs.local_runs import SideBySide
 from compclip.runs.progress import Follower
-from compclip.runs.store import StoredRun
+from compclip.runs.run_store import StoredRun
 from compclip.train import __main__ as train_command
 from compclip.train import loop
 from tests import tiny_project
@@ -40,12 +40,12 @@ BROKEN = "finetune: {train: {lr: 1.0e+30, grad_clip_norm: 0, warmup_steps: 0}}"
 def stale(name: str) -> bool:
     """Whether launch would send a cell."""
     params = read.load("params.yaml")
-    return name in [stored.cell.name for stored in grid.stale(runs(), params)]
+    return name in [stored.cell.name for stored in grid_runs.stale(runs(), params)]
 
 
 def runs() -> list[StoredRun]:
     """The runs of the current folder's grid."""
-    return list(grid.runs(read.load("params.yaml"), Path(".")).values())
+    return list(grid_runs.runs(read.load("params.yaml"), Path(".")).values())
 
 
 def edit(old: str, new: str) -> str:
@@ -177,7 +177,7 @@ def test_another_dvc_at_work_is_one_line(here, monkeypatch, capsys, said):
     Path("other/dvc/__main__.py").write_text(f"import sys; sys.exit({'ERROR: ' + said!r})")
     monkeypatch.setenv("PYTHONPATH", "other")
     with pytest.raises(UserError, match="another dvc is at work in this project; wait for it or stop it"):
-        grid.prepare(read.load("params.yaml"), Path("."))
+        grid_runs.prepare(read.load("params.yaml"), Path("."))
     assert said in capsys.readouterr().err
 
 
@@ -288,6 +288,6 @@ def test_jobs_of_a_command_that_was_killed_are_found(tmp_path, monkeypatch):
     monkeypatch.setattr(cluster, "run", lambda *c: subprocess.CompletedProcess(c, 0, "9_0\n9_2\n", ""))
     sender = slurm.Slurm(profiles.Profile(), tmp_path)
     assert sender.recover() == 2
-    found = [runs_jobs.find(store.folder(key, tmp_path)) for key in ("k0", "k1", "k2")]
+    found = [runs_jobs.find(run_store.folder(key, tmp_path)) for key in ("k0", "k1", "k2")]
     assert [job and job.id for job in found] == ["9_0", None, "9_2"]
     assert sender.recover() == 0

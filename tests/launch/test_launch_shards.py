@@ -19,13 +19,13 @@ from compclip.config import asked, read
 from compclip.config.sections import Data
 from compclip.data import shard_files
 from compclip.launch import __main__ as launch_command
-from compclip.launch import grid, profiles, slurm
-from compclip.launch import prepare as stage_command
-from compclip.launch import shards as sending
+from compclip.launch import grid_runs, profiles, slurm
+from compclip.launch import shard_jobs as stage_command
+from compclip.launch import shard_sender as sending
 from compclip.launch import task as task_command
 from compclip.prepare import shard_stages, shard_work
-from compclip.runs import cluster, jobs, stages, status, tasks
-from compclip.runs.tasks import Task
+from compclip.runs import cluster, data_stages, jobs, shard_tasks, status
+from compclip.runs.shard_tasks import Task
 from tests.conftest import ROOT
 
 PICTURES = 10
@@ -108,7 +108,7 @@ def launch(*words: str) -> int:
 
 def sent() -> list[Task]:
     """The tasks of the data set's first stage."""
-    return tasks.of(["recaption"], ["d"])
+    return shard_tasks.of(["recaption"], ["d"])
 
 
 def test_from_nothing_to_collected(project, there, capsys):
@@ -134,7 +134,7 @@ def test_from_nothing_to_collected(project, there, capsys):
     assert "2 tasks sent: job 10_0 to job 10_1" in capsys.readouterr().out
     there.work("10_0")
     there.live.clear()
-    tasks.read(tasks.folder(there.keys["10_1"])).forget()
+    shard_tasks.read(shard_tasks.folder(there.keys["10_1"])).forget()
     assert stage_command.main(["--data", "annotate@d", "--annotate"]) == 0
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(undisturbed)
@@ -146,7 +146,7 @@ def test_from_nothing_to_collected(project, there, capsys):
 def test_the_stage_waits_and_makes_the_rest(project, there, monkeypatch, capsys):
     """It says so once; a shard that no job was sent for is made here."""
     assert launch("--stage", "recaption") == 0
-    tasks.read(tasks.folder(there.keys.pop("9_0"))).forget()
+    shard_tasks.read(shard_tasks.folder(there.keys.pop("9_0"))).forget()
     capsys.readouterr()
     alone = shard_work.ShardWork.complete
     monkeypatch.setattr(
@@ -176,7 +176,7 @@ def test_ctrl_c_leaves_the_jobs(project, there, monkeypatch, capsys):
 def test_a_job_that_failed_is_named(project, there):
     """Nothing is made in its place, until it is launched again, or given up."""
     assert launch("--stage", "recaption") == 0
-    tasks.read(tasks.folder(there.keys["8_0"])).folder.log.write_text("error: d.json: gone\n")
+    shard_tasks.read(shard_tasks.folder(there.keys["8_0"])).folder.log.write_text("error: d.json: gone\n")
     for job in sorted(there.live - {"8_0", "8_1"}):
         there.work(job)
     there.live.clear()
@@ -208,7 +208,7 @@ def test_here_in_processes(project, there):
     assert launch("--stage", "recaption", "--shards-per-task", "3") == 0
     there.live.remove("7_0")
     assert launch_command.main([LOCAL, "--stage", "recaption"]) == 0
-    assert [task.name for task in sent() if not tasks.made(task.folder)] == ["recaption@d 00003 and 1 more"]
+    assert [task.name for task in sent() if not shard_tasks.made(task.folder)] == ["recaption@d 00003 and 1 more"]
     assert not Path("data").exists()
 
 
@@ -226,7 +226,7 @@ def test_what_stages_need_first(project, there):
 def test_dvc_is_asked_first(project, there, monkeypatch):
     """But for a dry run."""
     asked_for = []
-    monkeypatch.setattr(grid, "repro", lambda targets, root: asked_for.append(targets))
+    monkeypatch.setattr(grid_runs, "repro", lambda targets, root: asked_for.append(targets))
     for words in (["--dry-run"], []):
         launch("--stage", "recaption", *words)
     assert asked_for == [["look"]]
@@ -281,11 +281,11 @@ def test_jobs_of_a_command_that_was_killed_are_found(project, there, monkeypatch
     assert launch("--stage", "recaption", "--shards-per-task", "3") == 0
     keys = [there.keys["7_0"], there.keys["7_1"]]
     for key in keys:
-        tasks.folder(key).job.unlink()
+        shard_tasks.folder(key).job.unlink()
     write_json(Path(".work/slurm/compclip-1a2b3c4d.json"), keys)
     monkeypatch.setattr(cluster, "run", lambda *c: subprocess.CompletedProcess(c, 0, "7_0\n7_1\n", ""))
     assert slurm.Slurm(profiles.Profile()).recover() == 2
-    assert [jobs.attach(tasks.folder(key)).label() for key in keys] == ["job 7_0", "job 7_1"]
+    assert [jobs.attach(shard_tasks.folder(key)).label() for key in keys] == ["job 7_0", "job 7_1"]
 
 
 def test_a_task_whose_shards_became_others_refuses(project, there):
@@ -303,7 +303,7 @@ def test_a_task_whose_shards_became_others_refuses(project, there):
 def test_keys_that_are_none(key):
     """None leads out of the folder of shards."""
     with pytest.raises(UserError, match="unknown task of shards|must be letters"):
-        tasks.folder(key)
+        shard_tasks.folder(key)
 
 
 @pytest.mark.parametrize(
@@ -313,12 +313,12 @@ def test_a_damaged_task_is_one_line(project, there, held):
     """Of whoever reads it; the table has it in its row."""
     assert launch("--stage", "recaption", "--shards-per-task", "5") == 0
     [task] = sent()
-    (task.folder.path / tasks.FILE).write_text(held)
+    (task.folder.path / shard_tasks.FILE).write_text(held)
     for look in (sent, lambda: task_command.main([task.key]), lambda: stage_command.main(["--data", "d"])):
         with pytest.raises(UserError, match=r"task\.json"):
             look()
     there.live.clear()
-    [row] = stages.rows()
+    [row] = data_stages.rows()
     assert row.state == "damaged" and "task.json" in row.error
 
 
@@ -339,13 +339,13 @@ def half(tmp_path, monkeypatch) -> Path:
 
 def test_a_stage_under_way(half, there):
     """By hand: two at work at 4 captions a second each, and three shards of 20 captions to make."""
-    assert [row.state for row in stages.rows()] == ["stopped"]
+    assert [row.state for row in data_stages.rows()] == ["stopped"]
     with contextlib.ExitStack() as held:
         for n in (2, 3):
             fcntl.flock(held.enter_context(open(half / f"{n:08x}.lock", "w")), fcntl.LOCK_EX)
-        [row] = stages.rows()
-    assert row == stages.Row("annotate@d", "running", 2, 5, 8.0, 7.5, "2 processes")
-    text = stages.table([row], 100)
+        [row] = data_stages.rows()
+    assert row == data_stages.Row("annotate@d", "running", 2, 5, 8.0, 7.5, "2 processes")
+    text = data_stages.table([row], 100)
     assert text.splitlines()[1].split() == ["annotate@d", "running", "2/5", "8", "8s", "2", "processes"]
 
 
@@ -355,21 +355,21 @@ def test_jobs_of_a_stage_are_shown(half, there):
     task.save()
     write_json(task.folder.job, {"kind": "slurm", "module": jobs.SHARDS, "id": "7_0", "log": "", "sent": 1.0})
     there.live.add("7_0")
-    [row] = stages.rows()
+    [row] = data_stages.rows()
     assert (row.state, row.captions_per_second, row.job) == ("running", 4.0, "job 7_0")
     there.live.clear()
-    [row] = stages.rows()
+    [row] = data_stages.rows()
     assert (row.state, row.left_s, row.job) == ("failed", 0.0, "job 7_0")
     assert row.error.startswith("its node failed (on n7): nothing logged")
     for n in range(5):
         (half / f"{n:08x}.json").write_text("never read")
-    assert list(stages.rows()) == []
+    assert list(data_stages.rows()) == []
 
 
 def test_a_list_that_is_damaged(half):
     """Is a row, and the others are there."""
     (half / asked.LIST).write_text(json.dumps({"items": [{"name": "../x", "key": "aaaaaaaa"}]}))
-    [row] = stages.rows()
+    [row] = data_stages.rows()
     assert row.state == "damaged" and "work.json: damaged; run the stage with `dvc repro` again" in row.error
 
 

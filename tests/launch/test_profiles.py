@@ -12,7 +12,7 @@ from submitit.slurm.slurm import _make_sbatch_string
 
 from compclip.base.errors import UserError
 from compclip.launch import profiles, slurm
-from compclip.runs.store import StoredRun
+from compclip.runs.run_store import StoredRun
 from tests import fake_store
 
 NAMES = ("partition", "account", "qos", "constraint")

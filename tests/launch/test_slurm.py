@@ -18,9 +18,9 @@ from compclip.config import read
 from compclip.evaluate import __main__ as evaluate_command
 from compclip.evaluate import score
 from compclip.launch import __main__ as launch_command
-from compclip.launch import grid, profiles, slurm
+from compclip.launch import grid_runs, profiles, slurm
 from compclip.runs import cluster, jobs
-from compclip.runs.store import StoredRun
+from compclip.runs.run_store import StoredRun
 from compclip.train import __main__ as train_command
 from compclip.train import finish
 from tests import tiny_project
@@ -87,7 +87,7 @@ def ran_twice(made: StoredRun) -> bool:
 def test_the_grid_as_an_array(here, serial, monkeypatch, capsys):
     """One array; the stages wait for its jobs, publish, and have the bits of the serial run; then nothing is stale."""
     assert launch_command.main([str(profile())]) == 0
-    made = {p.run.cell.name: p for p in grid.runs(read.load("params.yaml"), Path(".")).values()}
+    made = {p.run.cell.name: p for p in grid_runs.runs(read.load("params.yaml"), Path(".")).values()}
     ids = [jobs.find(p.folder).id for p in made.values()]
     assert [i.partition("_")[2] for i in ids] == ["0", "1", "2"]
     assert len({i.partition("_")[0] for i in ids}) == 1

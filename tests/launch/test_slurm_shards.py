@@ -14,11 +14,11 @@ from compclip.base.files import fingerprint
 from compclip.data import shard_files
 from compclip.evaluate import __main__ as evaluate_command
 from compclip.launch import __main__ as launch_command
-from compclip.launch import prepare as stage_command
+from compclip.launch import shard_jobs as stage_command
 from compclip.llm import local_server
 from compclip.prepare import shard_stages
 from compclip.report import __main__ as report_command
-from compclip.runs import cluster, jobs, tasks
+from compclip.runs import cluster, jobs, shard_tasks
 from compclip.train import __main__ as train_command
 from tests import tiny_project
 from tests.data import tar_files
@@ -71,12 +71,15 @@ def test_tars_to_the_report(here, tmp_path, capsys):
     """One task is killed on the way; shards and questions are those of an undisturbed run."""
     alone = shutil.copytree(here, tmp_path / "alone")
     launch("--stage", "recaption")
-    assert [len(task.shards) for task in tasks.of(["recaption"], ["tars"])] == [2, 1]  # two servers for three shards
+    assert [len(task.shards) for task in shard_tasks.of(["recaption"], ["tars"])] == [
+        2,
+        1,
+    ]  # two servers for three shards
     assert stage_command.main(["--data", "tars"]) == 0
     assert "at work on its shards; waiting" in capsys.readouterr().out
     assert stage_command.main(["--data", "tars", "--rewrite"]) == 0
     launch("--stage", "annotate")
-    killed = tasks.of(["annotate"], ["tars"])[0]
+    killed = shard_tasks.of(["annotate"], ["tars"])[0]
     job = jobs.find(killed.folder)
     wait_for(killed.folder.log.exists)
     assert cluster.run("scancel", "--signal=KILL", job.id).returncode == 0

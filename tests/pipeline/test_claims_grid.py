@@ -16,8 +16,8 @@ from compclip.model import __main__ as model_command
 from compclip.prepare import shard_stages
 from compclip.report import __main__ as report_command
 from compclip.report.claims import ABSENT, HOLDS, REFUTED, UNDECIDED
-from compclip.runs import folder
-from compclip.runs.folder import Published
+from compclip.runs import run_folder
+from compclip.runs.run_folder import Published
 from compclip.scenes import __main__ as data_scenes_command
 from compclip.train import __main__ as train_command
 from tests.conftest import ROOT
@@ -45,7 +45,7 @@ def params() -> str:
 def metric(root: Path, method: str, seed: int, column: str) -> float:
     """A run's number from its own result file."""
     benchmark, _, name = column.partition("/")
-    path = folder.result(Published(root, Cell(method, "scenes", "scenes", seed)).results, benchmark)
+    path = run_folder.result(Published(root, Cell(method, "scenes", "scenes", seed)).results, benchmark)
     return json.loads(path.read_text())["metrics"][name]
 
 

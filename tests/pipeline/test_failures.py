@@ -20,9 +20,9 @@ from compclip.base.errors import UserError
 from compclip.evaluate import __main__ as evaluate_command
 from compclip.evaluate import score
 from compclip.launch import __main__ as launch_command
-from compclip.launch import grid
+from compclip.launch import grid_runs
 from compclip.runs import jobs, lock
-from compclip.runs.local import SideBySide
+from compclip.runs.local_runs import SideBySide
 from compclip.train import __main__ as train_command
 from compclip.train import finish
 from tests import tiny_project
@@ -291,7 +291,9 @@ def test_launch_and_dvc_started_at_once(dvc_here, undisturbed):
     both = [subprocess.Popen(c, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) for c in commands]
     for process in both:
         said = process.communicate(timeout=300)[0]
-        assert process.returncode == 0 or any(words in said for words in (*grid.LOCKED, "another dvc is at work")), said
+        assert process.returncode == 0 or any(
+            words in said for words in (*grid_runs.LOCKED, "another dvc is at work")
+        ), said
     assert launch() == 0
     again = dvc("repro")
     assert again.returncode == 0, again.stderr

@@ -7,7 +7,7 @@ import subprocess
 import sys
 
 from compclip.runs import lock
-from compclip.runs.folder import Folder
+from compclip.runs.run_folder import Folder
 from tests import tiny_project
 from tests.conftest import ROOT
 

@@ -18,9 +18,9 @@ from compclip.report.claims import ABSENT, HOLDS, REFUTED, UNDECIDED
 from compclip.report.run_collection import collect_runs
 from compclip.report.statistics import Interval
 from compclip.report.tables import Column
-from compclip.runs.folder import Trained
-from compclip.runs.items import COMPOSITION, Items
-from compclip.runs.results import FinishedRun, Result
+from compclip.runs.item_outcomes import COMPOSITION, Items
+from compclip.runs.result_files import FinishedRun, Result
+from compclip.runs.run_folder import Trained
 from tests import fake_runs
 from tests.conftest import ROOT
 

@@ -15,7 +15,7 @@ from compclip.report import reference_table, report_page, table_formats, table_h
 from compclip.report.run_collection import collect_runs
 from compclip.report.table_heads import Coverage
 from compclip.report.tables import Column
-from compclip.runs.folder import Published
+from compclip.runs.run_folder import Published
 from tests import fake_runs
 
 SCENES = "{model: scenes.json, weights: scenes.fp16.safetensors}"

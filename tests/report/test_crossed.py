@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 from compclip.report import crossed_intervals, statistics, tables
 from compclip.report.crossed_intervals import ItemDifferences
 from compclip.report.tables import Column
-from compclip.runs.folder import Trained
-from compclip.runs.items import COMPOSITION, Items
-from compclip.runs.results import FinishedRun, Result
+from compclip.runs.item_outcomes import COMPOSITION, Items
+from compclip.runs.result_files import FinishedRun, Result
+from compclip.runs.run_folder import Trained
 from tests import fake_runs
 
 A, B = Column("b", "a"), Column("b", "b")

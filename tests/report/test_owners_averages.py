@@ -30,8 +30,8 @@ from compclip.evaluate.benchmark_module import load_module
 from compclip.evaluate.embeddings import Embeddings
 from compclip.report import published_models, tables
 from compclip.report.tables import Column
-from compclip.runs.items import CLASSIFICATION, COMPOSITION, RETRIEVAL, Items
-from compclip.runs.results import Result
+from compclip.runs.item_outcomes import CLASSIFICATION, COMPOSITION, RETRIEVAL, Items
+from compclip.runs.result_files import Result
 from tests.conftest import ROOT
 
 NOTHING = Embeddings(np.zeros((0, 0)), np.zeros((0, 0)), {}, {}, {})

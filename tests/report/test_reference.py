@@ -12,9 +12,9 @@ from compclip.report import __main__ as report_command
 from compclip.report import reference_table, report_page, table_formats, table_rows, tables
 from compclip.report.run_collection import collect_runs
 from compclip.report.tables import Column, MethodRow, ResultTable
-from compclip.runs.folder import Trained
-from compclip.runs.items import COMPOSITION, Items
-from compclip.runs.results import FinishedRun, Result
+from compclip.runs.item_outcomes import COMPOSITION, Items
+from compclip.runs.result_files import FinishedRun, Result
+from compclip.runs.run_folder import Trained
 from tests import fake_runs
 
 

@@ -8,7 +8,7 @@ from compclip.base.errors import UserError
 from compclip.config import grid, read
 from compclip.report import stale
 from compclip.report.run_collection import collect_runs
-from compclip.runs.folder import Published
+from compclip.runs.run_folder import Published
 from tests import fake_grid, fake_runs
 from tests.config.test_grids import GRIDS
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from compclip.report import statistics
-from compclip.runs.items import Items
+from compclip.runs.item_outcomes import Items
 
 
 def test_standard_deviation_divides_by_n_minus_one():

@@ -11,8 +11,8 @@ from compclip.report import table_rows, tables
 from compclip.report.run_collection import collect_runs
 from compclip.report.statistics import Interval
 from compclip.report.tables import Column
-from compclip.runs.items import CLASSIFICATION, COMPOSITION
-from compclip.runs.results import Result
+from compclip.runs.item_outcomes import CLASSIFICATION, COMPOSITION
+from compclip.runs.result_files import Result
 from compclip.track import headline_scores
 from tests import fake_runs
 

@@ -11,7 +11,7 @@ from compclip.base.errors import UserError
 from compclip.base.files import write_json
 from compclip.report import report_figures, report_page, tables, wise_ft_lines
 from compclip.report.run_collection import collect_runs
-from compclip.runs.folder import Published
+from compclip.runs.run_folder import Published
 from tests import fake_runs
 
 CELLS = [c for c in fake_runs.cells() if c.method == "negclip"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from compclip.runs.folder import Folder
+from compclip.runs.run_folder import Folder
 
 
 @pytest.fixture

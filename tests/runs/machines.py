@@ -15,8 +15,8 @@ from types import SimpleNamespace
 import pytest
 
 from compclip.runs import lease
-from compclip.runs.folder import Folder
 from compclip.runs.lease import Lease
+from compclip.runs.run_folder import Folder
 
 # What a lease asks the file system for, a step each.
 CALLS = ("open", "utime", "stat", "unlink", "close")

@@ -15,8 +15,8 @@ from compclip.base.files import write_json
 from compclip.report import __main__ as report_command
 from compclip.report.run_collection import collect_runs
 from compclip.runs import __main__ as runs_command
-from compclip.runs import jobs, lives, status, store
-from compclip.runs.folder import Trained
+from compclip.runs import device_time, jobs, run_store, status
+from compclip.runs.run_folder import Trained
 from compclip.track import sync
 from tests import fake_runs, fake_store
 
@@ -165,7 +165,7 @@ def test_a_pipe_is_not_waited_for(runs):
 
 
 @pytest.fixture
-def grid(tmp_path, monkeypatch) -> list[store.StoredRun]:
+def grid(tmp_path, monkeypatch) -> list[run_store.StoredRun]:
     """Two finished runs of a grid in the current folder, the first one published."""
     monkeypatch.chdir(fake_store.project(tmp_path / "p"))
     return [fake_store.finish(one, publish=i == 0) for i, one in enumerate(fake_store.runs(Path(".")))]
@@ -223,7 +223,7 @@ def test_the_list_of_runs_goes_on(grid, how, capsys):
     lines = {line.split()[0]: line for line in capsys.readouterr().out.splitlines() if line}
     assert "damaged" in lines[grid[0].key] and "job.json" in lines[grid[0].key]
     assert grid[1].key in lines
-    assert lives.device_seconds(grid[1].folder) == 36.0
+    assert device_time.device_seconds(grid[1].folder) == 36.0
     with pytest.raises(UserError, match="job.json"):
         jobs.find(grid[0].folder)
     assert runs_command.main(["gc", "--keep-grids"]) in (0, 2)

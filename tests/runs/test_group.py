@@ -20,8 +20,8 @@ from compclip.base.files import fingerprint, write_atomic, write_json
 from compclip.base.shared import open_plain
 from compclip.evaluate import __main__ as evaluate_command
 from compclip.runs import __main__ as runs_command
-from compclip.runs import inventory, jobs, lock, store
-from compclip.runs.folder import Folder
+from compclip.runs import inventory, jobs, lock, run_store
+from compclip.runs.run_folder import Folder
 from compclip.train import __main__ as train_command
 from compclip.train import optimiser
 from tests import held_job, tiny_project
@@ -111,7 +111,7 @@ class Member(NamedTuple):
     def _call(self, main: Callable[[list[str]], int], argv: tuple[str, ...]) -> None:
         self.give_up()
         os.chdir(self.root)
-        os.environ[store.VARIABLE] = str(self.store)
+        os.environ[run_store.VARIABLE] = str(self.store)
         sys.stdout = sys.stderr = open("said", "w", buffering=1)  # noqa: SIM115 (until the process ends)
         sys.argv[1:] = argv
         assert entry(main) == 0

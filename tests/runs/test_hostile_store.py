@@ -18,9 +18,9 @@ from compclip.base.files import write_json
 from compclip.config import read
 from compclip.evaluate import cells, kept
 from compclip.runs import __main__ as command
-from compclip.runs import inventory, jobs, lives, lock, status, store
-from compclip.runs.folder import Folder
-from compclip.runs.store import StoredRun
+from compclip.runs import device_time, inventory, jobs, lock, run_store, status
+from compclip.runs.run_folder import Folder
+from compclip.runs.run_store import StoredRun
 from compclip.train import __main__ as train_command
 from tests import fake_store
 from tests.tiny_project import at, cell, environment
@@ -36,7 +36,7 @@ SECONDS = 60  # of a command that would wait for a pipe forever
 def grid(tmp_path, monkeypatch) -> list[StoredRun]:
     """Two finished runs that no grid names, in a store of several projects: the first one is attacked."""
     monkeypatch.chdir(fake_store.project(tmp_path / "p"))
-    monkeypatch.setenv(store.VARIABLE, str(tmp_path / "team"))
+    monkeypatch.setenv(run_store.VARIABLE, str(tmp_path / "team"))
     made = [fake_store.finish(one) for one in fake_store.runs(Path("."), "params.yaml", "train.lr=0.5")]
     for one in made:
         life = {"started": 1.7e9, "devices": 1, "host": "a", "pid": 1, "seconds": 1, "project": str(Path.cwd())}
@@ -136,20 +136,20 @@ def test_who_would_write_refuses_it(grid, victim, name):
 
 def test_a_training_refuses_it(here, tmp_path, monkeypatch):
     """The cell is named, before and after training: `final` may come while it trains."""
-    monkeypatch.setenv(store.VARIABLE, str(tmp_path / "team"))
+    monkeypatch.setenv(run_store.VARIABLE, str(tmp_path / "team"))
     run, victim = at(cell("finetune")).folder, tmp_path / "victim"
     victim.mkdir(mode=0o755)
     run.path.mkdir(parents=True)
     run.final.path.symlink_to(victim)
     assert "final: is a link" in refuse(lambda: train_command.main(["--cell", cell("finetune")]))
     run.final.path.unlink()
-    monkeypatch.setattr(lives, "begin", _begin_and_link(run, victim))
+    monkeypatch.setattr(device_time, "begin", _begin_and_link(run, victim))
     assert "final: is a link" in refuse(lambda: train_command.main(["--cell", cell("finetune")]))
     assert not list(victim.iterdir()) and stat.S_IMODE(victim.stat().st_mode) == 0o755
 
 
 def _begin_and_link(run: Folder, victim: Path):
-    begin = lives.begin
+    begin = device_time.begin
 
     def begun(folder: Folder, devices: int) -> Path:
         run.final.path.symlink_to(victim)
@@ -189,7 +189,7 @@ def test_a_pipe_blocks_nobody(grid, words, name):
 @pytest.fixture
 def deep(grid):
     """A tree without end in the first run, and one that is on its way out."""
-    for top in (grid[0].folder.path, store.place(Path(".")) / f"{inventory.REMOVED}{'0' * 16}.1"):
+    for top in (grid[0].folder.path, run_store.place(Path(".")) / f"{inventory.REMOVED}{'0' * 16}.1"):
         top.mkdir(exist_ok=True)
         at_top = os.open(".", os.O_RDONLY)
         os.chdir(top)
@@ -199,7 +199,7 @@ def deep(grid):
         os.fchdir(at_top)
         os.close(at_top)
     yield grid
-    subprocess.run(["rm", "-r", store.place(Path("."))], check=True)  # pytest's own way has an end
+    subprocess.run(["rm", "-r", run_store.place(Path("."))], check=True)  # pytest's own way has an end
 
 
 def test_a_deep_tree_ends_no_command(deep, capsys):
@@ -229,8 +229,8 @@ def test_links_that_dvc_made_are_taken_in_as_files(grid, tmp_path):
     for path in [p for p in trained.path.rglob("*") if p.is_file()]:
         path.rename(cache / path.name)
         path.symlink_to(cache / path.name)
-    into = Folder(store.place(Path(".")) / ("f" * 16))
-    store.adopt(trained, into)
+    into = Folder(run_store.place(Path(".")) / ("f" * 16))
+    run_store.adopt(trained, into)
     into.check()
     assert into.final.weights.samefile(cache / into.final.weights.name) and not into.final.weights.is_symlink()
 
@@ -238,7 +238,7 @@ def test_links_that_dvc_made_are_taken_in_as_files(grid, tmp_path):
 def test_the_end_of_a_life_follows_no_link(tmp_path, victim):
     """Its file's name is known to everybody who shares the store while it runs."""
     run = Folder(tmp_path / "key")
-    path = lives.begin(run, 1)
+    path = device_time.begin(run, 1)
     path.with_suffix(".new").symlink_to(victim / "notes.txt")
-    lives.end(path)
+    device_time.end(path)
     assert (victim / "notes.txt").read_text() == "precious"

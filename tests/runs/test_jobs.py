@@ -21,10 +21,10 @@ from compclip.config import read
 from compclip.evaluate import __main__ as evaluate_command
 from compclip.evaluate import kept, score
 from compclip.launch import job as launch_job
-from compclip.runs import cluster, jobs, lock, progress, store
-from compclip.runs import folder as results
-from compclip.runs.folder import Folder
-from compclip.runs.store import StoredRun
+from compclip.runs import cluster, jobs, lock, progress, run_store
+from compclip.runs import run_folder as results
+from compclip.runs.run_folder import Folder
+from compclip.runs.run_store import StoredRun
 from compclip.train import __main__ as train_command
 from compclip.train import job as train_job
 from compclip.train import loop
@@ -162,7 +162,7 @@ def test_a_cluster_job_that_is_gone_leaves_the_cell_stale(here, monkeypatch, cap
 def test_a_job_whose_inputs_changed_refuses(here):
     """The key is of the data and code at submission."""
     made = stored("finetune")
-    jobs.write_inputs(made._replace(folder=store.folder("0123456789abcdef")), "params.yaml")
+    jobs.write_inputs(made._replace(folder=run_store.folder("0123456789abcdef")), "params.yaml")
     for module in (launch_job, train_job):
         with pytest.raises(UserError, match=rf"code or data changed .* \(its key is now {made.key}\)"):
             module.main(["0123456789abcdef"])

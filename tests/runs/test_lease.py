@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from compclip.base.errors import UserError
 from compclip.runs import lease, lock
-from compclip.runs.folder import Folder
 from compclip.runs.lease import DEAD_S, LONG_S, STILL_S, Lease
+from compclip.runs.run_folder import Folder
 from tests.runs.machines import Clock, claim, silent_for, stepped
 
 

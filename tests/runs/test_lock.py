@@ -14,8 +14,8 @@ import pytest
 
 from compclip.base.errors import UserError
 from compclip.runs import lock, status
-from compclip.runs.folder import Folder
 from compclip.runs.lease import LONG_S
+from compclip.runs.run_folder import Folder
 from tests.runs.machines import claim, silent_for
 from tests.tiny_project import at, cell, environment, wait_for
 
@@ -140,7 +140,7 @@ def test_a_store_that_is_read_only(run, monkeypatch):
 def test_a_killed_process_leaves_the_run_free(run):
     """SIGKILL: the lock goes with it, and so does its lease on this machine."""
     code = (
-        "import sys, pathlib, time; from compclip.runs import lock; from compclip.runs.folder import Folder\n"
+        "import sys, pathlib, time; from compclip.runs import lock; from compclip.runs.run_folder import Folder\n"
         "with lock.hold(Folder(pathlib.Path(sys.argv[1]))): print('held', flush=True); time.sleep(600)"
     )
     child = subprocess.Popen(

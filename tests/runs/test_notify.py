@@ -19,9 +19,9 @@ from compclip.base.files import write_atomic, write_json
 from compclip.launch import __main__ as launch_command
 from compclip.launch import profiles, slurm
 from compclip.launch.profiles import Profile
-from compclip.runs import cluster, jobs, notify, store
+from compclip.runs import cluster, jobs, notify, run_store
 from compclip.runs.notify import News
-from compclip.runs.store import StoredRun
+from compclip.runs.run_store import StoredRun
 from compclip.sweep import __main__ as sweep_command
 from compclip.train import driver
 from tests import fake_store
@@ -203,7 +203,7 @@ def test_a_profile_names_a_variable(tmp_path, value, why):
 @pytest.fixture
 def sent(tmp_path, monkeypatch) -> StoredRun:
     """A run whose job left a last line, in a project in the current folder."""
-    monkeypatch.delenv(store.VARIABLE, raising=False)
+    monkeypatch.delenv(run_store.VARIABLE, raising=False)
     monkeypatch.chdir(fake_store.project(tmp_path / "thesis"))
     stored = fake_store.runs(Path("."))[0]
     jobs.write_inputs(stored, "params.yaml")

@@ -16,8 +16,8 @@ import pytest
 from compclip.base.errors import UserError
 from compclip.base.files import write_atomic, write_json
 from compclip.runs import __main__ as command
-from compclip.runs import inventory, jobs, lock, store
-from compclip.runs.store import StoredRun
+from compclip.runs import inventory, jobs, lock, run_store
+from compclip.runs.run_store import StoredRun
 from tests import fake_store
 from tests.tiny_project import environment
 
@@ -26,7 +26,7 @@ from tests.tiny_project import environment
 def grid(tmp_path, monkeypatch) -> list[StoredRun]:
     """The two finished runs of a grid, the first one published, in the current folder."""
     monkeypatch.chdir(fake_store.project(tmp_path / "p"))
-    monkeypatch.delenv(store.VARIABLE, raising=False)
+    monkeypatch.delenv(run_store.VARIABLE, raising=False)
     return [fake_store.finish(one, 36 * (i + 1), publish=i == 0) for i, one in enumerate(fake_store.runs(Path(".")))]
 
 
@@ -252,7 +252,7 @@ def test_an_unfinished_run_that_says_nothing_may_be_a_cell_s(grid, spare):
 @pytest.fixture
 def team(grid, spare, tmp_path, monkeypatch) -> StoredRun:
     """A finished run of this project alone, in a store that COMPCLIP_STORE names."""
-    monkeypatch.setenv(store.VARIABLE, str(tmp_path / "team"))
+    monkeypatch.setenv(run_store.VARIABLE, str(tmp_path / "team"))
     mine = fake_store.finish(fake_store.runs(Path("."), "params.yaml", "train.lr=0.5")[0])
     _lived_in(mine, Path.cwd())
     return mine

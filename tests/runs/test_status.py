@@ -9,7 +9,7 @@ import pytest
 
 from compclip.base.files import write_json
 from compclip.launch import job as launch_job
-from compclip.runs import jobs, lives, lock, progress, status, store
+from compclip.runs import device_time, jobs, lock, progress, run_store, status
 from compclip.train import __main__ as train_command
 from compclip.train import loop
 from tests.tiny_project import at, cell, wait_for
@@ -40,7 +40,7 @@ def test_a_run_from_nothing_to_published(here):
     assert rows()[name].state == "published"
     shown = status.page("params.yaml", 200)
     assert "10/10" in shown and "3 runs: 2 stale, 1 published" in shown
-    assert f"{lives.device_seconds(made.folder) / 3600:.2f} GPU-hours" in shown
+    assert f"{device_time.device_seconds(made.folder) / 3600:.2f} GPU-hours" in shown
 
 
 def test_a_run_that_dvc_trains_is_shown(here):
@@ -83,7 +83,7 @@ def test_trials_of_sweeps_and_older_folders(here):
 
 def test_a_live_run_of_neither_grid_nor_study_is_shown(here):
     """By the name that it was sent with, or by its key where nobody sent it."""
-    sent, other = at(cell("finetune"), "train.lr=2e-3"), store.folder("0123456789abcdef")
+    sent, other = at(cell("finetune"), "train.lr=2e-3"), run_store.folder("0123456789abcdef")
     jobs.write_inputs(sent, "params.yaml")
     with lock.hold(sent.folder), lock.hold(other):
         found, older = status.listed("params.yaml")

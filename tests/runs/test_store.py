@@ -19,7 +19,7 @@ from compclip.base import links
 from compclip.base.errors import UserError
 from compclip.base.files import fingerprint, read_json, write_atomic
 from compclip.evaluate import kept
-from compclip.runs import store, users
+from compclip.runs import run_projects, run_store
 from compclip.train import __main__ as train_command
 from tests import fake_store, tiny_project
 
@@ -36,7 +36,7 @@ def team(project, tmp_path_factory) -> tuple[Path, list[Path]]:
     """A store, and two checkouts that started the same grid in it at once."""
     place = tmp_path_factory.mktemp("team")
     roots = [tiny_project.other(project, place / name, STEPS, GRID) for name in ("alice", "bob")]
-    env = {**tiny_project.environment(), store.VARIABLE: str(place / "store")}
+    env = {**tiny_project.environment(), run_store.VARIABLE: str(place / "store")}
     for root in roots:
         with pytest.MonkeyPatch.context() as patch:
             patch.chdir(root)
@@ -53,7 +53,7 @@ def team(project, tmp_path_factory) -> tuple[Path, list[Path]]:
 def test_each_run_is_trained_once(team):
     """By what the trainers said, by the logged steps, and by how long processes worked on each run."""
     where, _ = team
-    folders = [store.Folder(path) for path in sorted(where.iterdir())]
+    folders = [run_store.Folder(path) for path in sorted(where.iterdir())]
     assert len(folders) == 2
     for folder in folders:
         shown = Counter(line.split()[1] for line in folder.log.read_text().splitlines() if line.startswith("step "))
@@ -90,7 +90,7 @@ def test_the_store_knows_its_projects(team):
     """Both published each run, whoever trained it."""
     where, roots = team
     for path in where.iterdir():
-        assert users.projects(store.Folder(path)) == {str(root) for root in roots}
+        assert run_projects.projects(run_store.Folder(path)) == {str(root) for root in roots}
 
 
 def test_a_third_checkout_trains_nothing(team, project, tmp_path, monkeypatch, capsys):
@@ -98,7 +98,7 @@ def test_a_third_checkout_trains_nothing(team, project, tmp_path, monkeypatch, c
     where, roots = team
     tiny_project.other(project, tmp_path / "carol", STEPS, GRID)
     monkeypatch.chdir(tmp_path / "carol")
-    monkeypatch.setenv(store.VARIABLE, str(where))
+    monkeypatch.setenv(run_store.VARIABLE, str(where))
     tiny_project.plan()
     assert train_command.bring("fsc_clip", "params.yaml") == 0
     assert "fsc_clip: 2 cells, 0 of 0 runs trained" in capsys.readouterr().out
@@ -111,19 +111,19 @@ def test_a_third_checkout_trains_nothing(team, project, tmp_path, monkeypatch, c
 def here(tmp_path, monkeypatch) -> Path:
     """A project without data, in the current folder."""
     monkeypatch.chdir(fake_store.project(tmp_path / "p"))
-    monkeypatch.delenv(store.VARIABLE, raising=False)
+    monkeypatch.delenv(run_store.VARIABLE, raising=False)
     return tmp_path / "p"
 
 
 @pytest.mark.parametrize("named", ["store", "../team", "./x"])
 def test_a_relative_store_is_refused(here, monkeypatch, named):
     """It would be another one in every folder; the commands say so in one line."""
-    monkeypatch.setenv(store.VARIABLE, named)
+    monkeypatch.setenv(run_store.VARIABLE, named)
     with pytest.raises(UserError, match=f"COMPCLIP_STORE='{named}': must be an absolute path"):
         fake_store.runs(Path("."))
     done = subprocess.run(
         [sys.executable, "-m", "compclip.runs", "list"],
-        env={**tiny_project.environment(), store.VARIABLE: named},
+        env={**tiny_project.environment(), run_store.VARIABLE: named},
         capture_output=True,
         text=True,
     )
@@ -143,7 +143,7 @@ def elsewhere(tmp_path) -> Iterator[Path]:
 
 def test_a_store_on_another_file_system(here, elsewhere, monkeypatch, capfd):
     """Published files are copies, which is said once; they are whole, and belong to the checkout alone."""
-    monkeypatch.setenv(store.VARIABLE, str(elsewhere))
+    monkeypatch.setenv(run_store.VARIABLE, str(elsewhere))
     monkeypatch.setattr(links, "_told", set())
     for stored in map(fake_store.finish, fake_store.runs(Path("."))):
         stored.publish()
@@ -155,7 +155,7 @@ def test_a_store_on_another_file_system(here, elsewhere, monkeypatch, capfd):
 
 def test_results_are_shared_as_runs_are(here, tmp_path, monkeypatch):
     """Linked, and only to be read."""
-    monkeypatch.setenv(store.VARIABLE, str(tmp_path / "team"))
+    monkeypatch.setenv(run_store.VARIABLE, str(tmp_path / "team"))
     stored = fake_store.finish(fake_store.runs(Path("."))[0])
     kept.publish(stored.folder.results, stored.cell, Path("."))
     [result] = stored.published.results.glob("*.json")
@@ -175,7 +175,7 @@ def test_published_runs_come_back_into_an_empty_store(here, tmp_path, monkeypatc
     [first, second] = fake_store.runs(Path("."))
     fake_store.finish(first, publish=True)
     shutil.rmtree("store")
-    monkeypatch.setenv(store.VARIABLE, str(tmp_path / "team"))
+    monkeypatch.setenv(run_store.VARIABLE, str(tmp_path / "team"))
     joined = fake_store.runs(Path("."))
     assert [one.finished for one in joined] == [True, False]
     assert joined[0].folder.final.weights.samefile(first.published.trained.weights)

@@ -18,8 +18,8 @@ from compclip.config import grid, read
 from compclip.config.cell import Cell
 from compclip.report import tables
 from compclip.report.crossed_intervals import student_quantile
-from compclip.runs.items import CLASSIFICATION, COMPOSITION, RETRIEVAL, Items
-from compclip.runs.results import FinishedRun, Result
+from compclip.runs.item_outcomes import CLASSIFICATION, COMPOSITION, RETRIEVAL, Items
+from compclip.runs.result_files import FinishedRun, Result
 from compclip.sweep import __main__ as sweep_command
 from compclip.sweep import confirm, declared, objectives, page
 from tests import fake_sweep

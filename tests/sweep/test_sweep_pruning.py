@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from compclip.base.errors import UserError
 from compclip.base.files import write_atomic
 from compclip.config import read
-from compclip.runs import store
-from compclip.runs.folder import Folder
+from compclip.runs import run_store
+from compclip.runs.run_folder import Folder
 from compclip.sweep import declared, pruning
 from tests import fake_sweep
 from tests.driven_sweep import Here, drawn, driver, forget, project, states, study, trials  # noqa: F401
@@ -29,7 +29,7 @@ def rungs(gamma: float, *values: float) -> Folder:
     """Write a trial's scores at the rungs, and half a line behind them; gives its folder."""
     made = study(**PRUNING)
     params = read.load("params.yaml", declared.overrides(made, {"gamma": gamma}, {}))
-    folder = store.of(declared.run(made, params)).folder
+    folder = run_store.of(declared.run(made, params)).folder
     lines = [json.dumps({"step": i + 1, "metrics": {"sugarcrepe/swap": v}}) + "\n" for i, v in enumerate(values)]
     write_atomic(folder.intermediate, "".join(lines) + '{"step": 9')
     return folder
@@ -50,7 +50,7 @@ def at_rung(gamma: float, swap: float, loss: float) -> Folder:
     """A run with scores of both objectives at a rung; gives its folder."""
     made = study(**DOMINATED)
     params = read.load("params.yaml", declared.overrides(made, {"gamma": gamma}, {}))
-    folder = store.of(declared.run(made, params)).folder
+    folder = run_store.of(declared.run(made, params)).folder
     metrics = {"sugarcrepe/swap": swap, "retrieval/loss": loss}
     write_atomic(folder.intermediate, json.dumps({"step": 1, "metrics": metrics}) + "\n")
     return folder

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from compclip.base.files import write_json
-from compclip.runs.folder import Published
+from compclip.runs.run_folder import Published
 from compclip.text import positives
 from compclip.track import mlflow_runs, sync, tracking_store
 from compclip.train import view_shares

@@ -8,7 +8,7 @@ from dataclasses import asdict
 import pytest
 
 from compclip.base.errors import UserError
-from compclip.runs import results
+from compclip.runs import result_files
 from compclip.track import run_summaries
 from compclip.track.run_summaries import SummaryCache
 from tests import fake_runs
@@ -43,13 +43,13 @@ def briefs(root):
 @pytest.fixture
 def parsed(monkeypatch):
     """The runs whose files were parsed."""
-    real, names = results.read, []
+    real, names = result_files.read, []
 
     def counted(trained, scores):
         names.append(run_summaries.cell_name(trained))
         return real(trained, scores)
 
-    monkeypatch.setattr(results, "read", counted)
+    monkeypatch.setattr(result_files, "read", counted)
     return names
 
 
@@ -61,7 +61,8 @@ def test_a_run_is_parsed_once_and_remembered_as_it_was(root, parsed):
     run = first[0].run
     assert [line["step"] for line in run.curve] == [30]
     assert (
-        run.results["sugarcrepe"].metrics == results.read(run.trained, run.results_folder).results["sugarcrepe"].metrics
+        run.results["sugarcrepe"].metrics
+        == result_files.read(run.trained, run.results_folder).results["sugarcrepe"].metrics
     )
     assert not any(result.items for result in run.results.values())
 

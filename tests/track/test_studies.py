@@ -9,7 +9,7 @@ import pytest
 
 from compclip.base.errors import UserError
 from compclip.base.files import write_json
-from compclip.runs.folder import Folder, Published
+from compclip.runs.run_folder import Folder, Published
 from compclip.track import study_files, sync
 from compclip.track.run_summaries import SummaryCache
 from tests import fake_runs

@@ -12,7 +12,7 @@ import pytest
 
 from compclip.base import links
 from compclip.base.errors import UserError
-from compclip.runs.folder import Published
+from compclip.runs.run_folder import Published
 from compclip.track import __main__ as track_command
 from compclip.track import mlflow_runs, sync, tracking_store
 from compclip.track.mlflow_models import ModelTemplate

@@ -10,7 +10,7 @@ import torch
 from compclip.base.files import write_json
 from compclip.config import read
 from compclip.evaluate.rungs import Rungs
-from compclip.runs.folder import Folder
+from compclip.runs.run_folder import Folder
 from tests import small_training, tiny_project
 
 

@@ -16,7 +16,7 @@ from compclip.base.errors import UserError
 from compclip.base.files import read_json, write_json
 from compclip.evaluate import __main__ as evaluate_command
 from compclip.evaluate import score
-from compclip.runs import cluster, jobs, lock, machine, store
+from compclip.runs import cluster, jobs, lock, machine, run_store
 from compclip.runs.progress import Follower
 from compclip.train import __main__ as train_command
 from compclip.train import driver
@@ -49,10 +49,10 @@ def seeds(*numbers: int) -> None:
     tiny_project.plan()
 
 
-def planned(name: str) -> store.StoredRun:
+def planned(name: str) -> run_store.StoredRun:
     """The run of a cell as the stages left it."""
     method = name.partition("-")[0]
-    return next(stored for stored in store.planned(method) if stored.cell.name == name)
+    return next(stored for stored in run_store.planned(method) if stored.cell.name == name)
 
 
 def bring(method: str) -> int:

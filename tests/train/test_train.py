@@ -23,7 +23,7 @@ from compclip.evaluate import __main__ as evaluate_command
 from compclip.interface.method import load_method
 from compclip.model.backbone import WEIGHTS
 from compclip.model.weight_files import CONFIG
-from compclip.runs.folder import Inputs
+from compclip.runs.run_folder import Inputs
 from compclip.train import __main__ as train_command
 from compclip.train import accumulate, finish, loop, optimiser, view_maker
 from tests import small_training, tiny_project

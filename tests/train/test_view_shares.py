@@ -14,7 +14,7 @@ from compclip.config import grid, read
 from compclip.interface.views import Views
 from compclip.methods import ce_clip, clic, dac, gnm_clip, hard_positives, hybrid, negclip, read_clip
 from compclip.model import backbone
-from compclip.runs.folder import Inputs
+from compclip.runs.run_folder import Inputs
 from compclip.train import __main__ as train_command
 from compclip.train import fine_tuning, view_shares
 from compclip.train.batch import View

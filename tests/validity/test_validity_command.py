@@ -20,9 +20,9 @@ from compclip.base.errors import UserError
 from compclip.base.files import write_atomic, write_json
 from compclip.config import grid, read
 from compclip.report import published_coverage, published_numbers
-from compclip.runs import folder
-from compclip.runs.folder import Published
-from compclip.runs.items import CLASSIFICATION, COMPOSITION, RETRIEVAL
+from compclip.runs import run_folder
+from compclip.runs.item_outcomes import CLASSIFICATION, COMPOSITION, RETRIEVAL
+from compclip.runs.run_folder import Published
 from compclip.validity import __main__ as validity_command
 from compclip.validity import counterparts, pair_summary
 from compclip.validity.halves import CHOOSING, HELD_OUT
@@ -69,7 +69,7 @@ def project(root: Path) -> Path:
                 "headline": HEADLINE[benchmark],
                 "metrics": values,
             }
-            write_json(folder.result(place.results, benchmark), head)
+            write_json(run_folder.result(place.results, benchmark), head)
     return path
 
 

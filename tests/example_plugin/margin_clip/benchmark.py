@@ -7,7 +7,7 @@ from pathlib import Path
 from compclip.benchmarks import _choice
 from compclip.benchmarks._files import images_folder, rows, value
 from compclip.evaluate.benchmark import Benchmark, Record
-from compclip.runs.items import COMPOSITION
+from compclip.runs.item_outcomes import COMPOSITION
 
 METRICS = ("pairs",)
 HEADLINE = ("pairs",)

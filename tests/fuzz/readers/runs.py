@@ -61,7 +61,7 @@ def _sent(folder: Path) -> None:
     """A stage of three shards: one is made, two are a task that a process of this machine was to make."""
     from compclip.base.files import write_json
     from compclip.config import asked
-    from compclip.runs.tasks import Task
+    from compclip.runs.shard_tasks import Task
 
     keys = {f"{n:05d}": f"{n:032x}" for n in range(3)}
     place = folder / asked.FOLDER / "annotate" / "d"
@@ -75,10 +75,10 @@ def _sent(folder: Path) -> None:
 
 def _looked(_: random.Random) -> None:
     from compclip.launch import task
-    from compclip.runs import stages, tasks
+    from compclip.runs import data_stages, shard_tasks
 
-    list(stages.rows())
-    for one in tasks.of(["annotate"], ["d"]):
+    list(data_stages.rows())
+    for one in shard_tasks.of(["annotate"], ["d"]):
         task.check(one)
 
 
@@ -99,13 +99,13 @@ def _collected(_: random.Random) -> object:
 
 
 def _read_runs(_: random.Random) -> None:
-    from compclip.runs import results
-    from compclip.runs.folder import Published
+    from compclip.runs import result_files
+    from compclip.runs.run_folder import Published
     from tests import fake_runs
 
     for cell in fake_runs.cells():
         place = Published(HERE, cell)
-        results.read(place.trained, place.results)
+        result_files.read(place.trained, place.results)
 
 
 def _tables() -> Iterator[Reader]:

@@ -13,9 +13,9 @@ from typing import Any
 from compclip.base.errors import UserError
 from compclip.base.files import read_mapping
 from compclip.config import read, structured
-from compclip.runs import folder as folders
 from compclip.runs import grid_keys
-from compclip.runs.folder import Folder, Trained
+from compclip.runs import run_folder as folders
+from compclip.runs.run_folder import Folder, Trained
 from compclip.runs.run_key import hash_parameters
 
 GRIDS = Path("experiments/grids")

@@ -19,7 +19,7 @@ from compclip.base.errors import UserError
 from compclip.base.files import fingerprint, read_mapping, update, update_json
 from compclip.base.names import Name
 from compclip.config.cell import Cell
-from compclip.runs.folder import Folder, Inputs, Published, Trained, near_made
+from compclip.runs.run_folder import Folder, Inputs, Published, Trained, near_made
 
 if TYPE_CHECKING:
     from compclip.config.sections import Run
@@ -99,9 +99,9 @@ class StoredRun(_Stored):
         for part, place in zip(final.parts[1:], trained.parts[1:], strict=True):
             links.place(part, place)
         if shared():
-            from compclip.runs import users
+            from compclip.runs import run_projects
 
-            users.note(self.folder, self.root)
+            run_projects.note(self.folder, self.root)
 
 
 def shared() -> bool:

@@ -19,9 +19,9 @@ from compclip.base.errors import UserError
 from compclip.base.files import read_json, read_text
 from compclip.config import structured
 from compclip.config.cell import PRETRAINED, Cell
-from compclip.runs import folder
-from compclip.runs.folder import Trained
-from compclip.runs.items import KINDS, Items
+from compclip.runs import run_folder
+from compclip.runs.item_outcomes import KINDS, Items
+from compclip.runs.run_folder import Trained
 
 DECLARED = ("kind", "lower", "scores", "headline")  # what a benchmark says of itself
 SECTION = re.compile(r"^(?=[a-z])", re.MULTILINE)  # where a section of config.yaml begins
@@ -114,7 +114,7 @@ def read(trained: Trained, results_folder: Path) -> FinishedRun:
     """One run with all results of its folder. Raises UserError where its configuration names no cell."""
     config = read_config(trained)
     cell = structured.cell(config.get("cell"), f"{trained.config}: cell")
-    found = {result.benchmark: result for result in map(read_result, folder.results(results_folder))}
+    found = {result.benchmark: result for result in map(read_result, run_folder.results(results_folder))}
     facts = config, read_curve(trained), read_environment(trained)
     return FinishedRun(trained, results_folder, cell, *facts, found)
 
@@ -122,7 +122,7 @@ def read(trained: Trained, results_folder: Path) -> FinishedRun:
 def files(trained: Trained, results_folder: Path) -> list[Path]:
     """The files of a run without its checkpoint's, which follows from them."""
     own = (trained.config, trained.metrics, trained.environment)
-    return [path for path in own if path.is_file()] + folder.results(results_folder)
+    return [path for path in own if path.is_file()] + run_folder.results(results_folder)
 
 
 def read_config(trained: Trained) -> dict[str, Any]:

@@ -21,15 +21,15 @@ from compclip.config import grid as cells
 from compclip.config.asked import ANNOTATE, RECAPTION, REWRITE
 from compclip.config.sections import Data, Params
 from compclip.config.servers import Server
-from compclip.launch import grid
-from compclip.launch.prepare import forget
+from compclip.launch import grid_runs
 from compclip.launch.profiles import Profile
+from compclip.launch.shard_jobs import forget
 from compclip.launch.slurm import Slurm, parameters, recovered
 from compclip.prepare import shard_stages
 from compclip.prepare.shard_task import ShardTask
 from compclip.prepare.shard_work import ShardWork
-from compclip.runs import jobs, tasks
-from compclip.runs.tasks import Task
+from compclip.runs import jobs, shard_tasks
+from compclip.runs.shard_tasks import Task
 
 EARLIER = {REWRITE: RECAPTION, ANNOTATE: REWRITE}
 
@@ -71,7 +71,7 @@ class Sender:
         """Send what a stage lacks of data sets, of the grid's where none is named."""
         names = chosen(stage, wanted, params)
         if not self.dry:
-            grid.repro(before(stage, names, params), self.root)
+            grid_runs.repro(before(stage, names, params), self.root)
             recovered(self.profile, self.root)
         every = [left(stage, name, params.data[name], self.root) for name in names]
         print("\n".join(one.line() for one in every), flush=True)
@@ -137,7 +137,7 @@ def before(stage: str, names: Iterable[str], params: Params) -> list[str]:
 def left(stage: str, name: Name, cfg: Data, root: Path) -> Left:
     """What a stage lacks now. Raises UserError where an earlier one has not been run."""
     work = shard_stages.plan_work(stage, name, cfg, root)
-    flying = {key for task in tasks.sent(work.folder) if jobs.attach(task.folder) for key in task.shards.values()}
+    flying = {key for task in shard_tasks.sent(work.folder) if jobs.attach(task.folder) for key in task.shards.values()}
     return Left(name, work, work.missing(), frozenset(flying))
 
 

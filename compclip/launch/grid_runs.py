@@ -12,8 +12,8 @@ from compclip.base.names import Name
 from compclip.config import grid
 from compclip.config.sections import Params
 from compclip.evaluate import kept
-from compclip.runs import folder, store
-from compclip.runs.store import StoredRun
+from compclip.runs import run_folder, run_store
+from compclip.runs.run_store import StoredRun
 
 # What DVC says where another one holds its lock, or writes what this one needs.
 LOCKED = ("Unable to acquire lock", "is busy, it is being blocked by")
@@ -47,7 +47,7 @@ def repro(targets: Sequence[str], root: Path) -> None:
 
 def runs(params: Params, root: Path) -> dict[str, StoredRun]:
     """The runs of all cells by run key; cells with equal keys share one."""
-    made = (store.of(run, root) for run in grid.resolved(params))
+    made = (run_store.of(run, root) for run in grid.resolved(params))
     return {stored.key: stored for stored in made}
 
 
@@ -65,4 +65,4 @@ def _published(stored: StoredRun, params: Params) -> bool:
     results = stored.published.results
     if stored.published.trained.run_key != stored.key:
         return False
-    return all(folder.result(results, Name(name, "benchmark")).is_file() for name in params.evaluate.benchmarks)
+    return all(run_folder.result(results, Name(name, "benchmark")).is_file() for name in params.evaluate.benchmarks)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from compclip.base.errors import UserError
 from compclip.base.files import read_mapping, write_json
-from compclip.runs.folder import Folder
+from compclip.runs.run_folder import Folder
 
 
 def note(folder: Folder, root: Path) -> None:

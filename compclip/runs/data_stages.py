@@ -16,10 +16,10 @@ from compclip.base.errors import UserError, one_line
 from compclip.base.files import read_mapping
 from compclip.config import asked
 from compclip.config.asked import Asked
-from compclip.runs import jobs, tasks
-from compclip.runs.folder import Folder
+from compclip.runs import jobs, shard_tasks
 from compclip.runs.jobs import Job
-from compclip.runs.table import aligned, duration
+from compclip.runs.run_folder import Folder
+from compclip.runs.text_table import aligned, duration
 
 NEWEST = 16  # shards that tell how fast it goes
 STOPPED, DAMAGED = "stopped", "damaged"
@@ -79,7 +79,7 @@ def _row(name: str, wanted: Asked) -> Row | None:
 
 def _sent(folder: Path) -> list[tuple[Job, str]]:
     """The jobs of a stage that were sent, with their states."""
-    found = [jobs.find(Folder(path.parent)) for path in (folder / tasks.JOBS).glob(f"*/{tasks.FILE}")]
+    found = [jobs.find(Folder(path.parent)) for path in (folder / shard_tasks.JOBS).glob(f"*/{shard_tasks.FILE}")]
     return sorted(((job, job.state()) for job in found if job), key=lambda pair: pair[0].label())
 
 

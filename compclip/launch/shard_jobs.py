@@ -1,4 +1,4 @@
-"""The stages `recaption`, `rewrite`, `annotate` of dvc.yaml: `python -m compclip.launch.prepare --data NAME`.
+"""The stages `recaption`, `rewrite`, `annotate` of dvc.yaml: `python -m compclip.launch.shard_jobs --data NAME`.
 
 As `compclip.prepare.shard_stages`; besides, shards that `python -m compclip.launch PROFILE --stage STAGE` sent to a
 cluster are waited for, and what is still missing then is made here.
@@ -15,7 +15,7 @@ from compclip.base.names import Name
 from compclip.config.sections import Data
 from compclip.prepare import shard_stages
 from compclip.prepare.shard_work import ShardWork
-from compclip.runs import jobs, tasks
+from compclip.runs import jobs, shard_tasks
 from compclip.runs.jobs import Job
 
 
@@ -30,7 +30,7 @@ def follow(work: ShardWork) -> None:
     Raises UserError where one failed: what needs a cluster does not start here by itself.
     """
     wanted = {item.key for item in work.missing()}
-    found = [task for task in tasks.sent(work.folder) if wanted & set(task.shards.values())]
+    found = [task for task in shard_tasks.sent(work.folder) if wanted & set(task.shards.values())]
     known = [job for task in found if (job := jobs.find(task.folder))]
     if live := [job for job in known if job.state() in jobs.LIVE]:
         more = f" and {len(live) - 1} more" if live[1:] else ""
@@ -65,7 +65,7 @@ def _called(work: ShardWork) -> str:
 
 def forget(work: ShardWork) -> None:
     """Take the tasks whose jobs are over for never sent."""
-    for task in tasks.sent(work.folder):
+    for task in shard_tasks.sent(work.folder):
         if not jobs.attach(task.folder):
             task.forget()
 

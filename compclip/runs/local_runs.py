@@ -12,7 +12,7 @@ from pathlib import Path
 from compclip.base.errors import UserError
 from compclip.runs import jobs
 from compclip.runs.progress import Follower
-from compclip.runs.store import StoredRun
+from compclip.runs.run_store import StoredRun
 
 
 class Left(Exception):

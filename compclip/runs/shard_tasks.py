@@ -1,7 +1,7 @@
 """Tasks: some shards of a stage that one job of a cluster makes, one after the other.
 
 .work/shards/<stage>/<data>/jobs/<task>/task.json         the shards, with the keys that they had when it was sent
-.work/shards/<stage>/<data>/jobs/<task>/job.json job.log  as of a run, see runs/folder.py
+.work/shards/<stage>/<data>/jobs/<task>/job.json job.log  as of a run, see runs/run_folder.py
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from compclip.base.errors import UserError, unknown
 from compclip.base.files import read_mapping, write_json
 from compclip.base.names import Name
 from compclip.config import asked
-from compclip.runs.folder import Folder
+from compclip.runs.run_folder import Folder
 
 FILE, JOBS = "task.json", "jobs"
 
