@@ -26,7 +26,7 @@ from compclip.config.sections import Run
 from compclip.interface.method import load_method
 from compclip.model import backbone
 from compclip.runs.run_folder import Inputs
-from compclip.train import distributed, fine_tuning, loop
+from compclip.train import distributed, fine_tuning, loop, recorder
 
 WARM = 2
 OVERRIDES = ("train.workers=0", "train.log_every_steps=1000000", "train.checkpoint_every_steps=1000000")
@@ -45,7 +45,9 @@ def measure(run: Run, steps: int) -> tuple[float, float]:
 
     with tempfile.TemporaryDirectory(prefix="speed-") as folder:
         with contextlib.redirect_stdout(io.StringIO()):  # its own progress
-            loop.train(run, model, fine_tuning.build_rows(run, model, inputs), Path(folder), note_time)
+            method = load_method(run.method_name)
+            with recorder.recording(run, Path(folder), note_time) as record:
+                loop.train(run, method, model, fine_tuning.build_rows(run, method, model, inputs), record)
         last_row = json.loads((Path(folder) / "metrics.jsonl").read_text(encoding="utf-8").splitlines()[-1])
     return steps * run.train.batch_size / (moments[WARM + steps] - moments[WARM]), last_row["data_wait"]
 

@@ -23,7 +23,7 @@ from compclip.config.sections import Lora
 from compclip.interface.method import load_method
 from compclip.interface.views import Views
 from compclip.model import lora
-from compclip.train import accumulate, distributed, extras
+from compclip.train import accumulate, extras, process_group
 from compclip.train.batch import Batch
 from compclip.train.extras import Extras
 
@@ -142,7 +142,7 @@ def main() -> int:
     """Every case, plain and with gradient caching, for each frozen tower."""
     torch.set_num_threads(1)
     expected = {(i, f): run(case, None, f) for i, case in enumerate(CASES) for f in FROZEN}
-    with distributed.session() as here:
+    with process_group.session() as here:
         own = (3 * here.rank, 3 * here.rank + 3)
         for (i, frozen), one in expected.items():
             for micro in (0, 2):

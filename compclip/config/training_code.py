@@ -20,11 +20,6 @@ NOT_NUMERICAL = (
     "compclip.model.transformers_checks",
     "compclip.model.transformers_folder",
     "compclip.model.weight_files",
-    # What a run says of itself, and how its processes notice that one is gone.
-    "compclip.train.liveness",
-    "compclip.train.log",
-    "compclip.train.throughput",
-    "compclip.train.view_shares",
 )
 
 

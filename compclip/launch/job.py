@@ -17,10 +17,10 @@ from compclip.evaluate import cells, kept, rungs
 from compclip.runs import lock, run_store
 from compclip.runs.progress import Follower
 from compclip.runs.run_store import StoredRun
-from compclip.train import distributed
 from compclip.train import finish as training
+from compclip.train import process_group
 from compclip.train.job import key_of
-from compclip.train.loop import nothing
+from compclip.train.recorder import do_nothing
 
 
 def finish(params: Params, stored: StoredRun) -> None:
@@ -28,8 +28,8 @@ def finish(params: Params, stored: StoredRun) -> None:
 
     Of several processes the first holds the lock and scores.
     """
-    on_step = rungs.Rungs.of(stored.folder, params) if stored.folder.rungs.is_file() else nothing
-    with distributed.session() as here:
+    on_step = rungs.Rungs.of(stored.folder, params) if stored.folder.rungs.is_file() else do_nothing
+    with process_group.session() as here:
         if here.rank:
             training.complete(stored, on_step)
             return

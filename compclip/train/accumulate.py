@@ -8,6 +8,8 @@ is that of one part, and the towers that are trained run forward twice.
 
 from __future__ import annotations
 
+import functools
+import operator
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
@@ -29,6 +31,11 @@ def sloped() -> list[tuple[str, str]]:
     return [(name, kind.tower) for name, kind in kinds().items() if kind.tower]
 
 
+def total(terms: dict[str, Tensor]) -> Tensor:
+    """Return the sum of the terms, a scalar."""
+    return functools.reduce(operator.add, terms.values())
+
+
 @dataclass(frozen=True)
 class Step:
     """What a step computes with: model, frozen towers, precision, how many images at a time (0: all), and extras."""
@@ -47,7 +54,7 @@ class Step:
             with self.autocast():
                 features = encode.features(self.clip, batch.to(self._device), views, self.frozen)
                 terms = self._terms(features, self._taught([batch], views), loss)
-            sum(terms.values()).backward()
+            total(terms).backward()
         distributed.sum_gradients(self.clip)
         self.extras.average_gradients()
         return {name: term.detach() for name, term in terms.items()}
@@ -78,7 +85,7 @@ class Step:
         leaves = self._leaves(join(seen))
         with self.autocast():
             terms = self._terms(leaves, self._taught(parts, views), loss)
-        sum(terms.values()).backward()
+        total(terms).backward()
         start, concepts = 0, 0
         for part, seed, before in zip(parts, seeds, seen, strict=True):
             self._hand_on(part, views, seed, before, leaves, (start, concepts))

@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 
+# Parts of a composite that may have a stand-in, as counts of samples by part name them.
+PARTNER, FURTHER = "partners", "positives/further"
+
+
 @dataclass(frozen=True)
 class View:
     """One sample as one step sees it; texts a rule could not make are None.

@@ -9,28 +9,16 @@ does not use, nor of gradients that come in parts (accumulate.py). With one proc
 
 from __future__ import annotations
 
-import contextlib
-import os
-import re
-import subprocess
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from datetime import timedelta
 from typing import TypeVar
 
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from compclip.base.errors import UserError
 from compclip.interface.features import Features, kinds, padded
-from compclip.runs import machine
-from compclip.train import liveness
 
 T = TypeVar("T")
-# Rank 0 alone scores and writes; the others wait for it that long at most, while it gives signs of life.
-PATIENCE = timedelta(hours=2)
-FIRST_PORT, PORTS = 20_000, 12_000  # below what systems hand out by themselves
 
 
 @dataclass(frozen=True)
@@ -40,71 +28,6 @@ class Process:
     rank: int = 0
     world: int = 1
     local_rank: int = 0
-
-
-def process() -> Process:
-    """From torchrun's variables, or those of a SLURM step with several tasks; else the only process of its run."""
-    env = os.environ
-    if "RANK" in env and "WORLD_SIZE" in env:
-        return Process(int(env["RANK"]), int(env["WORLD_SIZE"]), int(env.get("LOCAL_RANK", 0)))
-    if int(env.get("SLURM_STEP_NUM_TASKS", 1)) > 1:
-        return Process(int(env["SLURM_PROCID"]), int(env["SLURM_STEP_NUM_TASKS"]), int(env["SLURM_LOCALID"]))
-    return Process()
-
-
-@contextlib.contextmanager
-def session() -> Iterator[Process]:
-    """Connect the processes of a run, if it has several; they part at the end.
-
-    Raises UserError where a GPU is asked for and none is seen: training on a CPU would take days, in silence.
-    """
-    if not torch.cuda.is_available() and (why := machine.why_gpu()):
-        raise UserError(
-            f"{why}, and torch sees none: {_why_blind()}; mend that, or set {machine.GPU_VARIABLE}= to train on the CPU"
-        )
-    here = process()
-    if here.world == 1 or dist.is_initialized():
-        yield here
-        return
-    if torch.cuda.is_available():
-        torch.cuda.set_device(here.local_rank % torch.cuda.device_count())
-    store, _, _ = next(dist.rendezvous(_meeting_point(), here.rank, here.world, timeout=PATIENCE))
-    dist.init_process_group("nccl" if torch.cuda.is_available() else "gloo", store=store,
-                            rank=here.rank, world_size=here.world, timeout=PATIENCE)  # fmt: skip
-    try:
-        with liveness.watching(store, here.rank, here.world):
-            yield here
-    finally:
-        dist.destroy_process_group()
-
-
-def _why_blind() -> str:
-    """Why torch sees no GPU, as far as it says so."""
-    if not torch.version.cuda:
-        return f"torch {torch.__version__} is built without CUDA"
-    return f"torch is built for CUDA {torch.version.cuda}, and `nvidia-smi` says whether its driver is there"
-
-
-def _meeting_point() -> str:
-    """torchrun's address, or a port of the first node of the SLURM step, by the job's number."""
-    env = os.environ
-    if "MASTER_ADDR" in env and "MASTER_PORT" in env:
-        return f"tcp://{env['MASTER_ADDR']}:{env['MASTER_PORT']}"
-    if "SLURM_JOB_ID" not in env:
-        raise UserError("RANK and WORLD_SIZE without MASTER_ADDR and MASTER_PORT: start the processes with torchrun")
-    nodes = env.get("SLURM_STEP_NODELIST") or env.get("SLURM_JOB_NODELIST", "")
-    return f"tcp://{_first_host(nodes)}:{FIRST_PORT + int(env['SLURM_JOB_ID']) % PORTS}"
-
-
-def _first_host(nodes: str) -> str:
-    """The first of a list of nodes such as `gpu[03-05,9],cpu1`."""
-    if "[" not in nodes:
-        return nodes.partition(",")[0]
-    with contextlib.suppress(OSError):
-        done = subprocess.run(["scontrol", "show", "hostnames", nodes], capture_output=True, text=True)
-        if done.returncode == 0 and done.stdout.split():
-            return done.stdout.split()[0]
-    return re.sub(r"\[(\w+)[^\]]*\].*", r"\1", nodes)
 
 
 def device() -> str:

@@ -80,12 +80,12 @@ def run_cell(stored: StoredRun) -> None:
 
     Started by torchrun or srun, the processes share the training; the first one waits, locks and publishes.
     """
-    from compclip.train import distributed, job
+    from compclip.train import job, process_group
 
-    if distributed.process().rank == 0:
+    if process_group.process().rank == 0:
         _await_job(stored)
     job.hold_and_complete(stored)
-    if distributed.process().rank == 0:
+    if process_group.process().rank == 0:
         stored.publish()
 
 

@@ -20,7 +20,7 @@ from compclip.runs.run_folder import Inputs
 from compclip.train import distributed
 from compclip.train.crops import RandomResizedCrop
 from compclip.train.distributed import Process
-from compclip.train.loop import Counts, OnStep, train
+from compclip.train.loop import Observer, train
 from compclip.train.view_maker import Maker, Rows
 
 if TYPE_CHECKING:
@@ -30,18 +30,18 @@ if TYPE_CHECKING:
     from compclip.model.backbone import Model
 
 
-def fine_tune(run: Run, root: Path, work: Path, on_step: OnStep) -> tuple[Model, Counts]:
-    """Return the trained model, before `finish_weights`, and what training counted.
+def fine_tune(run: Run, root: Path, observer: Observer) -> Model:
+    """Return the trained model, before `finish_weights`; `observer` restores and saves checkpoints.
 
-    Training resumes from the checkpoints in `work`; `on_step` is called before each step. A method that trains nothing
-    gives its model, or the backbone, as it is.
+    A method that trains nothing gives its model, or the backbone, as it is.
     """
     torch.set_num_threads(run.train.threads)
     inputs, method = Inputs(root, run.cell), load_method(run.method_name)
     model = _start(run, inputs, method, distributed.device())
-    if not method.TRAINS:
-        return model, {"dropped": {}, "asked": {}, "had": {}}
-    return model, train(run, model, build_rows(run, model, inputs, distributed.current()), work, on_step)
+    if method.TRAINS:
+        rows = build_rows(run, method, model, inputs, distributed.current())
+        train(run, method, model, rows, observer)
+    return model
 
 
 def _start(run: Run, inputs: Inputs, method: Method, device: str) -> Model:
@@ -57,13 +57,12 @@ def _load_backbone(folder: Path, cfg: Train, device: str = "cpu") -> Model:
     return context.cut(model, cfg.context_length) if cfg.context_length else model
 
 
-def build_rows(run: Run, model: Model, inputs: Inputs, process: Process = Process()) -> Rows:  # noqa: B008 (frozen)
+def build_rows(run: Run, method: Method, model: Model, inputs: Inputs, process: Process = Process()) -> Rows:  # noqa: B008 (frozen)
     """Return the samples that a process trains on; a softmax model gets the bias that its method's losses need."""
-    method = load_method(run.method_name)
     if method.needs_bias(run.method):
         model.add_bias(run.method.init_bias)
     data, cfg, views = PreparedDataset(inputs.data), run.train, method.views(run.method, 0)
-    neighbours: Sequence | np.ndarray = ()
+    neighbours: Sequence[Sequence[int]] | np.ndarray = ()
     if views.neighbours:
         neighbours = neighbour_file.map_neighbours(inputs.near, len(data))[:, : views.nearest]
     crop = RandomResizedCrop(*cfg.augment_scale) if cfg.augment == "random_resized_crop" else None

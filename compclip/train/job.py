@@ -12,12 +12,12 @@ from compclip.base.errors import UserError, entry
 from compclip.runs import lock, run_store
 from compclip.runs.progress import Follower
 from compclip.runs.run_store import StoredRun
-from compclip.train import distributed, finish
+from compclip.train import finish, process_group
 
 
 def hold_and_complete(stored: StoredRun) -> None:
     """Train a run unless it is finished; of several processes the first one holds the lock."""
-    with distributed.session() as here:
+    with process_group.session() as here:
         if here.rank:
             finish.complete(stored)
             return

@@ -41,7 +41,7 @@ def freeze(clip: nn.Module, cfg: Train, seed: int = 0) -> frozenset[str]:
     return frozenset({"image", "text"} - trained)
 
 
-def counts(clip: nn.Module) -> dict[str, int]:
+def count_parameters(clip: nn.Module) -> dict[str, int]:
     """How many numbers are trained, and how many the plain model has."""
     own = [p.numel() for name, p in clip.named_parameters() if name not in lora.adapter(clip)]
     return {"trained_parameters": sum(p.numel() for p in clip.parameters() if p.requires_grad), "parameters": sum(own)}

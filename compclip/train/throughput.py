@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 
 import torch
@@ -48,14 +47,16 @@ class Meter:
         self._clip, self._frozen = clip, frozen
         self.rate = matrix_rate(clip.logit_scale.device, dtype)
         self._a_sample: dict[tuple[int, int, Views], float] = {}
-        self._done, self._waited, self._started = 0.0, 0.0, time.perf_counter()
+        self._done, self._waited = 0.0, 0.0
+        self._started = self._wait_started = time.perf_counter()
 
-    @contextlib.contextmanager
-    def waiting(self) -> Iterator[None]:
-        """Time spent inside is waiting for data."""
-        started = time.perf_counter()
-        yield
-        self._waited += time.perf_counter() - started
+    def begin_wait(self) -> None:
+        """Begin to wait for a batch."""
+        self._wait_started = time.perf_counter()
+
+    def end_wait(self) -> None:
+        """Count the time since `begin_wait` as waiting for data."""
+        self._waited += time.perf_counter() - self._wait_started
 
     def add(self, batch: Batch, views: Views) -> None:
         """A step on this batch was done. Its gradients are gone by now: counting makes others."""

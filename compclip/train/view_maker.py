@@ -22,8 +22,8 @@ from compclip.data.sample import Sample
 from compclip.interface.views import Views
 from compclip.text import caption_sentences, concepts, swap
 from compclip.text.annotation import Annotation
-from compclip.train import composite, view_shares
-from compclip.train.batch import View
+from compclip.train import composite
+from compclip.train.batch import FURTHER, PARTNER, View
 from compclip.train.crops import RandomResizedCrop
 from compclip.train.ranked import Ranked
 from compclip.train.train_set import Numbered, TrainSet
@@ -148,12 +148,12 @@ class Maker:
 
     def _composite(self, index: int, which: int, picture: Image.Image, views: Views, rng: np.random.Generator) -> View:
         own = self._sentences(index, which)
-        stand_ins = {view_shares.FURTHER} if len(own) < 2 else set()
+        stand_ins = {FURTHER} if len(own) < 2 else set()
         if views.partner:
             (other, said), shares_noun = self._partner_place(index, which, views.partner, rng)
             their = self._sentences(other, said)
-            stand_ins |= {view_shares.FURTHER} if len(their) < 2 else set()
-            stand_ins |= {view_shares.PARTNER} if not shares_noun or other == index else set()
+            stand_ins |= {FURTHER} if len(their) < 2 else set()
+            stand_ins |= {PARTNER} if not shares_noun or other == index else set()
             common = views.partner == "common_noun"
             positives, negative = composite.captions(own, their, views.composite, rng, common, views.ends)
             theirs = self.load(self.data.sample(other))

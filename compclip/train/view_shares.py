@@ -15,13 +15,12 @@ from typing import TYPE_CHECKING
 from compclip.base.errors import UserError
 from compclip.interface.views import Views
 from compclip.runs.run_folder import SHARE
-from compclip.train.batch import View
+from compclip.train.batch import FURTHER, PARTNER, View
 
 if TYPE_CHECKING:
     from compclip.config.sections import Run
 
 CHECKED = 16_384  # samples after which a part that none of them had is judged absent, before the epoch ends
-PARTNER, FURTHER = "partners", "positives/further"
 Counts = Mapping[str, Mapping[str, int]]  # samples that were `asked` for each part, and that `had` it
 
 

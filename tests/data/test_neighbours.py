@@ -20,11 +20,12 @@ from compclip.base.errors import UserError
 from compclip.config import grid, read, wanted
 from compclip.data import neighbour_file
 from compclip.data.prepared_dataset import PreparedDataset
+from compclip.interface.method import load_method
 from compclip.methods import negclip
 from compclip.model import backbone
 from compclip.runs.run_folder import Inputs
 from compclip.train import __main__ as train_command
-from compclip.train import distributed, fine_tuning, loop, nearest, neighbours
+from compclip.train import distributed, fine_tuning, nearest, neighbours, recorder
 from compclip.train import view_maker as views_of
 from tests import small_training, tiny_project
 from tests.tiny_project import at
@@ -180,7 +181,7 @@ def test_a_step_has_the_loss_of_twice_as_many_ordinary_rows(here):
     """The batch with hard images equals one that was put together of samples and their neighbours by hand."""
     run = grid.resolve(read.load("params.yaml", []), CELL)
     model = backbone.load("models/tiny")
-    rows = fine_tuning.build_rows(run, model, Inputs(here, run.cell))
+    rows = fine_tuning.build_rows(run, load_method(run.method_name), model, Inputs(here, run.cell))
     views = negclip.views(run.method, 0)
     found, dropped = rows.batch(0, views)
     order = [int(i) for i in views_of.order(len(rows.maker.data), 0, 0)[:8]]
@@ -200,7 +201,9 @@ def test_two_processes_share_the_rows_of_one(here):
     views, model = negclip.views(run.method, 0), backbone.load("models/tiny")
     said = []
     for process in (distributed.Process(0, 1), distributed.Process(0, 2), distributed.Process(1, 2)):
-        found, _ = fine_tuning.build_rows(run, model, Inputs(here, run.cell), process).batch(3, views)
+        found, _ = fine_tuning.build_rows(
+            run, load_method(run.method_name), model, Inputs(here, run.cell), process
+        ).batch(3, views)
         said.append([(view.caption, view.negatives) for view in found])
     assert [len(rows) for rows in said] == [16, 8, 8]
     assert sorted(said[0], key=str) == sorted([*said[1], *said[2]], key=str)
@@ -212,13 +215,13 @@ def test_a_run_that_was_stopped_ends_with_the_same_bits(here, tmp_path):
         small_training.train(here, "negclip.hard", tmp_path / "cut", stop_at(3))
     again = small_training.train(here, "negclip.hard", tmp_path / "cut")
     off = "methods.negclip.variants.hard.hard_images=0"
-    other = small_training.train(here, "negclip.hard", tmp_path / "other", loop.nothing, off)
+    other = small_training.train(here, "negclip.hard", tmp_path / "other", recorder.do_nothing, off)
     state = [m.clip.state_dict() for m in (whole, again, other)]
     assert all(torch.equal(state[0][name], state[1][name]) for name in state[0])
     assert any(not torch.equal(state[0][name], state[2][name]) for name in state[0])
 
 
-def stop_at(number: int) -> loop.OnStep:
+def stop_at(number: int) -> recorder.OnStep:
     """A look at the model that ends the run before a step."""
 
     def look(done: int, _steps: int, _model) -> None:

@@ -22,7 +22,7 @@ from compclip.launch import grid_runs, profiles, slurm
 from compclip.runs import cluster, jobs
 from compclip.runs.run_store import StoredRun
 from compclip.train import __main__ as train_command
-from compclip.train import finish
+from compclip.train import fine_tuning
 from tests import tiny_project
 from tests.tiny_project import at, cell, outcome, steps, trained, wait_for
 
@@ -93,7 +93,7 @@ def test_the_grid_as_an_array(here, serial, monkeypatch, capsys):
     assert len({i.partition("_")[0] for i in ids}) == 1
     assert launch_command.main([str(profile())]) == 0
     assert "0 to send" in capsys.readouterr().out.splitlines()[-1]
-    monkeypatch.setattr(finish, "train", None)
+    monkeypatch.setattr(fine_tuning, "fine_tune", None)
     monkeypatch.setattr(score, "documents_of_all", None)
     for name in made:
         collect(name)

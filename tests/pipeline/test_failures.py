@@ -24,7 +24,7 @@ from compclip.launch import grid_runs
 from compclip.runs import jobs, lock
 from compclip.runs.local_runs import SideBySide
 from compclip.train import __main__ as train_command
-from compclip.train import finish
+from compclip.train import fine_tuning
 from tests import tiny_project
 from tests.conftest import ROOT
 from tests.tiny_project import at, cell, outcome, steps, wait_for
@@ -192,7 +192,7 @@ def test_a_read_only_run_directory(here, disk, undisturbed, monkeypatch):
         train_command.main(["--cell", NAME])
     collect(OTHER)
     with monkeypatch.context() as patch:
-        patch.setattr(finish, "train", None)
+        patch.setattr(fine_tuning, "fine_tune", None)
         remount(runs, "rw,size=64m")
         assert train_command.main(["--cell", NAME]) == 0
         with pytest.raises(UserError, match=f"{NAME}: {results}/.*: cannot write: Read-only file system; free space"):

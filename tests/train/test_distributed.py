@@ -17,7 +17,7 @@ import torch.distributed as dist
 
 from compclip.base.errors import UserError
 from compclip.train import __main__ as train_command
-from compclip.train import distributed
+from compclip.train import distributed, process_group
 from tests import distributed_check, tiny_project
 from tests.conftest import ROOT
 from tests.distributed_check import CASES, FROZEN, difference, run
@@ -168,7 +168,7 @@ def test_process(monkeypatch, variables, expected):
             monkeypatch.delenv(name)
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
-    here = distributed.process()
+    here = process_group.process()
     assert (here.rank, here.world, here.local_rank) == expected
 
 
@@ -177,7 +177,7 @@ def test_process(monkeypatch, variables, expected):
 def test_first_host(nodes, first, monkeypatch):
     """Without SLURM's own command at hand."""
     monkeypatch.setenv("PATH", "")
-    assert distributed._first_host(nodes) == first
+    assert process_group._first_host(nodes) == first
 
 
 def test_gradients_of_two_types_are_summed(tmp_path):

@@ -8,7 +8,7 @@ import torch
 from compclip.base.errors import UserError
 from compclip.runs import machine
 from compclip.train import __main__ as train_command
-from compclip.train import distributed
+from compclip.train import distributed, process_group
 
 VARIABLES = ("CUDA_VISIBLE_DEVICES", "SLURM_GPUS_PER_NODE", "SLURM_GPUS_ON_NODE")
 
@@ -28,13 +28,13 @@ def blind(monkeypatch, tmp_path):
 def test_a_variable_that_asks_for_a_gpu(blind, monkeypatch, name):
     monkeypatch.setenv(name, "1")
     said = rf"{name}=1 asks for a GPU, and torch sees none: .*; .*CUDA_VISIBLE_DEVICES= "
-    with pytest.raises(UserError, match=said), distributed.session():
+    with pytest.raises(UserError, match=said), process_group.session():
         pass
 
 
 def test_a_device_that_torch_does_not_see(blind):
     (blind / "nvidia0").touch()
-    with pytest.raises(UserError, match="nvidia0 is there, and torch sees none"), distributed.session():
+    with pytest.raises(UserError, match="nvidia0 is there, and torch sees none"), process_group.session():
         pass
 
 
@@ -44,13 +44,13 @@ def test_a_cpu_that_is_asked_for(blind, monkeypatch, value):
     (blind / "nvidia0").touch()
     monkeypatch.setenv("SLURM_GPUS_ON_NODE", "4")
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", value)
-    with distributed.session() as here:
+    with process_group.session() as here:
         assert here.world == 1 and distributed.device() == "cpu"
 
 
 def test_a_machine_without_a_gpu(blind, monkeypatch):
     monkeypatch.setenv("SLURM_GPUS_ON_NODE", "0")
-    with distributed.session() as here:
+    with process_group.session() as here:
         assert here.world == 1
 
 

@@ -7,7 +7,7 @@ import signal
 import pytest
 import torch.distributed as dist
 
-from compclip.train import liveness
+from compclip.train import process_group
 from tests.conftest import ROOT
 from tests.train.test_distributed import two
 
@@ -24,17 +24,17 @@ def test_the_others_end(lost, number, work):
     finally:
         for process in both:
             process.kill()
-    assert survivor.returncode == liveness.GONE, said
+    assert survivor.returncode == process_group.GONE, said
     assert f"process {lost} of this run gave no sign of life" in said and "goes on from the last checkpoint" in said
 
 
-def pair() -> tuple[liveness.Watch, liveness.Watch]:
+def pair() -> tuple[process_group.Watch, process_group.Watch]:
     """What each of two processes hears of the other."""
     store = dist.HashStore()
-    return liveness.Watch(store, 0, 2), liveness.Watch(store, 1, 2)
+    return process_group.Watch(store, 0, 2), process_group.Watch(store, 1, 2)
 
 
-def beats(watch: liveness.Watch, count: int) -> list[int]:
+def beats(watch: process_group.Watch, count: int) -> list[int]:
     """Who is silent after some beats."""
     silent: list[int] = []
     for _ in range(count):
@@ -47,7 +47,7 @@ def test_a_silent_process_is_lost_after_some_beats():
     """Behind its last sign of life, and not before."""
     first, second = pair()
     second.exchange()
-    assert beats(first, liveness.PATIENCE_BEATS) == []
+    assert beats(first, process_group.PATIENCE_BEATS) == []
     assert beats(first, 1) == [1]
     second.exchange()
     assert beats(first, 1) == []
@@ -57,7 +57,7 @@ def test_one_that_came_to_its_end_is_not():
     first, second = pair()
     second.exchange()
     second.say_left()
-    assert beats(first, 3 * liveness.PATIENCE_BEATS) == []
+    assert beats(first, 3 * process_group.PATIENCE_BEATS) == []
 
 
 def test_a_store_that_is_gone_gives_no_sign_of_life():
@@ -65,9 +65,9 @@ def test_a_store_that_is_gone_gives_no_sign_of_life():
         def add(self, _key, _amount):
             raise dist.DistNetworkError("Broken pipe")
 
-    first = liveness.Watch(Broken(), 0, 2)
+    first = process_group.Watch(Broken(), 0, 2)
     first._store = Broken()
-    assert beats(first, liveness.PATIENCE_BEATS + 1) == [1]
+    assert beats(first, process_group.PATIENCE_BEATS + 1) == [1]
 
 
 def test_processes_that_end_are_told(monkeypatch):
@@ -75,10 +75,10 @@ def test_processes_that_end_are_told(monkeypatch):
     for error, left in ((None, True), (SystemExit("stopped"), True), (ValueError(), False)):
         store = dist.HashStore()
         try:
-            with liveness.watching(store, 0, 2):
+            with process_group.watching(store, 0, 2):
                 if error:
                     raise error
         except (SystemExit, ValueError):
             pass
-        other = liveness.Watch(store, 1, 2)
-        assert (beats(other, liveness.PATIENCE_BEATS + 1) == []) == left
+        other = process_group.Watch(store, 1, 2)
+        assert (beats(other, process_group.PATIENCE_BEATS + 1) == []) == left

@@ -22,7 +22,7 @@ from compclip.model.backbone import WEIGHTS
 from compclip.train import __main__ as train_command
 from compclip.train import checkpoint, collate, decoders
 from compclip.train.batch import View
-from compclip.train.loop import nothing
+from compclip.train.recorder import do_nothing
 from tests import small_training, tiny_project
 from tests.model.test_towers import TEXTS, TINY
 from tests.tiny_project import cell, trained
@@ -44,7 +44,7 @@ def model(tmp_path):
 def test_weights_in_bfloat16_train_and_end_in_float32(project, tmp_path, monkeypatch):
     """Products' weights fit in bfloat16, norms and embeddings do not; in checkpoints too; training moved some of them."""
     monkeypatch.chdir(project)
-    made = small_training.train(project, "fsc_clip", tmp_path / "run", nothing, "train.precision=bf16_weights")
+    made = small_training.train(project, "fsc_clip", tmp_path / "run", do_nothing, "train.precision=bf16_weights")
     start = backbone.load(project / "models" / "tiny").clip.state_dict()
     moved, wide = 0, ("embedding", ".ln_", "ln_final", "logit_scale")
     for name, value in made.clip.state_dict().items():
@@ -62,10 +62,10 @@ def test_weights_in_bfloat16_train_and_end_in_float32(project, tmp_path, monkeyp
 def test_a_killed_run_of_bfloat16_weights_goes_on_to_the_same_bits(project, tmp_path, monkeypatch):
     monkeypatch.chdir(project)
     overrides = ("train.precision=bf16_weights", "train.checkpoint_every_steps=1")
-    whole = small_training.train(project, "finetune", tmp_path / "a", nothing, *overrides)
-    small_training.train(project, "finetune", tmp_path / "b", nothing, *overrides)
+    whole = small_training.train(project, "finetune", tmp_path / "a", do_nothing, *overrides)
+    small_training.train(project, "finetune", tmp_path / "b", do_nothing, *overrides)
     (tmp_path / "b" / "step_00000004.safetensors").unlink()  # as if it had been killed in its last step
-    again = small_training.train(project, "finetune", tmp_path / "b", nothing, *overrides)
+    again = small_training.train(project, "finetune", tmp_path / "b", do_nothing, *overrides)
     for name, value in whole.clip.state_dict().items():
         assert torch.equal(value, again.clip.state_dict()[name]), name
     assert checkpoint.KEEP == 2

@@ -37,7 +37,7 @@ def scored(folder) -> list[int]:
 def test_looking_changes_no_bit(here, folder, rungs, workers):
     """Ten steps, scored after four and seven: weights and log are those of the undisturbed run."""
     asked = f"train.workers={workers}"
-    plain = small_training.train(here, "fsc_clip", here / "plain", small_training.loop.nothing, asked)
+    plain = small_training.train(here, "fsc_clip", here / "plain", small_training.recorder.do_nothing, asked)
     seen = small_training.train(here, "fsc_clip", folder.path, rungs, asked)
     assert scored(folder) == [4, 7]
     assert all(torch.equal(a, b) for a, b in zip(plain.clip.parameters(), seen.clip.parameters(), strict=True))

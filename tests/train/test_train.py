@@ -25,7 +25,7 @@ from compclip.model.backbone import WEIGHTS
 from compclip.model.weight_files import CONFIG
 from compclip.runs.run_folder import Inputs
 from compclip.train import __main__ as train_command
-from compclip.train import accumulate, finish, loop, optimiser, view_maker
+from compclip.train import accumulate, finish, loop, optimiser, recorder, view_maker
 from tests import small_training, tiny_project
 from tests.prepared_set import all_annotations, prepared
 from tests.tiny_project import at, results, trained
@@ -125,7 +125,7 @@ def test_killed_again_and_again_ends_with_the_same_bits(here, finished, monkeypa
 def test_a_signal_saves_and_stops(here, finished, monkeypatch):
     """Each is answered between two steps: a checkpoint is written, the process says so, and the next one goes on."""
     original = optimiser.learning_rate
-    for step, number in enumerate(loop.STOP_SIGNALS, 2):
+    for step, number in enumerate(recorder.STOP_SIGNALS, 2):
 
         def rate(at: int, *args, step=step, number=number) -> float:
             if at + 1 == step:
@@ -279,7 +279,7 @@ def test_gradient_caching_drops_the_same_patches_twice(here, tmp_path, monkeypat
         return features
 
     monkeypatch.setattr(accumulate.encode, "features", recorded)
-    small_training.train(here, "finetune", tmp_path, loop.nothing, "train.micro_batch=4", "train.max_steps=1")
+    small_training.train(here, "finetune", tmp_path, recorder.do_nothing, "train.micro_batch=4", "train.max_steps=1")
     parts = -(-read.load(here / "params.yaml").train.batch_size // 4)
     first, second = seen[:parts], seen[parts : 2 * parts]
     assert parts > 1 and all(torch.equal(a, b) for a, b in zip(first, second, strict=True))

@@ -11,6 +11,7 @@ import pytest
 
 from compclip.base.errors import UserError
 from compclip.config import grid, read
+from compclip.interface.method import load_method
 from compclip.interface.views import Views
 from compclip.methods import ce_clip, clic, dac, gnm_clip, hard_positives, hybrid, negclip, read_clip
 from compclip.model import backbone
@@ -135,7 +136,9 @@ def test_a_run_without_a_part_publishes_nothing(with_method):
 
 def direct_shares(root, run) -> dict[str, float]:
     """The shares over all steps, counted from the views themselves."""
-    rows = fine_tuning.build_rows(run, backbone.load(root / "models" / "tiny"), Inputs(root, run.cell))
+    rows = fine_tuning.build_rows(
+        run, load_method(run.method_name), backbone.load(root / "models" / "tiny"), Inputs(root, run.cell)
+    )
     views = hard_positives.views(run.method, 0)
     made = [row for step in range(run.train.max_steps) for row in rows.batch(step, views)[0]]
     names = (
