@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from compclip.config.sections import Run
 
 CHECKED = 16_384  # samples after which a part that none of them had is judged absent, before the epoch ends
+NAMES_IN_METRICS = {"masked_words": "masked", "stored_texts": "stored"}  # modules of rules; metric names do not change
 Counts = Mapping[str, Mapping[str, int]]  # samples that were `asked` for each part, and that `had` it
 
 
@@ -73,7 +74,8 @@ def rule_name(rule: Callable) -> str:
     """Name a rule by its module and function, in characters that MLflow takes in a metric's name."""
     function = rule.func if isinstance(rule, functools.partial) else rule
     name = getattr(rule, "__name__", getattr(function, "__name__", type(function).__name__))
-    name = f"{function.__module__.rpartition('.')[2]}.{name}"
+    module = function.__module__.rpartition(".")[2]
+    name = f"{NAMES_IN_METRICS.get(module, module)}.{name}"
     return re.sub(r"[^\w.]", "_", name, flags=re.ASCII)
 
 
