@@ -35,8 +35,8 @@ from compclip.base.errors import UserError
 from compclip.base.files import read_json, write_atomic, write_json
 from compclip.benchmarks import retrieval, sugarcrepe, sugarcrepe_pp
 from compclip.benchmarks._files import spread
-from compclip.config.how import Benchmark as Section
-from compclip.config.how import How
+from compclip.config.sections import BenchmarkSection as Section
+from compclip.config.sections import Scoring
 from compclip.evaluate import score
 from compclip.evaluate.benchmark import Benchmark
 from compclip.model import backbone
@@ -108,13 +108,13 @@ def clip_benchmark(data: Path, folder: Path, args: argparse.Namespace) -> dict[s
         "sugarcrepe": sugarcrepe.load(files, coco, names),
         "flickr8k": retrieval.load(captions, pictures),
     }
-    model, how = backbone.create(MODEL, seed=0), How(threads=args.threads)
+    model, how = backbone.create(MODEL, seed=0), Scoring(threads=args.threads)
     ours = lambda: _ours(model, loaded, how)  # noqa: E731
     found = compared(ours, lambda: _theirs(model, files, coco, theirs_file, pictures), args.rounds)
     return found | {"differ": differing(found.pop("ours"), found.pop("theirs"))}
 
 
-def _ours(model: Model, loaded: dict[str, Benchmark], how: How) -> dict[str, float]:
+def _ours(model: Model, loaded: dict[str, Benchmark], how: Scoring) -> dict[str, float]:
     scored = score.outcomes(model, loaded, how)
     return {f"{name}/{metric}": value for name, o in scored.items() for metric, value in o.metrics.items()}
 
@@ -155,7 +155,7 @@ def pairs(data: Path, folder: Path, args: argparse.Namespace) -> dict[str, Any]:
     coco = data / "coco" / "val2017"
     files = at_hand(data / "sugarcrepe_pp", coco, folder / "sugarcrepe_pp")
     loaded = sugarcrepe_pp.load(files, coco, ",".join(sorted(file.stem for file in files.glob("*.json"))))
-    model, how = backbone.create(MODEL, seed=0), How(threads=args.threads)
+    model, how = backbone.create(MODEL, seed=0), Scoring(threads=args.threads)
     sample = spread(loaded.records, args.sample)
     found = compared(
         lambda: len(score.outcomes(model, {"sugarcrepe_pp": loaded}, how)),
@@ -210,7 +210,7 @@ def score_together(world: Path, refs: list[str], threads: int) -> None:
     """What a stage does with checkpoints: all of them on the scenes' benchmarks. Raises UserError where one fails."""
     pictures = {name: world / ("winoground/images" if name == "winoground" else "test") for name in SCENES}
     sections = {name: Section(path=str(world / name), images=str(place)) for name, place in pictures.items()}
-    loaded = score.load(sections, list(sections), How(threads=threads))
+    loaded = score.load(sections, list(sections), Scoring(threads=threads))
     for _, made in score.documents_of_all([score.by_path(ref) for ref in refs], loaded):
         if isinstance(made, UserError):
             raise made

@@ -14,7 +14,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from compclip.config.how import FIRST
+from compclip.config.sections import FIRST
 from compclip.evaluate.benchmark import Benchmark, Items, Record, by_subset, ids, readable, those
 from compclip.evaluate.embeddings import Embeddings
 

@@ -37,7 +37,7 @@ from compclip.benchmarks import _class_sets, _elevater, _parquet
 from compclip.benchmarks._class_sets import ClassSet
 from compclip.benchmarks._files import groups
 from compclip.benchmarks._labelled import Labelled, in_folders, in_index, in_tables, in_tars
-from compclip.config.how import WRONG
+from compclip.config.sections import WRONG
 from compclip.evaluate import metrics
 from compclip.evaluate.benchmark import Benchmark, Items, Record, ids, readable, those
 from compclip.evaluate.embeddings import Embeddings

@@ -20,10 +20,10 @@ from compclip.base.parts import Part
 from compclip.config import read
 from compclip.config.cell import PRETRAINED
 from compclip.config.grid import method_config
+from compclip.config.run_config import dump_yaml
 from compclip.config.sections import Params, Train
-from compclip.config.structured import mapping
 from compclip.config.switch import GRIDS
-from compclip.config.written import grid_yaml
+from compclip.config.validation import mapping
 from compclip.interface.method import load_method
 
 SEAL = re.compile(r"# \S+ as it was written\n")
@@ -62,7 +62,7 @@ def write(
     made = ablation(read.load(source, overrides), method)
     target = out or GRIDS / f"ablate_{method.replace('.', '_')}.yaml"
     sections = _sections(yaml_text.unresolved(read.overridden(source, overrides)), made)
-    text = _sealed(_header(made, source, overrides), grid_yaml(sections))
+    text = _sealed(_header(made, source, overrides), dump_yaml(sections))
     params = read.checked(yaml_text.parsed(text, str(source), read.NO_SECTIONS), str(source), together=True)
     if not force:
         _check_free(target)

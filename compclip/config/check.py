@@ -10,23 +10,19 @@ from typing import Any
 from compclip.base import plugins
 from compclip.base.errors import UserError, unknown
 from compclip.base.names import Name
-from compclip.config import columns, pictures, wanted
+from compclip.config import columns, released_lists, wanted
 from compclip.config.cell import PRETRAINED
 from compclip.config.grid import (
     PER_DATA,
     benchmark_config,
     captioner_config,
-    captions_config,
     cells,
-    masked_config,
     method_config,
     rewriter_config,
-    rewrites_config,
     sets,
-    texts_config,
 )
 from compclip.config.sections import Data, Params
-from compclip.config.structured import SEEDS, mapping
+from compclip.config.validation import mapping
 from compclip.interface.method import load_method
 
 WORLD = "data/scenes_world"  # the out of the stage `scenes`
@@ -51,12 +47,12 @@ def alone(params: Params) -> None:
     for name, data in params.data.items():
         plugins.find(plugins.SOURCES, data.source)
         captioner_config(data, f"data.{name}.options")
-        captions_config(data, f"data.{name}.captions")
+        released_lists.captions_config(data, f"data.{name}.captions")
         _check_pictures(data, f"data.{name}")
         rewriter_config(data, f"data.{name}.rewriter")
-        rewrites_config(data, f"data.{name}.rewrites")
-        texts_config(data, f"data.{name}.texts")
-        masked_config(data, f"data.{name}.masked")
+        released_lists.rewrites_config(data, f"data.{name}.rewrites")
+        released_lists.texts_config(data, f"data.{name}.texts")
+        released_lists.masked_config(data, f"data.{name}.masked")
         for benchmark in _distinct(data.exclude, f"data.{name}.exclude"):
             if benchmark not in params.benchmarks:
                 raise unknown("benchmark", benchmark, params.benchmarks, f"data.{name}.exclude")
@@ -104,8 +100,6 @@ def _check_grid(params: Params) -> None:
         for value in getattr(grid, name):
             if value not in table:
                 raise unknown(name.rstrip("s"), value, table, f"grid.{name}")
-    if not 0 <= min(grid.seeds) <= max(grid.seeds) < SEEDS:
-        raise UserError(f"grid.seeds={grid.seeds}: seeds must be >= 0 and < 2**32")
     _distinct([cell.name for cell in cells(params)], "the names of the grid's cells")
 
 
@@ -119,9 +113,10 @@ def _check_needs(params: Params, method: str, data: str) -> None:
 
 def _check_pictures(data: Data, where: str) -> None:
     """Negative images must be such as its source can have them."""
-    pictures.of(data, f"{where}.negative_images")
-    if (asked := pictures.members(data)) and not hasattr(plugins.find(plugins.SOURCES, data.source), "MEMBERS"):
-        raise UserError(f"{where}: source {data.source!r} reads no tars, and has no member {asked[0]!r}; give a file")
+    released_lists.negative_images_config(data, f"{where}.negative_images")
+    members = released_lists.tar_members(data)
+    if members and not hasattr(plugins.find(plugins.SOURCES, data.source), "MEMBERS"):
+        raise UserError(f"{where}: source {data.source!r} reads no tars, and has no member {members[0]!r}; give a file")
 
 
 def _check_wants(where: str, method: str, config: object, params: Params) -> None:

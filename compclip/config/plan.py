@@ -6,6 +6,7 @@ and nothing else. No list of parameters or modules is kept by hand.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import itertools
 from collections.abc import Iterable, Iterator
@@ -14,14 +15,15 @@ from pathlib import Path
 from typing import Any
 
 from compclip.base import code_hash, links, plugins
+from compclip.base.errors import UserError
 from compclip.base.files import update_json
 from compclip.config import columns, training_code, wanted
 from compclip.config.cell import Cell
-from compclip.config.grid import line_cells, resolved
+from compclip.config.grid import line_cells, resolve_all
 from compclip.config.sections import Data, Params, Run
-from compclip.config.written import plain_yaml
 from compclip.interface.method import load_method
 
+FOLDER = Path("plan")
 # The entry of each stage's code; what a plug-in brings is added by its name.
 ENTRIES = {
     "scenes": "compclip.scenes.generate",
@@ -49,15 +51,13 @@ def write(params: Params, folder: Path) -> None:
         update_json(folder / name, document)
 
 
-def watched(params: Params) -> list[str]:
-    """The files of other packages' code that the plan depends on."""
-    located = [
-        *_methods(params),
-        *_benchmarks(params, params.benchmarks),
-        *itertools.chain(*map(_reads, params.data.values())),
-    ]
-    others = [module for module in located if module.partition(".")[0] != code_hash.OURS]
-    return sorted({str(file) for file in code_hash.find_modules(*others).values()})
+@contextlib.contextmanager
+def reading(path: Path) -> Iterator[None]:
+    """Take apart what a file of the plan says. Raises UserError where it says something else."""
+    try:
+        yield
+    except (LookupError, TypeError, AttributeError, ValueError) as error:
+        raise UserError(f"{path}: damaged ({type(error).__name__}); run `dvc repro plan` again") from error
 
 
 def documents(params: Params) -> Iterator[tuple[str, str, dict[str, Any]]]:
@@ -71,7 +71,7 @@ def documents(params: Params) -> Iterator[tuple[str, str, dict[str, Any]]]:
         scored_by = code_of("benchmark", _benchmarks(params, [name]))
         checked = {"columns": columns.of(params, name), "scorers": params.evaluate.scorers}
         yield "benchmark", name, {"params": asdict(benchmark), **checked, "code": scored_by}
-    every = list(resolved(params))
+    every = list(resolve_all(params))
     yield "neighbours", "neighbours", neighbours(every)
     for method, runs in itertools.groupby(every, key=lambda run: run.cell.method):
         own = list(runs)
@@ -117,7 +117,6 @@ def train(method: str, runs: Iterable[Run]) -> dict[str, Any]:
     found = {_short(run.cell): run.plain for run in own}
     near = [_short(run.cell) for run in own if wanted.neighbours(base, run.method)]
     asked = {"method": method, "trains": declared.TRAINS, "near": near, "cells": found}
-    asked["texts"] = {name: plain_yaml(run) for name, run in found.items()}
     reads = {_short(run.cell): declared.reads(run.method) for run in own}
     if any(reads.values()):
         asked["reads"] = reads
@@ -157,7 +156,7 @@ def _scored(params: Params, wanted: Iterable[Cell], names: Iterable[str]) -> dic
     return {
         "cells": {_short(cell): {"cell": cell.plain} for cell in wanted},
         "benchmarks": {name: asdict(params.benchmarks[name]) for name in names},
-        "how": asdict(asked.how),
+        "how": asdict(asked.scoring),
     }
 
 

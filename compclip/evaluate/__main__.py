@@ -26,7 +26,7 @@ from compclip.base.errors import UserError, entry, unknown
 from compclip.base.files import out_folder, read_json, read_mapping
 from compclip.base.names import Name
 from compclip.config.cell import PRETRAINED, Cell
-from compclip.config.planned import undamaged
+from compclip.config.plan import reading
 from compclip.evaluate import cells, kept
 from compclip.runs import run_folder as folders
 from compclip.runs.run_folder import Published
@@ -70,7 +70,7 @@ def _method(method: Name, root: Path) -> int:
     path = root / PLAN / f"{method}.json"
     if not path.is_file():
         raise UserError(f"{path}: not there; run `dvc repro plan` first, or `dvc repro evaluate@{method}`")
-    with undamaged(path):
+    with reading(path):
         document = read_mapping(path)
         wanted, task = [Cell(**item["cell"]) for item in document["cells"].values()], kept.planned(document, root)
     done = cells.bring(wanted, task)
@@ -147,7 +147,7 @@ def _scored(
 
     device = device or score.device()
     backbone.check(device, activation)
-    loaded = score.load(params.benchmarks, names, params.evaluate.how)
+    loaded = score.load(params.benchmarks, names, params.evaluate.scoring)
     return score.documents(score.by_path(checkpoint, model, device, tokenizer, activation), loaded)
 
 
@@ -158,7 +158,7 @@ def _asked(params: Any, args: argparse.Namespace, names: Sequence[str]) -> dict[
     device = args.device or score.device()
     backbone.check(device, "")
     words = {"question": args.question, "answer": args.answer, "score": args.score}
-    loaded = score.load(params.benchmarks, names, params.evaluate.how)
+    loaded = score.load(params.benchmarks, names, params.evaluate.scoring)
     return vqa.documents(args.vqascore, loaded, device, words, args.api_key_env)
 
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from compclip.base.errors import unknown
 from compclip.base.files import fingerprint
-from compclip.config.how import FIRST, SCORERS
+from compclip.config.sections import FIRST, SCORERS
 from compclip.evaluate import units
 from compclip.evaluate.embeddings import Embeddings
 from compclip.runs.item_outcomes import CAPTION, KINDS, Items

@@ -31,7 +31,7 @@ import numpy as np
 from compclip.base import code_hash
 from compclip.base.errors import UserError
 from compclip.base.files import read_bytes, write_atomic
-from compclip.config.how import How
+from compclip.config.sections import Scoring
 
 if TYPE_CHECKING:
     from compclip.model.backbone import Model
@@ -61,7 +61,7 @@ class Cache:
     largest: int = LARGEST
 
     @classmethod
-    def of(cls, weights: str, model: Model, how: How) -> Cache:
+    def of(cls, weights: str, model: Model, how: Scoring) -> Cache:
         """That of a checkpoint's fingerprint. Raises UserError where the place is something else than a folder."""
         place = Path(how.cache)
         if place.exists() and not place.is_dir():

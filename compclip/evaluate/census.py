@@ -22,7 +22,7 @@ from compclip.evaluate.boxes import file_of, unboxed
 from compclip.prepare import image_containment
 
 if TYPE_CHECKING:
-    from compclip.config.how import Benchmark as Section
+    from compclip.config.sections import BenchmarkSection as Section
     from compclip.evaluate.benchmark import Benchmark
 
 

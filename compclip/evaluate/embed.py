@@ -24,7 +24,7 @@ import torch
 from torch import Tensor, nn
 
 from compclip.base.errors import UserError
-from compclip.config.how import USUAL, How
+from compclip.config.sections import DEFAULT_SCORING, Scoring
 from compclip.data import images as data_images
 from compclip.evaluate.boxes import unboxed
 from compclip.evaluate.cache import Cache, key
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from compclip.model.backbone import Model
 
 
-def encode(model: Model, refs: Iterable[str], texts: Iterable[str], how: How = USUAL) -> Embeddings:
+def encode(model: Model, refs: Iterable[str], texts: Iterable[str], how: Scoring = DEFAULT_SCORING) -> Embeddings:
     """Encode each different image and text once with `model`, on its device; as `encode_all` of one model."""
     return encode_all([model], refs, texts, how)[0]
 
@@ -45,7 +45,7 @@ def encode_all(
     models: Sequence[Model],
     refs: Iterable[str],
     texts: Iterable[str],
-    how: How = USUAL,
+    how: Scoring = DEFAULT_SCORING,
     weights: Sequence[str] = (),
     pictures: Pictures | None = None,
 ) -> list[Embeddings]:
@@ -121,7 +121,7 @@ def _check_alike(models: Sequence[Model]) -> None:
             raise ValueError(f"{model.source} and {models[0].source} are not fed alike")
 
 
-def _check_precision(models: Sequence[Model], how: How) -> None:
+def _check_precision(models: Sequence[Model], how: Scoring) -> None:
     """A CPU's bf16 is other arithmetic than a GPU's, and slower than float32 on most; results would not tell which."""
     if how.precision != "float32" and any(device(model).type == "cpu" for model in models):
         raise UserError(f"evaluate.precision={how.precision}: only on a GPU; set evaluate.precision=float32")
@@ -176,7 +176,7 @@ class _Batch:
     failed: dict[str, str] = field(default_factory=dict)
 
 
-def _image_batch(models: Sequence[Model], how: How, pictures: Pictures, refs: Sequence[str]) -> _Batch:
+def _image_batch(models: Sequence[Model], how: Scoring, pictures: Pictures, refs: Sequence[str]) -> _Batch:
     found = {ref: pictures.of(ref, models[0], how.upright) for ref in refs}
     failed = {ref: reason for ref, reason in found.items() if isinstance(reason, str)}
     good = {ref: picture for ref, picture in found.items() if not isinstance(picture, str)}
@@ -186,18 +186,18 @@ def _image_batch(models: Sequence[Model], how: How, pictures: Pictures, refs: Se
     return _Batch(list(good), _vectors(inference_towers.image, models, how, pixels_B3HW), failed)
 
 
-def _text_batch(models: Sequence[Model], how: How, batch: tuple[Sequence[str], Tensor]) -> _Batch:
+def _text_batch(models: Sequence[Model], how: Scoring, batch: tuple[Sequence[str], Tensor]) -> _Batch:
     texts, ids_BL = batch
     return _Batch(texts, _vectors(inference_towers.text, models, how, ids_BL))
 
 
-def _vectors(tower: Callable, models: Sequence[Model], how: How, inputs: Tensor) -> list[np.ndarray]:
+def _vectors(tower: Callable, models: Sequence[Model], how: Scoring, inputs: Tensor) -> list[np.ndarray]:
     """What a tower of each model makes of a batch."""
     with torch.inference_mode(), precision(how):
         return [tower(m.clip, inputs.to(device(m))).float().cpu().numpy() for m in models]
 
 
-def precision(how: How) -> torch.autocast:
+def precision(how: Scoring) -> torch.autocast:
     """Autocast where bf16 is asked for, of the thread that enters it."""
     return torch.autocast("cuda", torch.bfloat16, enabled=how.precision == "bf16")
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from compclip.config.how import WRONG
+from compclip.config.sections import WRONG
 from compclip.evaluate import blocks
 
 Pair = tuple[str, str]  # the reference of a picture, a text

@@ -12,7 +12,7 @@ from compclip.evaluate.stamps import FOLDER, stamp
 
 if TYPE_CHECKING:
     from compclip.base.names import Name
-    from compclip.config.how import Benchmark as Section
+    from compclip.config.sections import BenchmarkSection as Section
 
 
 def of(name: Name, section: Section, root: Path = Path(".")) -> str:

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any
 from compclip.base import links
 from compclip.base.files import beside, fingerprint, write_json
 from compclip.base.names import Name
-from compclip.config.how import Benchmark as Section
-from compclip.config.how import How
+from compclip.config.sections import BenchmarkSection as Section
+from compclip.config.sections import Scoring
 from compclip.evaluate import fingerprints
 from compclip.runs import run_folder as folders
 from compclip.runs import run_store
@@ -36,7 +36,7 @@ class Task:
     """What checkpoints are scored on, and how; `code` is the fingerprint of what scores them."""
 
     sections: Mapping[str, Section]
-    how: How
+    how: Scoring
     code: str
     root: Path = Path(".")
 
@@ -60,13 +60,13 @@ def task(params: Params, root: Path = Path(".")) -> Task:
 
     names = params.evaluate.benchmarks
     code = plan.evaluation_code(params, names)
-    return Task({n: params.benchmarks[n] for n in names}, params.evaluate.how, code, root)
+    return Task({n: params.benchmarks[n] for n in names}, params.evaluate.scoring, code, root)
 
 
 def planned(document: Mapping[str, Any], root: Path = Path(".")) -> Task:
     """The evaluation that a plan file asks for."""
     sections = {name: Section(**section) for name, section in document["benchmarks"].items()}
-    return Task(sections, How(**document["how"]), document["code"], root)
+    return Task(sections, Scoring(**document["how"]), document["code"], root)
 
 
 def weights_of(trained: Trained) -> str:

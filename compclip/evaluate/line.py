@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from compclip.base.errors import UserError
-from compclip.config.how import USUAL, How
+from compclip.config.sections import DEFAULT_SCORING, Scoring
 from compclip.evaluate import score
 from compclip.evaluate.pictures import ROOM, Pictures
 from compclip.model import backbone, checkpoint_groups, lora
@@ -51,7 +51,7 @@ def points(
     tuned: Model,
     alphas: Sequence[float],
     benchmarks: Mapping[str, Benchmark],
-    how: How = USUAL,
+    how: Scoring = DEFAULT_SCORING,
     budget: int = checkpoint_groups.BUDGET,
 ) -> Iterator[dict]:
     """{"alpha", "metrics": {"benchmark/metric": value}} for each model on the line."""

@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from compclip.config.how import LOCAL, How
+from compclip.config.sections import LOCAL, Scoring
 from compclip.evaluate import embed
 from compclip.evaluate.embeddings import Embeddings, Pair, Paired
 from compclip.evaluate.pictures import Pictures
@@ -39,13 +39,13 @@ BATCH = 64  # pairs, whose patches and tokens are held at once
 ATTENTION = "minmax"  # of the released FSC-CLIP
 
 
-def scored(seen: Embeddings, scorer: str, model: Model, how: How, pictures: Pictures) -> Paired:
+def scored(seen: Embeddings, scorer: str, model: Model, how: Scoring, pictures: Pictures) -> Paired:
     """The same pictures and texts with scores of pairs by `scorer`; what compares texts alone stays as it is."""
     same = {f.name: getattr(seen, f.name) for f in fields(Embeddings)}
     return Paired(**same, ask=partial(_scores, scorer, model, how, pictures))
 
 
-def _scores(scorer: str, model: Model, how: How, pictures: Pictures, pairs: Sequence[Pair]) -> np.ndarray:
+def _scores(scorer: str, model: Model, how: Scoring, pictures: Pictures, pairs: Sequence[Pair]) -> np.ndarray:
     order = sorted(range(len(pairs)), key=pairs.__getitem__)  # a picture's texts stand together
     batches = [order[start : start + BATCH] for start in range(0, len(order), BATCH)]
     found_P = np.empty(len(pairs))
@@ -56,7 +56,7 @@ def _scores(scorer: str, model: Model, how: How, pictures: Pictures, pairs: Sequ
     return found_P
 
 
-def _batch(scorer: str, model: Model, how: How, pictures: Pictures, pairs: Sequence[Pair]) -> np.ndarray:
+def _batch(scorer: str, model: Model, how: Scoring, pictures: Pictures, pairs: Sequence[Pair]) -> np.ndarray:
     refs, texts = (list(dict.fromkeys(keys)) for keys in zip(*pairs, strict=True))
     image_B, text_B = ([names.index(pair[i]) for pair in pairs] for i, names in enumerate((refs, texts)))
     with torch.inference_mode(), embed.precision(how):

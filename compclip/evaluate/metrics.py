@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 
 from compclip.base.errors import UserError
-from compclip.config.how import FIRST, WRONG
+from compclip.config.sections import FIRST, WRONG
 
 PerItem = dict[str, np.ndarray]  # outcomes by metric
 Beats = Callable[[np.ndarray, np.ndarray], np.ndarray]

@@ -16,7 +16,7 @@ import torch
 from compclip.base import json_text
 from compclip.base.files import read_mapping, read_text
 from compclip.base.shared import open_plain
-from compclip.config.how import How
+from compclip.config.sections import Scoring
 from compclip.evaluate import score
 from compclip.evaluate.benchmark import Benchmark
 
@@ -35,13 +35,13 @@ class Rungs:
 
     shares: tuple[float, ...]
     benchmarks: Mapping[str, Benchmark]
-    how: How
+    how: Scoring
     out: Path
 
     @classmethod
     def of(cls, folder: Folder, params: Params) -> Rungs:
         """What a pruner asks of a run, scored as `params.evaluate` says."""
-        asked, how = read_mapping(folder.rungs), params.evaluate.how
+        asked, how = read_mapping(folder.rungs), params.evaluate.scoring
         benchmarks = score.load(params.benchmarks, asked["benchmarks"]).benchmarks
         return cls(tuple(asked["shares"]), benchmarks, how, folder.intermediate)
 

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from compclip.base.errors import UserError, unknown
-from compclip.config.how import USUAL, How
+from compclip.config.sections import DEFAULT_SCORING, Scoring
 from compclip.evaluate import census, embed, local
 from compclip.evaluate.benchmark import Benchmark, Outcomes
 from compclip.evaluate.pictures import ROOM, Pictures
@@ -21,7 +21,7 @@ from compclip.model.backbone import Model
 from compclip.runs.item_outcomes import COMPOSITION, PARTIAL, Items, is_partial
 
 if TYPE_CHECKING:
-    from compclip.config.how import Benchmark as Section
+    from compclip.config.sections import BenchmarkSection as Section
     from compclip.evaluate.embeddings import Embeddings
 
 
@@ -34,7 +34,7 @@ class Loaded:
 
     benchmarks: dict[str, Benchmark]
     module_of: dict[str, str]
-    how: How = USUAL
+    how: Scoring = DEFAULT_SCORING
 
     @functools.cached_property
     def fingerprints(self) -> dict[str, str]:
@@ -42,7 +42,7 @@ class Loaded:
         return {name: benchmark.fingerprint() for name, benchmark in self.benchmarks.items()}
 
 
-def load(sections: Mapping[str, Section], names: Sequence[str], how: How = USUAL) -> Loaded:
+def load(sections: Mapping[str, Section], names: Sequence[str], how: Scoring = DEFAULT_SCORING) -> Loaded:
     """Read benchmarks of params.yaml, with all of their authors' records where ties go to the first.
 
     Raises UserError for an unknown name.
@@ -80,7 +80,7 @@ def by_path(ref: str, model: str = "", device: str = "cpu", tokenizer: str = "",
     return Checkpoint(ref, {"path": ref, "fingerprint": backbone.known(ref)}, model, device, tokenizer, activation)
 
 
-def outcomes(model: Model, benchmarks: Mapping[str, Benchmark], how: How = USUAL) -> dict[str, Outcomes]:
+def outcomes(model: Model, benchmarks: Mapping[str, Benchmark], how: Scoring = DEFAULT_SCORING) -> dict[str, Outcomes]:
     """Score `model` on all benchmarks; an image or text that several of them need is encoded once."""
     return outcomes_of_all([model], benchmarks, how)[0]
 
@@ -88,7 +88,7 @@ def outcomes(model: Model, benchmarks: Mapping[str, Benchmark], how: How = USUAL
 def outcomes_of_all(
     models: Sequence[Model],
     benchmarks: Mapping[str, Benchmark],
-    how: How = USUAL,
+    how: Scoring = DEFAULT_SCORING,
     weights: Sequence[str] = (),
     pictures: Pictures | None = None,
 ) -> list[dict[str, Outcomes]]:
@@ -105,7 +105,7 @@ def outcomes_of_all(
 
 
 def _scored(
-    model: Model, seen: Embeddings, benchmarks: Mapping[str, Benchmark], how: How, pictures: Pictures
+    model: Model, seen: Embeddings, benchmarks: Mapping[str, Benchmark], how: Scoring, pictures: Pictures
 ) -> dict[str, Outcomes]:
     """By cosines all benchmarks; by further scorers those that compare a picture with some texts."""
     found = {name: benchmark.score(seen) for name, benchmark in benchmarks.items()}

@@ -30,7 +30,7 @@ import numpy as np
 
 from compclip.base.errors import UserError, one_line
 from compclip.base.files import fingerprint
-from compclip.config.how import USUAL, How
+from compclip.config.sections import DEFAULT_SCORING, Scoring
 from compclip.config.servers import Server
 from compclip.data import images
 from compclip.evaluate import asking as askings
@@ -224,7 +224,7 @@ def documents(
 
 
 def opened(
-    model: str, device: str, words: Mapping[str, str], how: How = USUAL, api_key_env: str = ""
+    model: str, device: str, words: Mapping[str, str], how: Scoring = DEFAULT_SCORING, api_key_env: str = ""
 ) -> tuple[Scores, Mapping[str, str]]:
     """Scores by `URL::MODEL` or by a folder, and what results say of it. Raises UserError for neither."""
     from compclip.prepare.captioners import hf

@@ -28,9 +28,9 @@ from compclip.base.files import out_folder, read_mapping, write_json
 from compclip.base.names import Name
 from compclip.config import grid, read
 from compclip.config.cell import PRETRAINED, Cell
-from compclip.config.how import Benchmark as Section
-from compclip.config.how import How
-from compclip.config.planned import undamaged
+from compclip.config.plan import reading
+from compclip.config.sections import BenchmarkSection as Section
+from compclip.config.sections import Scoring
 from compclip.evaluate import cells, line, score
 from compclip.model import backbone
 from compclip.runs.run_folder import Published
@@ -48,20 +48,20 @@ class Asked:
 
     alphas: list[float]
     benchmarks: Mapping[str, Section]
-    how: How
+    how: Scoring
 
     @classmethod
     def of(cls, params: Params) -> Asked:
         """As params.yaml has it."""
         names = params.wise_ft.benchmarks or params.evaluate.benchmarks
         sections = {name: params.benchmarks[name] for name in names}
-        return cls(list(params.wise_ft.alphas), sections, params.evaluate.how)
+        return cls(list(params.wise_ft.alphas), sections, params.evaluate.scoring)
 
     @classmethod
     def planned(cls, plan: Mapping[str, Any]) -> Asked:
         """As a plan file has it."""
         sections = {name: Section(**section) for name, section in plan["benchmarks"].items()}
-        return cls(plan["alphas"], sections, How(**plan["how"]))
+        return cls(plan["alphas"], sections, Scoring(**plan["how"]))
 
 
 def bring(cell: Cell, asked: Asked, root: Path, device: str) -> tuple[dict, bool]:
@@ -105,7 +105,7 @@ def bring_all(method: Name, root: Path, device: str) -> None:
     path = root / PLAN / f"{method}.json"
     if not path.is_file():
         raise UserError(f"{path}: no such plan; name the method in wise_ft.methods and run `dvc repro plan`")
-    with undamaged(path):
+    with reading(path):
         document = read_mapping(path)
         asked, wanted = Asked.planned(document), [Cell(**item["cell"]) for item in document["cells"].values()]
     failed = []

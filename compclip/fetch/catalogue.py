@@ -15,7 +15,7 @@ from urllib.parse import urljoin, urlsplit
 from compclip.base import urls, yaml_text
 from compclip.base.errors import UserError, unknown
 from compclip.base.names import Name
-from compclip.config.structured import mapping, structured
+from compclip.config.validation import load_section, mapping
 
 FILE = Path(__file__).with_name("catalogue.yaml")
 ROOTS = ("data", "models")  # what is fetched is data, and never a file that somebody runs
@@ -146,11 +146,11 @@ def _parse_offer(text: str, raw: Any, path: str) -> Offer:
     where = f"{path}: {name}"
     options = mapping(raw, where)
     files, pictures = mapping(options.pop("files", None), f"{where}.files"), options.pop("pictures", None)
-    section = structured(OfferSection, options, where)
+    section = load_section(OfferSection, options, where)
     offer = Offer(
         name, section,
         {key: _parse_file(key, value, where) for key, value in files.items()},
-        None if pictures is None else structured(PictureList, mapping(pictures, where), f"{where}.pictures"),
+        None if pictures is None else load_section(PictureList, mapping(pictures, where), f"{where}.pictures"),
     )  # fmt: skip
     _check_addresses(offer, where)
     return offer
@@ -158,7 +158,7 @@ def _parse_offer(text: str, raw: Any, path: str) -> Offer:
 
 def _parse_file(name: str, raw: Any, where: str) -> OfferFile:
     relative_path(name, f"{where}.files")
-    return structured(OfferFile, mapping(raw, f"{where}.files.{name}"), f"{where}.files.{name}")
+    return load_section(OfferFile, mapping(raw, f"{where}.files.{name}"), f"{where}.files.{name}")
 
 
 def _check_addresses(entry: Offer, where: str) -> None:

@@ -47,7 +47,7 @@ def repro(targets: Sequence[str], root: Path) -> None:
 
 def runs(params: Params, root: Path) -> dict[str, StoredRun]:
     """The runs of all cells by run key; cells with equal keys share one."""
-    made = (run_store.of(run, root) for run in grid.resolved(params))
+    made = (run_store.of(run, root) for run in grid.resolve_all(params))
     return {stored.key: stored for stored in made}
 
 

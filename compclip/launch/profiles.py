@@ -14,7 +14,7 @@ from pathlib import Path
 
 from compclip.base import yaml_text
 from compclip.base.errors import UserError, unknown
-from compclip.config.structured import mapping, structured
+from compclip.config.validation import load_section, mapping
 from compclip.runs import notify
 
 EXECUTORS = ("local", "slurm")
@@ -61,7 +61,7 @@ POSITIVE = ("jobs", "nodes", "time_min", "signal_s", "array_limit")
 
 def load(path: str | Path) -> Profile:
     """Read and check a profile. Raises UserError naming key, value and fix."""
-    profile = structured(Profile, mapping(_read(path), str(path)), f"{path}: profile")
+    profile = load_section(Profile, mapping(_read(path), str(path)), f"{path}: profile")
     _check(profile, path)
     return profile
 

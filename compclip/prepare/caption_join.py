@@ -13,8 +13,7 @@ from pathlib import Path, PurePosixPath
 import numpy as np
 
 from compclip.base.errors import UserError
-from compclip.config.captions import Captions
-from compclip.config.texts import BY_CAPTION
+from compclip.config.released_lists import BY_CAPTION, Captions
 from compclip.data.sample import Sample
 from compclip.data.shard_files import read_metadata
 from compclip.prepare import caption_lists, text_index

@@ -18,8 +18,7 @@ import pyarrow.parquet as pq
 from compclip.base import json_text, surrogates
 from compclip.base.errors import UserError, one_line, unknown
 from compclip.base.files import read_bytes, regular
-from compclip.config.captions import FROM, Captions
-from compclip.config.texts import BY_CAPTION
+from compclip.config.released_lists import BY_CAPTION, FROM, Captions
 from compclip.prepare import list_literals
 from compclip.text import sentence_splitter
 

@@ -19,8 +19,8 @@ from typing import NamedTuple
 from compclip.base import links
 from compclip.base.errors import UserError, entry
 from compclip.base.files import read_mapping, update_json
-from compclip.config.planned import FOLDER as PLAN
-from compclip.config.planned import undamaged
+from compclip.config.plan import FOLDER as PLAN
+from compclip.config.plan import reading
 
 FOLDER, KNOWN = Path("data/looks"), Path(".work/looks.json")
 WHOLE = 1 << 30  # bytes of a single file that is read to its end
@@ -75,7 +75,7 @@ def planned_folders(plan: Path) -> dict[str, list[str]]:
 
 def _roots(plan: Path, name: str) -> list[str]:
     read, released, beside = (read_mapping(plan / stage / name) for stage in ("recaption", "rewrite", "annotate"))
-    with undamaged(plan / "recaption" / name):
+    with reading(plan / "recaption" / name):
         asked, written = read["params"], released["params"]
         shown = asked["negative_images"]
         named = [asked["path"], asked["images"], asked["captions"].get("file")]

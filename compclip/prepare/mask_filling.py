@@ -21,7 +21,7 @@ from compclip.base.errors import UserError, one_line
 from compclip.text import word_edits
 
 if TYPE_CHECKING:
-    from compclip.config.texts import Masked
+    from compclip.config.released_lists import MaskedSection
     from compclip.text.annotation import Annotation
 
 MaskedWords = tuple[
@@ -36,7 +36,7 @@ CONTINUED = "##"  # what a word's further pieces begin with in BERT's vocabulari
 SPACES = ("\u0120", "\u2581")  # what a word begins with in vocabularies of BPE and of SentencePiece
 
 
-def fingerprint(cfg: Masked) -> str:
+def fingerprint(cfg: MaskedSection) -> str:
     """Equal for equal files of the model. Raises UserError where there is none."""
     if not (Path(cfg.model) / "config.json").is_file():
         raise UserError(
@@ -46,7 +46,7 @@ def fingerprint(cfg: Masked) -> str:
     return files.fingerprint(*sorted(path for path in Path(cfg.model).iterdir() if path.is_file()))
 
 
-def open_model(cfg: Masked) -> FillWords:
+def open_model(cfg: MaskedSection) -> FillWords:
     """What finds the words for captions, its model loaded; counts words that were asked for, and what became of them.
 
     Counted: `words`, `usable` ones, and those `cut_off`, which the model did not see; `unchanged` and `no_word`
@@ -83,7 +83,9 @@ class MaskedPosition:
         return len(self.before) + len(self.after)
 
 
-def _filled(model: MaskedModel, captions: Sequence[Annotation], cfg: Masked, counts: Counter) -> list[MaskedWords]:
+def _filled(
+    model: MaskedModel, captions: Sequence[Annotation], cfg: MaskedSection, counts: Counter
+) -> list[MaskedWords]:
     blanks = [b for n, a in enumerate(captions) for b in _blanks(n, a, cfg.pos) if model.mask not in a.text]
     found: list[list[tuple[int, tuple[str, ...]]]] = [[] for _ in captions]
     for some in _batches(sorted(blanks, key=len)):
@@ -144,7 +146,7 @@ class MaskedModel:
         self.spaced = any(token.startswith(SPACES) for token in tokenizer.get_vocab())
 
     @classmethod
-    def load(cls, cfg: Masked) -> MaskedModel:
+    def load(cls, cfg: MaskedSection) -> MaskedModel:
         """The model of a folder, on a GPU where there is one. Raises UserError saying what to install or to fetch."""
         import torch
 

@@ -16,7 +16,7 @@ from functools import partial
 
 import pyarrow as pa
 
-from compclip.config.pictures import NegativeImages
+from compclip.config.released_lists import NegativeImages
 from compclip.data import images
 from compclip.data.prepared_dataset import NEGATIVE_COLUMN, NEGATIVE_TYPE
 from compclip.data.sample import NO_IMAGE, NegativeImage, Sample
@@ -37,7 +37,7 @@ def open_joiner(cfg: NegativeImages | None) -> Iterator[JoinImages]:
     elif cfg.member:
         yield partial(_beside, lambda samples: [_members(sample, cfg.member.lower()) for sample in samples])
     else:
-        with caption_join.open_list(cfg.listed) as listed:
+        with caption_join.open_list(cfg.names) as listed:
             yield partial(_beside, partial(_named, cfg, listed))
 
 
@@ -45,7 +45,7 @@ def count_rows(cfg: NegativeImages | None) -> Counter:
     """The rows of a data set's list, and those that are of no use by reason; nothing where it names none."""
     if cfg is None or cfg.member:
         return Counter()
-    with caption_join.open_list(cfg.listed) as listed:
+    with caption_join.open_list(cfg.names) as listed:
         return Counter({name.replace("captions", "negative_images", 1): n for name, n in listed.counts.items()})
 
 

@@ -22,8 +22,8 @@ from compclip.base import plugins
 from compclip.base.errors import UserError
 from compclip.base.files import fingerprint
 from compclip.base.surrogates import repaired
-from compclip.config import pictures
-from compclip.config.captions import Captions
+from compclip.config import released_lists
+from compclip.config.released_lists import Captions
 from compclip.config.sections import Data
 from compclip.config.servers import Server
 from compclip.data import shard_files
@@ -68,7 +68,9 @@ def _captioners_files(cfg: Data, options: Any) -> Iterable[str]:
     reads = getattr(plugins.find(plugins.CAPTIONERS, cfg.captioner), "reads", None)
     listed = (file.path for file in file_listing.iterate_files(cfg.captions["file"])) if cfg.captions else ()
     return itertools.chain(
-        reads(cfg, options) if reads else (), listed, negative_images.iterate_inputs(pictures.of(cfg))
+        reads(cfg, options) if reads else (),
+        listed,
+        negative_images.iterate_inputs(released_lists.negative_images_config(cfg)),
     )
 
 
@@ -130,7 +132,7 @@ def open_captioner(cfg: Data, options: Any, captions: Captions | None = None) ->
     with (
         captioner.opened(cfg, options) as caption,
         caption_join.open_optional_list(captions) as listed,
-        negative_images.open_joiner(pictures.of(cfg)) as beside,
+        negative_images.open_joiner(released_lists.negative_images_config(cfg)) as beside,
     ):
 
         def make(item: ShardTask, path: Path) -> ShardResult:

@@ -16,7 +16,7 @@ from compclip.base import json_text
 from compclip.base.errors import UserError, one_line
 from compclip.base.files import read_mapping, regular
 from compclip.base.surrogates import repaired
-from compclip.config.captions import Released
+from compclip.config.released_lists import ReleasedRewrites
 from compclip.config.servers import KINDS
 from compclip.prepare import text_index
 from compclip.prepare.caption_join import FOLDER
@@ -27,7 +27,7 @@ NONE = "None"  # their placeholder for a caption that was not asked for
 
 
 @contextmanager
-def open_rewrites(cfg: Released, folder: Path = FOLDER) -> Iterator[FindRewrites]:
+def open_rewrites(cfg: ReleasedRewrites, folder: Path = FOLDER) -> Iterator[FindRewrites]:
     """Gives what was released of each caption, by kind: of a caption that stands several times the first one.
 
     Raises UserError for a file that is missing, and for one that has not a line for each caption.
@@ -42,7 +42,7 @@ def open_rewrites(cfg: Released, folder: Path = FOLDER) -> Iterator[FindRewrites
     yield given
 
 
-def input_files(cfg: Released) -> list[str]:
+def input_files(cfg: ReleasedRewrites) -> list[str]:
     """All that it is made of."""
     return [cfg.captions, *filter(None, (cfg.swap, cfg.replace))]
 
@@ -52,7 +52,7 @@ def _pair(text: str) -> tuple[str, str]:
     return kind, written
 
 
-def _rows(cfg: Released, counts: Counter) -> Iterator[tuple[str, list[str]]]:
+def _rows(cfg: ReleasedRewrites, counts: Counter) -> Iterator[tuple[str, list[str]]]:
     captions = _captions(cfg.captions)
     given = {kind: file for kind in KINDS if (file := getattr(cfg, kind))}
     lines = [chain(_lines(file, counts), repeat(_END)) for file in given.values()]

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from compclip.base.surrogates import repaired
-from compclip.config.texts import MemberText, Texts
+from compclip.config.released_lists import MemberText, Texts
 from compclip.data import images
 from compclip.data.images import ImageError
 from compclip.data.sample import ImageLocation, Sample

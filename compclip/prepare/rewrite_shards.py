@@ -17,10 +17,9 @@ from pathlib import Path
 import pyarrow as pa
 
 from compclip.base.errors import UserError, one_line
-from compclip.config.captions import Released
+from compclip.config.released_lists import MaskedSection, ReleasedRewrites
 from compclip.config.sections import Data
 from compclip.config.servers import KINDS, Rewriter
-from compclip.config.texts import Masked
 from compclip.data import shard_files
 from compclip.data.shard_files import Manifest
 from compclip.llm import answer_cache, chat_client, local_server
@@ -63,12 +62,16 @@ class Rewrites:
 
 
 def rewrite_tasks(
-    folder: Path, found: Manifest, cfg: Rewriter | Released | None, code: str, masked: Masked | None = None
+    folder: Path,
+    found: Manifest,
+    cfg: Rewriter | ReleasedRewrites | None,
+    code: str,
+    masked: MaskedSection | None = None,
 ) -> list[ShardTask]:
     """A shard for each of the samples in data/<name>/; none without `cfg` and `masked`."""
     place = folder / shard_files.SAMPLES
     asked = {"code": code, "rewriter": cfg.deciding if isinstance(cfg, Rewriter) else cfg and asdict(cfg)}
-    if isinstance(cfg, Released):
+    if isinstance(cfg, ReleasedRewrites):
         asked["reads"] = [
             file for name in released_hard_positives.input_files(cfg) for file in file_listing.iterate_files(name)
         ]
@@ -81,7 +84,9 @@ def rewrite_tasks(
 
 
 @contextlib.contextmanager
-def open_rewriter(cfg: Rewriter | Released | None, data: Data, masked: Masked | None = None) -> Iterator[MakeShard]:
+def open_rewriter(
+    cfg: Rewriter | ReleasedRewrites | None, data: Data, masked: MaskedSection | None = None
+) -> Iterator[MakeShard]:
     """What has every caption of a shard rewritten, or finds what was released of it; counts by kind.
 
     A model's answers are kept in a file of the shard's own. `masked` is a model that is asked for words besides.
@@ -91,12 +96,12 @@ def open_rewriter(cfg: Rewriter | Released | None, data: Data, masked: Masked | 
 
 
 @contextlib.contextmanager
-def _writer(cfg: Rewriter | Released | None, data: Data) -> Iterator[tuple[tuple[str, ...], WriteRewrites]]:
+def _writer(cfg: Rewriter | ReleasedRewrites | None, data: Data) -> Iterator[tuple[tuple[str, ...], WriteRewrites]]:
     """The kinds of hard positives that are written, and what writes them."""
     if cfg is None:
         yield (), lambda kind, captions, shard: ({}, Counter())
         return
-    if isinstance(cfg, Released):
+    if isinstance(cfg, ReleasedRewrites):
         kinds = tuple(kind for kind in KINDS if getattr(cfg, kind))
         with released_hard_positives.open_rewrites(cfg) as given:
             yield kinds, lambda kind, captions, shard: _released(kind, captions, given)

@@ -22,7 +22,7 @@ from compclip.base import names
 from compclip.base.errors import UserError, entry, unknown
 from compclip.base.files import write_json
 from compclip.base.names import Name
-from compclip.config import grid, pictures, plan, read
+from compclip.config import grid, plan, read, released_lists
 from compclip.config.asked import ANNOTATE, FOLDER, RECAPTION, REWRITE
 from compclip.config.sections import Data
 from compclip.data import noun_index, shard_files
@@ -54,11 +54,13 @@ def plan_work(stage: str, name: Name, cfg: Data, root: Path = Path()) -> ShardWo
     elif stage == REWRITE:
         found = shard_files.read_manifest(folder / SAMPLES / MANIFEST, RECAPTION)
         code = plan.data_code(REWRITE, cfg)
-        items = rewrite_shards.rewrite_tasks(folder, found, grid.writer_config(cfg), code, grid.masked_config(cfg))
+        items = rewrite_shards.rewrite_tasks(
+            folder, found, grid.writer_config(cfg), code, released_lists.masked_config(cfg)
+        )
     else:
         found = shard_files.read_manifest(folder / SAMPLES / MANIFEST, RECAPTION)
         written = _rewritten(folder, cfg)
-        code, texts = plan.data_code(ANNOTATE, cfg), grid.texts_config(cfg)
+        code, texts = plan.data_code(ANNOTATE, cfg), released_lists.texts_config(cfg)
         items = annotate_shards.annotation_tasks(folder, found, written, code, cfg.exclude, texts, cfg.relatives)
     made = ShardWork(stage, cfg, place, tuple(items), counts)
     made.save()
@@ -74,8 +76,10 @@ def publish(made: ShardWork, folder: Path) -> dict:
     """Link the shards of a finished stage into data/<name>/, with their manifest and counts, which are given."""
     if made.stage == RECAPTION:
         manifest, counts = made.published(folder / SAMPLES)
-        counts.update(caption_join.count_rows(grid.captions_config(made.section), map(made.shard, made.items)))
-        counts.update(negative_images.count_rows(pictures.of(made.section)))
+        counts.update(
+            caption_join.count_rows(released_lists.captions_config(made.section), map(made.shard, made.items))
+        )
+        counts.update(negative_images.count_rows(released_lists.negative_images_config(made.section)))
         told = recaption_shards.summarize_counts(made.section, counts)
         return _written(folder / SAMPLES / MANIFEST, manifest, folder / "counts.json", told)
     if made.stage == REWRITE:
@@ -86,7 +90,7 @@ def publish(made: ShardWork, folder: Path) -> dict:
     if not manifest.samples:
         raise UserError(f"{folder}: no sample is left after exclude={made.section.exclude}; exclude fewer benchmarks")
     benchmark_overlap.write_overlap(folder, [Path(item.given["samples"]) for item in made.items], made.section.exclude)
-    counts.update(released_texts.count_rows(grid.texts_config(made.section), map(made.shard, made.items)))
+    counts.update(released_texts.count_rows(released_lists.texts_config(made.section), map(made.shard, made.items)))
     noun_index.write_noun_index(
         folder / noun_index.FILE, [folder / SHARDS / f"{shard.name}.arrow" for shard in manifest.shards]
     )

@@ -32,9 +32,10 @@ from compclip.base import links
 from compclip.base.errors import UserError, entry, unknown
 from compclip.base.files import read_mapping, write_atomic, write_json
 from compclip.config.asked import ANNOTATE, LIST, RECAPTION, REWRITE, STAGES
-from compclip.config.grid import captioner_config, captions_config, masked_config, texts_config, writer_config
+from compclip.config.grid import captioner_config, writer_config
+from compclip.config.released_lists import captions_config, masked_config, texts_config
 from compclip.config.sections import Data
-from compclip.config.structured import structured
+from compclip.config.validation import load_section
 from compclip.data import shard_files
 from compclip.data.shard_files import Manifest, Shard
 from compclip.prepare import annotate_shards, recaption_shards, rewrite_shards
@@ -136,7 +137,7 @@ def load_work(folder: Path) -> ShardWork:
     """The work that lies in a folder. Raises UserError where there is none, or a damaged one."""
     raw = read_mapping(folder / LIST)
     try:
-        section = structured(Data, raw["section"], f"{folder / LIST}: section")
+        section = load_section(Data, raw["section"], f"{folder / LIST}: section")
         found = tuple(ShardTask(**item) for item in raw["items"])
         if raw["stage"] in STAGES and all(shard_files.NAME.fullmatch(i.name) and i.key.isalnum() for i in found):
             return ShardWork(raw["stage"], section, folder, found, raw["counts"])

@@ -32,7 +32,7 @@ class KeyedCell:
 
 def list_cells(params_path: str | Path = read.DEFAULT, root: Path = Path(".")) -> list[KeyedCell]:
     """Return the cells of a params file. Raises UserError for a file with a mistake."""
-    return [_keyed(run, root) for run in grid.resolved(read.load(params_path))]
+    return [_keyed(run, root) for run in grid.resolve_all(read.load(params_path))]
 
 
 def _keyed(run: Run, root: Path) -> KeyedCell:

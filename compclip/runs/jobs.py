@@ -24,8 +24,9 @@ from compclip.base import openmp_threads
 from compclip.base.errors import UserError, one_line
 from compclip.base.files import read_mapping, write_atomic, write_json
 from compclip.base.shared import open_plain
-from compclip.config import read, structured
-from compclip.config.written import plain_yaml
+from compclip.config import read
+from compclip.config.cell import parse_cell
+from compclip.config.run_config import dump_yaml
 from compclip.runs import cluster, notify, shard_tasks
 from compclip.runs.run_folder import Folder
 from compclip.runs.run_store import StoredRun
@@ -194,7 +195,7 @@ def write_inputs(stored: StoredRun, params: str | Path) -> Folder:
     """What a job reads, into the run's folder, which is given back; later edits of `params` do not reach it."""
     folder = stored.folder
     folder.make()
-    write_atomic(folder.run, plain_yaml(stored.resolved))
+    write_atomic(folder.run, dump_yaml(stored.resolved))
     write_atomic(folder.params, Path(params).read_bytes())
     folder.scored.unlink(missing_ok=True)  # results of an earlier evaluation are not those of this job
     return folder
@@ -211,7 +212,7 @@ def _sent_name(folder: Folder) -> str:
     try:
         if (folder.path / shard_tasks.FILE).is_file():
             return shard_tasks.read(folder).name
-        return structured.cell(read.raw(folder.run, ()).get("cell"), f"{folder.run}: cell").name
+        return parse_cell(read.raw(folder.run, ()).get("cell"), f"{folder.run}: cell").name
     except UserError:  # nobody wrote it, or it cannot be read: the message goes out
         return folder.key
 

@@ -17,8 +17,7 @@ import numpy as np
 from compclip.base import json_text, yaml_text
 from compclip.base.errors import UserError
 from compclip.base.files import read_json, read_text
-from compclip.config import structured
-from compclip.config.cell import PRETRAINED, Cell
+from compclip.config.cell import PRETRAINED, Cell, parse_cell
 from compclip.runs import run_folder
 from compclip.runs.item_outcomes import KINDS, Items
 from compclip.runs.run_folder import Trained
@@ -113,7 +112,7 @@ class FinishedRun:
 def read(trained: Trained, results_folder: Path) -> FinishedRun:
     """One run with all results of its folder. Raises UserError where its configuration names no cell."""
     config = read_config(trained)
-    cell = structured.cell(config.get("cell"), f"{trained.config}: cell")
+    cell = parse_cell(config.get("cell"), f"{trained.config}: cell")
     found = {result.benchmark: result for result in map(read_result, run_folder.results(results_folder))}
     facts = config, read_curve(trained), read_environment(trained)
     return FinishedRun(trained, results_folder, cell, *facts, found)

@@ -12,7 +12,8 @@ from typing import Any
 
 from compclip.base.errors import UserError
 from compclip.base.files import read_mapping
-from compclip.config import read, structured
+from compclip.config import read
+from compclip.config.cell import parse_cell
 from compclip.runs import grid_keys
 from compclip.runs import run_folder as folders
 from compclip.runs.run_folder import Folder, Trained
@@ -48,7 +49,7 @@ class Uses:
             run = written(folder)
             if not run:
                 return ["perhaps a cell whose data is not here"] if self.open else []
-            name = structured.cell(run.get("cell"), f"{folder.path}: cell").name
+            name = parse_cell(run.get("cell"), f"{folder.path}: cell").name
             trains = grid_keys.trains(run["cell"]["method"])
             cell = self.open.get(hash_parameters(run, trains)) if self.open else None
         except (UserError, KeyError, TypeError, AttributeError) as error:

@@ -35,13 +35,12 @@ class _Stored(NamedTuple):
     data_fingerprint: str
     folder: Folder
     root: Path
-    text: str = ""
 
 
 class StoredRun(_Stored):
     """A cell, its run key, and the run's folder in the store of a project.
 
-    `resolved`: as config.yaml has it; `text`: that file's, where the plan has made it.
+    `resolved`: as config.yaml has it.
     """
 
     @property
@@ -62,9 +61,9 @@ class StoredRun(_Stored):
     @functools.cached_property
     def run(self) -> Run:
         """The run with its parameters as dataclasses."""
-        from compclip.config import documents
+        from compclip.config import run_config
 
-        return documents.from_plain(self.resolved, str(self.published.trained.config))
+        return run_config.from_plain(self.resolved, str(self.published.trained.config))
 
     @property
     def finished(self) -> bool:
@@ -80,11 +79,9 @@ class StoredRun(_Stored):
 
     def config_text(self) -> str:
         """The cell's config.yaml."""
-        if self.text:
-            return self.text
-        from compclip.config.written import plain_yaml
+        from compclip.config.run_config import dump_yaml
 
-        return plain_yaml(self.resolved)
+        return dump_yaml(self.resolved)
 
     def publish(self) -> None:
         """Link the finished files to the cell's place; its config.yaml is the cell's own.
@@ -155,8 +152,7 @@ def planned(method: Name, root: Path = Path(".")) -> list[StoredRun]:
             raise UserError(f"{path}: not there; run `dvc repro {stage}` first, or `dvc repro train@{method}`")
     resolved, found = read_mapping(plan), read_mapping(keys)
     try:
-        texts = resolved["texts"]
-        return [_planned(run, texts[name], found[name], root) for name, run in resolved["cells"].items()]
+        return [_planned(run, found[name], root) for name, run in resolved["cells"].items()]
     except (AttributeError, KeyError, TypeError) as error:
         raise UserError(f"{plan}, {keys}: not as their stages wrote them ({error!r}); run `dvc repro keys`") from error
 
@@ -171,9 +167,9 @@ def write_trained(method: Name, cells: Iterable[StoredRun], root: Path = Path(".
     update_json(root / TRAINED / f"{method}.json", made)
 
 
-def _planned(resolved: Mapping[str, Any], text: str, made: Mapping[str, str], root: Path) -> StoredRun:
+def _planned(resolved: Mapping[str, Any], made: Mapping[str, str], root: Path) -> StoredRun:
     cell = Cell(**resolved["cell"])
-    return StoredRun(cell, made["key"], resolved, made["data"], folder(made["key"], root), root, text)
+    return StoredRun(cell, made["key"], resolved, made["data"], folder(made["key"], root), root)
 
 
 def keys(plan: Mapping[str, Any], root: Path) -> dict[str, dict[str, str]]:
@@ -235,12 +231,12 @@ def _fingerprint(paths: tuple[Path, ...], _stamp: tuple) -> str:
 
 def sent(run_key: str, root: Path = Path(".")) -> StoredRun:
     """The run of a job that was sent. Raises UserError where there is none, or where its key is no longer this one."""
-    from compclip.config import documents
+    from compclip.config import run_config
 
     path = folder(run_key, root).run
     if not path.is_file():
         raise UserError(f"{path}: no such run; give the key of one that was sent")
-    stored = of(documents.from_yaml(path), root)
+    stored = of(run_config.from_yaml(path), root)
     if stored.key != run_key:
         raise UserError(
             f"{path.parent}: code or data changed since it was submitted (its key is now {stored.key}); "

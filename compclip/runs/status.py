@@ -21,7 +21,8 @@ from typing import Any
 
 from compclip.base.errors import UserError, entry, one_line
 from compclip.base.files import read_mapping
-from compclip.config import read, structured
+from compclip.config import read
+from compclip.config.cell import parse_cell
 from compclip.runs import data_stages, device_time, grid_keys, jobs, lock, run_store
 from compclip.runs.progress import Progress, progress
 from compclip.runs.run_folder import Folder, Published
@@ -147,7 +148,7 @@ def _progress(found: Listed, folder: Folder) -> Progress | None:
 def _name(found: Listed, folder: Folder) -> str:
     """Of a run that neither the grid nor a study has, the name that it was sent with."""
     cell = _written(folder).get("cell") if found.name == folder.key else None
-    return structured.cell(cell, f"{folder.path}: cell").name if cell else found.name
+    return parse_cell(cell, f"{folder.path}: cell").name if cell else found.name
 
 
 def _written(folder: Folder) -> Mapping[str, Any]:

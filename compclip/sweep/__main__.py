@@ -41,7 +41,7 @@ from compclip.base.files import fingerprint, read_mapping, write_atomic, write_j
 from compclip.base.urls import checked, hidden, warn_of
 from compclip.config import read
 from compclip.config.grid import cells
-from compclip.config.written import grid_yaml
+from compclip.config.run_config import dump_yaml
 from compclip.evaluate import kept
 from compclip.launch import profiles
 from compclip.launch.profiles import Profile
@@ -76,7 +76,7 @@ def fixed_params(study: Study, source: Path, overrides: Sequence[str], root: Pat
     """The params.yaml that all trials start from, the study's and the command's overrides applied: jobs read it."""
     merged = read.overridden(source, (*study.overrides, *overrides))
     path = root / ".work" / "studies" / f"{study.name}.params.yaml"
-    write_atomic(path, grid_yaml(yaml_text.unresolved(merged)))
+    write_atomic(path, dump_yaml(yaml_text.unresolved(merged)))
     return path
 
 

@@ -27,9 +27,9 @@ from compclip.base.errors import UserError
 from compclip.base.files import read_mapping
 from compclip.config import read
 from compclip.config.cell import PRETRAINED
+from compclip.config.run_config import dump_yaml
 from compclip.config.sections import Params
-from compclip.config.structured import SEEDS
-from compclip.config.written import grid_yaml
+from compclip.config.validation import SEEDS
 from compclip.report import claims, tables
 from compclip.report.claims import HOLDS, REFUTED, Evidence, Inequality
 from compclip.report.tables import Column
@@ -81,7 +81,7 @@ def grid(study: Study, params: Path, given: Sequence[str], trials: Sequence[Mapp
     return (
         f"# The front of study {study.name} under seeds that chose nothing, beside the methods of {params}.\n"
         f"# Train and score it as any grid, then `python -m compclip.sweep --study {study.name} --verdict FILE`.\n"
-        f"\n{grid_yaml(yaml_text.unresolved(merged))}"
+        f"\n{dump_yaml(yaml_text.unresolved(merged))}"
     )
 
 

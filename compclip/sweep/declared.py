@@ -41,7 +41,7 @@ from compclip.base.names import Name
 from compclip.config import grid, read
 from compclip.config.cell import PRETRAINED, Cell
 from compclip.config.sections import Params, Run
-from compclip.config.structured import SEEDS
+from compclip.config.validation import SEEDS
 from compclip.report.tables import SUMMARIES, SUMMARY
 
 FOLDER = Path("experiments/studies")

@@ -15,7 +15,7 @@ from compclip.base.errors import UserError, unknown
 from compclip.base.files import read_mapping
 from compclip.base.names import Name
 from compclip.config.sections import Params
-from compclip.config.structured import mapping
+from compclip.config.validation import mapping
 from compclip.report import tables
 from compclip.report.tables import SUMMARY, Column
 from compclip.runs import result_files

@@ -11,7 +11,7 @@ from compclip.base import yaml_text
 from compclip.base.errors import one_line
 from compclip.base.files import read_mapping, sole, write_atomic, write_json
 from compclip.config import read
-from compclip.config.written import grid_yaml
+from compclip.config.run_config import dump_yaml
 from compclip.runs import run_store
 from compclip.sweep import page
 from compclip.sweep.declared import Study, overrides
@@ -110,7 +110,7 @@ def best_yaml(study: Study, params_path: Path, trial: dict) -> str:
     merged = read.overridden(params_path, overrides(study, trial["params"], methods))
     if study.method not in merged.grid.methods:
         merged.grid.methods.append(str(study.method))
-    text = grid_yaml(yaml_text.unresolved(merged))
+    text = dump_yaml(yaml_text.unresolved(merged))
     listed = ", ".join(f"{o.column} {v:.4f}" for o, v in zip(study.objectives, trial["values"], strict=True))
     return (
         f"# Study {study.name}, trial {trial['number']}: {one_line(listed)}; selected on these very columns.\n"

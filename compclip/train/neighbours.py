@@ -18,7 +18,7 @@ from compclip.base import names
 from compclip.base.errors import UserError, entry
 from compclip.base.files import atomic, read_mapping, update_json
 from compclip.base.names import Name
-from compclip.config import planned
+from compclip.config import plan
 from compclip.config.cell import PRETRAINED, Cell
 from compclip.runs import run_store
 from compclip.runs.run_folder import NEAR_MADE, Inputs, near_made
@@ -60,10 +60,10 @@ def _make(given: Inputs) -> dict[str, Any]:
 
 def _planned(root: Path) -> tuple[list[tuple[Name, Name]], str]:
     """What the plan asks for, and with which code."""
-    path = root / planned.FOLDER / STAGE / f"{STAGE}.json"
+    path = root / plan.FOLDER / STAGE / f"{STAGE}.json"
     if not path.is_file():
         raise UserError(f"{path}: not there; run `dvc repro plan` first")
-    with planned.undamaged(path):
+    with plan.reading(path):
         found = read_mapping(path)
         return [(Name(data, "data"), Name(backbone, "backbone")) for data, backbone in found["pairs"]], found["code"]
 
@@ -77,8 +77,6 @@ def main(argv: list[str]) -> int:
     if bool(args.data) != bool(args.backbone):
         raise UserError("--data and --backbone: belong together; give both or neither")
     if args.data:
-        from compclip.config import plan
-
         pair = names.given(args.data, "--data"), names.given(args.backbone, "--backbone")
         done = bring([pair], plan.code_of(STAGE))
     else:

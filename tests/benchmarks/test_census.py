@@ -14,7 +14,7 @@ from compclip.base import plugins
 from compclip.base.errors import UserError
 from compclip.benchmarks import retrieval
 from compclip.config import columns
-from compclip.config.how import Benchmark as Section
+from compclip.config.sections import BenchmarkSection as Section
 from compclip.evaluate import census
 from compclip.evaluate.benchmark import Benchmark, Record
 from compclip.evaluate.boxes import boxed

@@ -14,7 +14,7 @@ from PIL import Image
 from compclip.base import plugins
 from compclip.base.errors import UserError
 from compclip.benchmarks import _table
-from compclip.config.how import Benchmark as Section
+from compclip.config.sections import BenchmarkSection as Section
 from compclip.data import images
 from compclip.evaluate import census
 from compclip.evaluate.boxes import unboxed

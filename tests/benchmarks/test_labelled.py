@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from compclip.base.errors import UserError
 from compclip.benchmarks import _class_sets, _elevater, zeroshot
 from compclip.benchmarks.zeroshot import Config
-from compclip.config.how import Benchmark as Section
+from compclip.config.sections import BenchmarkSection as Section
 from compclip.data import images
 from compclip.evaluate import census
 from compclip.evaluate.boxes import unboxed

@@ -6,7 +6,7 @@ import pytest
 
 from compclip.base.errors import UserError
 from compclip.benchmarks import retrieval
-from compclip.config.how import Benchmark as Section
+from compclip.config.sections import BenchmarkSection as Section
 from compclip.data import images
 from compclip.evaluate import census
 from compclip.evaluate.boxes import unboxed

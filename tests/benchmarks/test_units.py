@@ -10,7 +10,7 @@ import pytest
 from compclip.base import plugins
 from compclip.base.errors import UserError
 from compclip.benchmarks import sugarcrepe, sugarcrepe_pp, svo_probes
-from compclip.config.how import USUAL
+from compclip.config.sections import DEFAULT_SCORING
 from compclip.evaluate import kept, score, units
 from compclip.evaluate.benchmark import Benchmark, Record
 from compclip.evaluate.boxes import boxed, within
@@ -118,7 +118,7 @@ def test_captions_of_a_record_have_its_unit():
 def document(tmp_path, dump):
     dump("swap_att.json", TWO)
     benchmark = sugarcrepe.load(tmp_path, split="swap_att")
-    loaded = score.Loaded({"sugarcrepe": benchmark}, {"sugarcrepe": "sugarcrepe"}, USUAL)
+    loaded = score.Loaded({"sugarcrepe": benchmark}, {"sugarcrepe": "sugarcrepe"}, DEFAULT_SCORING)
     return score.told({"sugarcrepe": benchmark.score(alike(benchmark))}, loaded, {}, 0.0)
 
 

@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 
 from compclip.base.errors import UserError
-from compclip.config import grid, plan, read
-from compclip.config.captions import Captions, Released
-from compclip.config.texts import Masked, Texts
+from compclip.config import plan, read, released_lists
+from compclip.config.released_lists import Captions, MaskedSection, ReleasedRewrites, Texts
 from compclip.prepare import file_listing
 
 PARAMS = """
@@ -42,12 +41,12 @@ def params(tmp_path, monkeypatch):
 def test_as_one_writes_them(params):
     """`on` without quotation marks, which YAML 1.1 takes for true; one column as a text."""
     data = read.load(params).data["d"]
-    assert grid.captions_config(data) == Captions("x.csv", "url", ["caption"])
-    assert grid.rewrites_config(data) == Released("c.json", "s.jsonl")
-    assert grid.texts_config(data) == {
+    assert released_lists.captions_config(data) == Captions("x.csv", "url", ["caption"])
+    assert released_lists.rewrites_config(data) == ReleasedRewrites("c.json", "s.jsonl")
+    assert released_lists.texts_config(data) == {
         "negative": Texts("n.tsv", "caption", ["neg_caption"], lists=True), "dense": Texts("dense", "image")
     }  # fmt: skip
-    assert grid.masked_config(data) == Masked("m")
+    assert released_lists.masked_config(data) == MaskedSection("m")
     assert data.exclude == ["sugarcrepe"]
 
 
@@ -55,7 +54,7 @@ def test_as_one_writes_them(params):
     "override", ["data.d.captions.on=key", "data.d.captions={file: x.csv, on: key, column: caption}"]
 )
 def test_an_override(params, override):
-    found = grid.captions_config(read.load(params, [override]).data["d"])
+    found = released_lists.captions_config(read.load(params, [override]).data["d"])
     assert found and found.on == "key"
 
 
@@ -73,9 +72,9 @@ def test_an_override(params, override):
     ("data.d.texts={dense: x.csv}", "data.d.texts.dense='x.csv': must be a mapping"),
     ("data.d.masked.model=''", "data.d.masked.model: must be given"),
     ("data.d.masked.modle=m", "data.d.masked: unknown key 'modle'; did you mean 'model'"),
-    ("data.d.masked.top=0", "data.d.masked.top=0: must be from 1 to 100"),
+    ("data.d.masked.top=0", "data.d.masked.top=0: must be >= 1"),
     ("data.d.masked.pos=[NOUN,ADP,NOUN]", "must name parts of speech, each once"),
-    ("data.d.masked.pos=[NOUNS]", "data.d.masked.pos: unknown part of speech 'NOUNS'; did you mean 'NOUN'"),
+    ("data.d.masked.pos=[NOUNS]", "data.d.masked.pos.0: unknown pos 'NOUNS'; did you mean 'NOUN'"),
     ("data.d.exclude=[sugarcrpe]", "data.d.exclude: unknown benchmark 'sugarcrpe'; did you mean 'sugarcrepe'"),
     ("data.d.exclude=[sugarcrepe,sugarcrepe]", "data.d.exclude: 'sugarcrepe' stands twice"),
 ])  # fmt: skip

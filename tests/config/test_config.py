@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from compclip.base.errors import UserError, entry
 from compclip.config import __main__ as config_command
-from compclip.config import documents, plan, read
 from compclip.config import grid as config_grid
+from compclip.config import plan, read, run_config
 from tests.conftest import ROOT
 
 PARAMS = ROOT / "params.yaml"
@@ -30,28 +30,28 @@ def test_the_shipped_grid():
         ("train.lrr=3", r"train: unknown key 'lrr'; did you mean 'lr'"),
         ("trian.lr=3", r"unknown section 'trian'; did you mean 'train'\?"),
         ("train.lr=fast", r"train.lr='fast': must be float"),
-        ("train.lr=-1", r"train.lr=-1.0: must be > 0"),
-        ("train.lr=nan", r"train.lr=nan: must be a finite number"),
-        ("train.epochs=0", r"train.epochs=0.0: must be > 0"),
+        ("train.lr=-1", r"train.lr=-1: must be > 0"),
+        ("train.lr=nan", r"train.lr='nan': must be float"),
+        ("train.epochs=0", r"train.epochs=0: must be > 0"),
         ("train.batch_size=1", r"train.batch_size=1: must be >= 2"),
-        ("train.beta2=1", r"train.beta2=1.0: must be >= 0 and < 1"),
+        ("train.beta2=1", r"train.beta2=1: must be < 1"),
         ("train.trainable=txet", r"unknown trainable 'txet'; did you mean 'text'\?"),
         ("methods.fsc_clip.gama=1", r"methods.fsc_clip: unknown key 'gama'; did you mean 'gamma'\?"),
         ("methods.fsc_clip.gamma=-1", r"methods.fsc_clip.gamma=-1.0: must be >= 0"),
-        ("methods.fsc_clip.train.lr=0", r"methods.fsc_clip.train.lr=0.0: must be > 0"),
+        ("methods.fsc_clip.train.lr=0", r"methods.fsc_clip.train.lr=0: must be > 0"),
         ("methods.clip_fsc={}", r"unknown method 'clip_fsc'; did you mean"),
         ("grid.methods=[negclp]", r"grid.methods: unknown method 'negclp'; did you mean 'negclip'"),
         ("grid.methods=[fsc_clip.local]", r"methods.fsc_clip.variants: unknown variant 'local'"),
         ("grid.methods=[]", r"grid.methods=\[\]: must name at least one"),
         ("grid.seeds=[0,0]", r"grid.seeds: 0 stands twice"),
-        ("grid.seeds=[1.5]", r"grid.seeds=\[1.5\]: must be list\[int\]"),
+        ("grid.seeds=[1.5]", r"grid.seeds.0=1.5: must be int"),
         ("grid.seeds={a: 1}", r"override 'grid.seeds=\{a: 1\}': "),
         ("grid=3", r"grid=3: must be a mapping"),
         ("grid.methods=[clic.]", r"methods.clic.variants: unknown variant ''"),
         ("methods=3", r"methods=3: must be a mapping"),
         ("methods.clic.train=3", r"methods.clic.train=3: must be a mapping"),
         ("methods.clic.variants.a.lambda_con=3", r"methods.clic.variants.a: unknown key 'lambda_con'; did you mean"),
-        ("methods.clic.variants.a.train.lr=0", r"methods.clic.variants.a.train.lr=0.0: must be > 0"),
+        ("methods.clic.variants.a.train.lr=0", r"methods.clic.variants.a.train.lr=0: must be > 0"),
         (
             "methods.clic.per_data.scene.lambda_uni=3",
             r"methods.clic.per_data: unknown data 'scene'; did you mean 'scenes'",
@@ -60,7 +60,7 @@ def test_the_shipped_grid():
             "methods.clic.per_data.scenes.lambda_un=3",
             r"methods.clic.per_data.scenes: unknown key 'lambda_un'; did you mean",
         ),
-        ("methods.clic.per_data.scenes.train.lr=0", r"methods.clic.per_data.scenes.train.lr=0.0: must be > 0"),
+        ("methods.clic.per_data.scenes.train.lr=0", r"methods.clic.per_data.scenes.train.lr=0: must be > 0"),
         ("methods.clic.per_data=3", r"methods.clic.per_data=3: must be a mapping"),
         ("methods.clic.lambda_uni=big", r"methods.clic.lambda_uni='big': must be float; the default is 1.0"),
         ("backbones=[1]", r"override 'backbones=\[1\]': "),
@@ -72,11 +72,11 @@ def test_the_shipped_grid():
         ("train.lr=???", r"override 'train.lr=\?\?\?': \?\?\? is no value; give one"),
         ("train={lr: '???'}", r"override .*\?\?\? is no value; give one"),
         ("scenes.seed=-1", r"scenes.seed=-1: must be >= 0"),
-        ("scenes.train=-3", r"scenes.train=-3: must be at least 1"),
-        ("scenes.retrieval=-3", r"scenes.retrieval=-3: must be at least 1"),
-        ("scenes.records=-3", r"scenes.records=-3: must be at least 1"),
-        ("scenes.per_class=-3", r"scenes.per_class=-3: must be at least 1"),
-        ("grid.seeds=[0,4294967296]", r"grid.seeds=\[0, 4294967296\]: seeds must be >= 0 and < 2\*\*32"),
+        ("scenes.train=-3", r"scenes.train=-3: must be > 0"),
+        ("scenes.retrieval=-3", r"scenes.retrieval=-3: must be > 0"),
+        ("scenes.records=-3", r"scenes.records=-3: must be > 0"),
+        ("scenes.per_class=-3", r"scenes.per_class=-3: must be > 0"),
+        ("grid.seeds=[0,4294967296]", r"grid.seeds.1=4294967296: must be < 4294967296"),
         (
             "backbones.scenes.activation=relu",
             r"backbones.scenes.activation: unknown activation 'relu'; did you mean 'gelu'",
@@ -85,7 +85,7 @@ def test_the_shipped_grid():
         ("data.scenes.path=", r"data.scenes.path: must be given"),
         ("train.lr=${nope}", r"train.lr: Interpolation key 'nope' not found"),
         ("scenes.sed=1", r"scenes: unknown key 'sed'; did you mean 'seed'\?"),
-        ("grid.seeds=[-1]", r"seeds must be >= 0"),
+        ("grid.seeds=[-1]", r"grid.seeds.0=-1: must be >= 0"),
         ("grid.data=[scene]", r"grid.data: unknown data 'scene'; did you mean 'scenes'\?"),
         ("grid.backbones=[vit]", r"grid.backbones: unknown backbone 'vit'; known: scenes"),
         ("evaluate.benchmarks=[sugarcrap]", r"unknown benchmark 'sugarcrap'; did you mean 'sugarcrepe'"),
@@ -95,7 +95,7 @@ def test_the_shipped_grid():
         ("benchmarks.sugarcrepe.images=''", r"benchmarks.sugarcrepe.images: must be given"),
         ("data.scenes.captioner=blip", r"'blip'; known: coca, endpoint, hf, none, scenes"),
         ("data.scenes.path=''", r"data.scenes.path: must be given"),
-        ("scenes.records=0", r"yaml: scenes.records=0: must be at least 1"),
+        ("scenes.records=0", r"yaml: scenes.records=0: must be > 0"),
         ("train", r"override 'train': must be key=value"),
         ("benchmarks.retrieval.options.cleen=clic", r"benchmarks.retrieval.options: unknown key 'cleen'; did you mean"),
         ("benchmarks.sugarcrepe.options.clean=clic", r"benchmarks.sugarcrepe.options: benchmark 'sugarcrepe' has no"),
@@ -185,7 +185,7 @@ def test_code_two_and_one_line(monkeypatch, capsys):
         ("grid: {}\ngrid: {}\n", "duplicate key grid"),
         ("- a\n- b\n", "must be a mapping"),
         ("3\n", "must be a mapping"),
-        ("grid: {seeds: {a: 1}}\n", r"grid.seeds=\{'a': 1\}: must be list\[int\]"),
+        ("grid: {seeds: {a: 1}}\n", r"grid.seeds=\{'a': 1\}: must be a list"),
         ("", r"grid.methods=\[\]: must name at least one"),
         ("train:\n  lr: ???\n", r"train.lr=\?\?\?: must be given"),
         ("train: {lr: '???'}\n", r"train.lr=\?\?\?: must be given"),
@@ -275,8 +275,8 @@ def test_config_yaml_reproduces_the_run(tmp_path_factory, lr, epochs, gamma, see
     ]
     run = config_grid.resolve(read.load(PARAMS, overrides), f"fsc_clip-scenes-scenes-{seed}")
     path = tmp_path_factory.mktemp("c") / "config.yaml"
-    path.write_text(documents.to_yaml(run))
-    assert documents.from_yaml(path) == run
+    path.write_text(run_config.to_yaml(run))
+    assert run_config.from_yaml(path) == run
 
 
 @pytest.mark.parametrize(
@@ -287,7 +287,7 @@ def test_config_yaml_reproduces_the_run(tmp_path_factory, lr, epochs, gamma, see
         ("cell: {method: clipp, backbone: a, data: b, seed: 0}\n", "unknown method 'clipp'"),
         (
             "cell: {method: clic, backbone: a, data: b, seed: 0}\ntrain: {lr: 0}\n",
-            "config.yaml: train.lr=0.0: must be > 0",
+            "config.yaml: train.lr=0: must be > 0",
         ),
     ],
 )
@@ -295,13 +295,13 @@ def test_config_yaml_of_others(tmp_path, text, message):
     """A config.yaml that is no run's, or has an impossible value, is a named mistake."""
     (tmp_path / "config.yaml").write_text(text)
     with pytest.raises(UserError, match=message):
-        documents.from_yaml(tmp_path / "config.yaml")
+        run_config.from_yaml(tmp_path / "config.yaml")
 
 
 def test_show_prints_a_run_that_loads(tmp_path, capsys):
     """What `show` prints is a config.yaml."""
     assert config_command.main(["show", "clic-scenes-scenes-1", "--params", str(PARAMS)]) == 0
     (tmp_path / "config.yaml").write_text(capsys.readouterr().out)
-    assert documents.from_yaml(tmp_path / "config.yaml") == config_grid.resolve(
+    assert run_config.from_yaml(tmp_path / "config.yaml") == config_grid.resolve(
         read.load(PARAMS), "clic-scenes-scenes-1"
     )

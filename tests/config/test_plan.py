@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import json
 import shutil
 from pathlib import Path
 
@@ -15,7 +14,6 @@ from compclip.base.errors import UserError
 from compclip.config import plan, read, training_code
 from compclip.config.sections import Params
 from compclip.config.training_code import NOT_NUMERICAL
-from compclip.config.written import plain_yaml
 from tests.conftest import ROOT
 from tests.pipeline.test_layers import PACKAGE, imports, modules, own
 
@@ -40,14 +38,6 @@ def documents(params: Params) -> dict[str, dict]:
 def before() -> dict[str, dict]:
     """Every document of the plan of the parameters above."""
     return documents(read.load(PARAMS, EVERY))
-
-
-def test_the_text_of_a_run_is_what_would_be_written_of_it(before):
-    """As a later stage reads it: JSON keeps neither tuples nor names."""
-    plans = [json.loads(json.dumps(document)) for name, document in before.items() if name.startswith("train/")]
-    assert len(plans) == 7
-    for made in plans:
-        assert made["texts"] == {name: plain_yaml(run) for name, run in made["cells"].items()}
 
 
 def reached(entries: tuple[str, ...], without: tuple[str, ...] = ()) -> set[str]:

@@ -17,10 +17,10 @@ from PIL import Image
 
 from compclip.base.errors import UserError
 from compclip.base.names import Name
-from compclip.config import grid
 from compclip.config import read as parameters
+from compclip.config import released_lists
+from compclip.config.released_lists import Texts
 from compclip.config.sections import Data
-from compclip.config.texts import Texts
 from compclip.data import shard_files
 from compclip.data.prepared_dataset import PreparedDataset
 from compclip.data.sample import Sample
@@ -40,7 +40,7 @@ NEGCLIP = (
 
 
 def texts(file, **more) -> Texts:
-    return grid.texts_config(Data(texts={"negative": {"file": str(file), **more}}))["negative"]
+    return released_lists.texts_config(Data(texts={"negative": {"file": str(file), **more}}))["negative"]
 
 
 def read(cfg: Texts) -> tuple[dict, dict]:

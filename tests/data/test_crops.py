@@ -13,7 +13,7 @@ from PIL import Image
 from torchvision.transforms import RandomResizedCrop as Torchvisions
 
 from compclip.base.errors import UserError
-from compclip.config import structured
+from compclip.config import validation
 from compclip.config.sections import Train
 from compclip.train.crops import RandomResizedCrop, middle
 
@@ -70,4 +70,4 @@ def test_the_whole_area_of_a_square_is_itself_scaled():
 @pytest.mark.parametrize("scale", [[0.9], [0.0, 1.0], [0.9, 1.1], [1.0, 0.9], [0.1, 0.2, 0.3]])
 def test_impossible_scales_are_refused(scale):
     with pytest.raises(UserError, match="augment_scale"):
-        structured.structured(Train, {"augment_scale": scale}, "train")
+        validation.load_section(Train, {"augment_scale": scale}, "train")

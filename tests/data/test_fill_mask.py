@@ -16,8 +16,8 @@ from PIL import Image
 
 from compclip.base.errors import UserError
 from compclip.base.names import Name
+from compclip.config.released_lists import MaskedSection
 from compclip.config.sections import Data
-from compclip.config.texts import Masked
 from compclip.data import shard_files
 from compclip.data.prepared_dataset import PreparedDataset
 from compclip.prepare import mask_filling, rewrite_shards, shard_stages
@@ -47,7 +47,7 @@ def roberta(tmp_path_factory) -> Path:
 
 def test_the_words_are_those_of_a_plain_forward_pass(bert):
     """One caption and one place at a time, with no batch and no padding; the caption's own word and pieces are out."""
-    cfg = Masked(str(bert), top=12)
+    cfg = MaskedSection(str(bert), top=12)
     found, counts = mask_filling.open_model(cfg)(CAPTIONS)
     tokenizer = transformers.AutoTokenizer.from_pretrained(bert)
     model = transformers.AutoModelForMaskedLM.from_pretrained(bert).eval()
@@ -76,7 +76,7 @@ def test_the_words_are_those_of_a_plain_forward_pass(bert):
 
 def test_a_piece_that_goes_on_is_no_word(roberta):
     """Of a vocabulary that marks beginnings: only marked ones, or any at the beginning of the text."""
-    model = mask_filling.MaskedModel.load(Masked(str(roberta)))
+    model = mask_filling.MaskedModel.load(MaskedSection(str(roberta)))
     every = len(model.tokenizer)
     blanks = [
         mask_filling.MaskedPosition(0, 6, "dog", "A big ", " runs"),
@@ -91,7 +91,7 @@ def test_a_piece_that_goes_on_is_no_word(roberta):
 
 def test_a_long_caption_is_seen_by_its_sentence(bert, monkeypatch):
     """And a place that the model's length cuts off has no words, which is counted."""
-    fill = mask_filling.open_model(Masked(str(bert)))
+    fill = mask_filling.open_model(MaskedSection(str(bert)))
     alone, _ = fill(["The cat sleeps."])
     long, _ = fill(["The red dog runs. " * 40 + "The cat sleeps."])
     shift = len("The red dog runs. ") * 40
@@ -165,7 +165,7 @@ def test_damaged_words_are_told(project):
 
 def test_what_is_no_such_model_is_told(tmp_path, bert, monkeypatch):
     with pytest.raises(UserError, match=r"masked.model=nowhere: no config.json there; .*`hf download distilbert"):
-        mask_filling.open_model(Masked("nowhere"))
+        mask_filling.open_model(MaskedSection("nowhere"))
     for name, file, content in (
         ("weights", "model.safetensors", b"x"),
         ("kind", "config.json", b'{"model_type": "clip_text_model"}'),
@@ -177,12 +177,12 @@ def test_what_is_no_such_model_is_told(tmp_path, bert, monkeypatch):
         with pytest.raises(
             UserError, match="transformers cannot open it: .*; it must be a whole masked language model"
         ):
-            mask_filling.open_model(Masked(str(folder)))
+            mask_filling.open_model(MaskedSection(str(folder)))
     folder = shutil.copytree(bert, tmp_path / "headless")
     transformers.AutoModelForMaskedLM.from_pretrained(bert).bert.save_pretrained(folder)
     (folder / "config.json").write_bytes((bert / "config.json").read_bytes())
     with pytest.raises(UserError, match=r"its weights lack cls\.predictions"):
-        mask_filling.open_model(Masked(str(folder)))
+        mask_filling.open_model(MaskedSection(str(folder)))
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with pytest.raises(UserError, match=r"needs the package transformers; run `pip install compclip\[captioners\]`"):
-        mask_filling.open_model(Masked(str(bert)))
+        mask_filling.open_model(MaskedSection(str(bert)))

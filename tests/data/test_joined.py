@@ -19,8 +19,8 @@ from PIL import Image
 
 from compclip.base.errors import UserError
 from compclip.base.names import Name
-from compclip.config import grid
-from compclip.config.captions import Captions
+from compclip.config import released_lists
+from compclip.config.released_lists import Captions
 from compclip.config.sections import Data
 from compclip.data import shard_files
 from compclip.data.sample import Sample
@@ -34,7 +34,7 @@ DREAMLIP = (
 
 
 def config(file, **more) -> Captions:
-    found = grid.captions_config(Data(captions={"file": str(file), **more}))
+    found = released_lists.captions_config(Data(captions={"file": str(file), **more}))
     assert found
     return found
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from compclip.base.errors import UserError
 from compclip.base.names import Name
-from compclip.config import grid, pictures, read
+from compclip.config import read, released_lists
 from compclip.config.sections import Data
 from compclip.data import images, shard_files
 from compclip.data.prepared_dataset import NEGATIVE_COLUMN, NegativeImageColumn, PreparedDataset
@@ -160,7 +160,7 @@ def test_triplet_data(photos):
     text = next(m for m in own.members if m.name == "neg_caption")
     assert images.read_bytes(ImageLocation(own.image, text.offset, text.length)) == b"A cat."
     assert [samples[1].negatives, samples[2].negatives] == [(), (NO_IMAGE,)]
-    texts = grid.texts_config(replace(data, texts={"negative": {"member": "neg_caption"}}))
+    texts = released_lists.texts_config(replace(data, texts={"negative": {"member": "neg_caption"}}))
     with beside_texts.open_lists(texts) as lists:
         found = beside_texts.find_texts(lists, samples)
     assert found.texts == {"negative": [("A cat.",), (), ()]}
@@ -270,10 +270,10 @@ LIST = {"file": "x.csv", "on": "image", "column": "c", "images": "i"}
 ])  # fmt: skip
 def test_what_a_section_may_say(asked, says):
     if says is None:
-        assert (pictures.of(section(**asked)) is None) == (not asked)
+        assert (released_lists.negative_images_config(section(**asked)) is None) == (not asked)
         return
     with pytest.raises(UserError, match=says):
-        pictures.of(section(**asked))
+        released_lists.negative_images_config(section(**asked))
 
 
 def test_a_member_of_a_source_without_tars():

@@ -13,8 +13,7 @@ from PIL import Image
 
 from compclip.base.errors import UserError
 from compclip.base.names import Name
-from compclip.config.how import Benchmark
-from compclip.config.sections import Data
+from compclip.config.sections import BenchmarkSection, Data
 from compclip.data import shard_files
 from compclip.data.sample import Sample
 from compclip.evaluate import census
@@ -86,8 +85,8 @@ def project(tmp_path, monkeypatch) -> Path:
         (tmp_path / f"sugarcrepe/{subset}.json").write_text(json.dumps(rows))
     listed = [{"filename": f"{n}.png", "split": "test", "sentences": [{"raw": "A dog."}]} for n in range(3)]
     (tmp_path / "other.json").write_text(json.dumps({"images": listed}))
-    census.take(Name("sugarcrepe", "benchmark"), Benchmark("sugarcrepe", "sugarcrepe", "coco"))
-    census.take(Name("retrieval", "benchmark"), Benchmark("retrieval", "other.json", "other", "test"))
+    census.take(Name("sugarcrepe", "benchmark"), BenchmarkSection("sugarcrepe", "sugarcrepe", "coco"))
+    census.take(Name("retrieval", "benchmark"), BenchmarkSection("retrieval", "other.json", "other", "test"))
     train = tmp_path / "train"
     shutil.copytree(tmp_path / "coco", train)
     (train / "000000000001.png").rename(train / "renamed.png")  # equal bytes

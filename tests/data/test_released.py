@@ -10,7 +10,7 @@ from PIL import Image
 
 from compclip.base.errors import UserError
 from compclip.base.names import Name
-from compclip.config.captions import Released
+from compclip.config.released_lists import ReleasedRewrites
 from compclip.config.sections import Data
 from compclip.prepare import released_hard_positives, rewrite_shards, shard_stages
 
@@ -18,13 +18,13 @@ CAPTIONS = ["A dog  and a cat.", "A bus.", "A dog and a cat.", "A cup."]
 
 
 @pytest.fixture
-def files(tmp_path) -> Released:
+def files(tmp_path) -> ReleasedRewrites:
     """COCO's captions, and a line for each of them in both files."""
     coco = {"images": [], "annotations": [{"id": n, "caption": text} for n, text in enumerate(CAPTIONS)]}
     (tmp_path / "captions.json").write_text(json.dumps(coco))
     (tmp_path / "swap.jsonl").write_text('"A cat and a dog."\n"None"\n"A second one."\nNone\n')
     (tmp_path / "replace.jsonl").write_text('" A hound\\nand a cat."\n"A coach."\n\n{"x": 1}\n')
-    return Released(*(str(tmp_path / name) for name in ("captions.json", "swap.jsonl", "replace.jsonl")))
+    return ReleasedRewrites(*(str(tmp_path / name) for name in ("captions.json", "swap.jsonl", "replace.jsonl")))
 
 
 def test_joined_by_caption(files, tmp_path):
@@ -40,7 +40,7 @@ def test_joined_by_caption(files, tmp_path):
 
 def test_one_file_alone(files, tmp_path):
     with released_hard_positives.open_rewrites(
-        Released(files.captions, replace=files.replace), tmp_path / "i"
+        ReleasedRewrites(files.captions, replace=files.replace), tmp_path / "i"
     ) as given:
         assert given(["A dog and a cat."]) == [{"replace": "A hound and a cat."}]
 
@@ -53,7 +53,7 @@ def test_files_that_do_not_belong_together(files, tmp_path):
             released_hard_positives.open_rewrites(files, tmp_path / "i"),
         ):
             pass
-    gone = Released(files.captions, swap=str(tmp_path / "gone.jsonl"))
+    gone = ReleasedRewrites(files.captions, swap=str(tmp_path / "gone.jsonl"))
     with (
         pytest.raises(UserError, match="gone.jsonl: No such file"),
         released_hard_positives.open_rewrites(gone, tmp_path / "i"),
@@ -66,7 +66,7 @@ def test_files_that_do_not_belong_together(files, tmp_path):
     ):
         pass
     with pytest.raises(UserError, match="swap: names no file"):
-        Released(files.captions)
+        ReleasedRewrites(files.captions)
 
 
 def test_the_stages(files, tmp_path, monkeypatch):

@@ -10,7 +10,7 @@ import pytest
 from PIL import Image
 
 from compclip.base.errors import UserError
-from compclip.config.how import How
+from compclip.config.sections import Scoring
 from compclip.evaluate import boxes, cache, embed
 from compclip.evaluate.cache import Cache
 from tests.evaluate.test_embed import TEXTS, encoded, model, pictures  # noqa: F401
@@ -22,7 +22,7 @@ KEYS = [cache.key(bytes([number])) for number in range(4)]
 @pytest.fixture
 def how(tmp_path):
     """Embeddings are kept in a folder that is not there yet."""
-    return How(batch_size=2, cache=str(tmp_path / "cache"))
+    return Scoring(batch_size=2, cache=str(tmp_path / "cache"))
 
 
 def parts(how):
@@ -53,7 +53,7 @@ def test_what_vectors_depend_on_is_told_apart(model, pictures, how, encoded):  #
     """Other weights, another preparation and a changed picture; the batch size is none of it."""
     embed.encode_all([model], pictures, TEXTS, how, ["w"])
     for other, weights in (
-        (How(cache=how.cache, pictures="upright"), "w"),
+        (Scoring(cache=how.cache, pictures="upright"), "w"),
         (how, "v"),
     ):
         before = dict(encoded)
@@ -61,7 +61,7 @@ def test_what_vectors_depend_on_is_told_apart(model, pictures, how, encoded):  #
         assert encoded == {"image": before["image"] + 5, "text": before["text"] + 6}
     Image.new("RGB", (20, 30), "red").save(pictures[0])
     before = dict(encoded)
-    embed.encode_all([model], pictures, TEXTS, How(cache=how.cache, batch_size=7), ["w"])
+    embed.encode_all([model], pictures, TEXTS, Scoring(cache=how.cache, batch_size=7), ["w"])
     assert encoded == before | {"image": before["image"] + 1}
 
 
@@ -82,14 +82,14 @@ def test_missing_pictures_are_named_each_time(model, pictures, how, tmp_path):  
 
 
 def test_without_a_folder_nothing_is_kept(model, pictures, tmp_path):  # noqa: F811
-    embed.encode_all([model], pictures, TEXTS, How(), ["w"])
+    embed.encode_all([model], pictures, TEXTS, Scoring(), ["w"])
     assert not (tmp_path / "cache").exists()
 
 
 def test_a_file_in_the_place_of_the_folder(model, tmp_path):  # noqa: F811
     (tmp_path / "cache").write_text("")
     with pytest.raises(UserError, match="evaluate.cache=.*: is no folder; give one, or a name that is free"):
-        embed.encode_all([model], [], TEXTS, How(cache=str(tmp_path / "cache")), ["w"])
+        embed.encode_all([model], [], TEXTS, Scoring(cache=str(tmp_path / "cache")), ["w"])
 
 
 def kept(folder):

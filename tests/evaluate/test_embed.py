@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from compclip.base.errors import UserError
-from compclip.config.how import How
+from compclip.config.sections import Scoring
 from compclip.data.sample import ImageLocation
 from compclip.evaluate import boxes, embed
 from compclip.evaluate.pictures import Pictures, cut
@@ -61,7 +61,7 @@ def _counting(counts, kind, tower):
 
 
 def test_each_is_encoded_once(model, pictures, encoded):
-    found = embed.encode(model, pictures * 3, TEXTS * 2, How(batch_size=2))
+    found = embed.encode(model, pictures * 3, TEXTS * 2, Scoring(batch_size=2))
     assert encoded == {"image": 5, "text": 6}
     assert found.image_ID.shape == (5, 16) and found.text_TD.shape == (6, 16)
     assert np.linalg.norm(found.images(pictures), axis=1) == pytest.approx(1, abs=1e-6)
@@ -94,7 +94,7 @@ def test_several_models_share_each_picture_and_text(others, pictures, opened, en
     monkeypatch.setattr(
         type(others[0]), "tokenize", lambda self, texts: tokenised.extend(texts) or tokenize(self, texts)
     )
-    embed.encode_all(others, pictures * 2, TEXTS * 2, How(batch_size=2))
+    embed.encode_all(others, pictures * 2, TEXTS * 2, Scoring(batch_size=2))
     assert opened == dict.fromkeys(pictures, 1)
     assert sorted(tokenised) == sorted(TEXTS)
     assert encoded == {"image": 3 * 5, "text": 3 * 6}
@@ -102,9 +102,9 @@ def test_several_models_share_each_picture_and_text(others, pictures, opened, en
 
 @pytest.mark.parametrize("threads", [1, 3])
 def test_several_models_have_the_bits_of_each_by_itself(others, pictures, threads):
-    together = embed.encode_all(others, pictures, TEXTS, How(batch_size=2, threads=threads))
+    together = embed.encode_all(others, pictures, TEXTS, Scoring(batch_size=2, threads=threads))
     for model, found in zip(others, together, strict=True):
-        alone = embed.encode(model, pictures, TEXTS, How(batch_size=2))
+        alone = embed.encode(model, pictures, TEXTS, Scoring(batch_size=2))
         assert found.image_row == alone.image_row and found.text_row == alone.text_row
         assert np.array_equal(found.image_ID, alone.image_ID) and np.array_equal(found.text_TD, alone.text_TD)
     assert not np.array_equal(together[0].image_ID, together[1].image_ID)
@@ -118,7 +118,7 @@ def test_models_that_are_fed_differently_are_refused(others, tmp_path):
 
 
 def test_rows_are_those_of_plain_open_clip(model, pictures):
-    found = embed.encode(model, pictures, TEXTS, How(batch_size=2, threads=3))
+    found = embed.encode(model, pictures, TEXTS, Scoring(batch_size=2, threads=3))
     with torch.no_grad():
         pixels = torch.stack([model.transform(Image.open(path).convert("RGB")) for path in pictures])
         image = model.model.encode_image(pixels, normalize=True).numpy()
@@ -131,9 +131,9 @@ def test_rows_are_those_of_plain_open_clip(model, pictures):
 
 
 def test_batch_size_and_order_do_not_matter(model, pictures):
-    one = embed.encode(model, pictures, TEXTS, How(batch_size=1))
-    all_ = embed.encode(model, pictures[::-1], TEXTS[::-1], How(batch_size=100))
-    again = embed.encode(model, pictures, TEXTS, How(batch_size=100))
+    one = embed.encode(model, pictures, TEXTS, Scoring(batch_size=1))
+    all_ = embed.encode(model, pictures[::-1], TEXTS[::-1], Scoring(batch_size=100))
+    again = embed.encode(model, pictures, TEXTS, Scoring(batch_size=100))
     assert one.images(pictures) == pytest.approx(all_.images(pictures), abs=1e-6)
     assert one.texts(TEXTS) == pytest.approx(all_.texts(TEXTS), abs=1e-6)
     assert np.array_equal(all_.image_ID, again.image_ID) and np.array_equal(all_.text_TD, again.text_TD)
@@ -141,15 +141,15 @@ def test_batch_size_and_order_do_not_matter(model, pictures):
 
 def test_threads_change_no_bit(model, pictures):
     threads_before = torch.get_num_threads()
-    one = embed.encode(model, pictures, TEXTS, How(batch_size=2, threads=1))
-    four = embed.encode(model, pictures, TEXTS, How(batch_size=2, threads=4))
+    one = embed.encode(model, pictures, TEXTS, Scoring(batch_size=2, threads=1))
+    four = embed.encode(model, pictures, TEXTS, Scoring(batch_size=2, threads=4))
     assert one.image_row == four.image_row and one.text_row == four.text_row
     assert np.array_equal(one.image_ID, four.image_ID) and np.array_equal(one.text_TD, four.text_TD)
     assert torch.get_num_threads() == threads_before
 
 
 def test_equal_texts_tie_exactly(model, pictures):
-    found = embed.encode(model, pictures, TEXTS, How(batch_size=4))
+    found = embed.encode(model, pictures, TEXTS, Scoring(batch_size=4))
     table = found.table(pictures, [TEXTS[2]] * 37)
     assert (table == table[:, :1]).all()
 
@@ -157,7 +157,7 @@ def test_equal_texts_tie_exactly(model, pictures):
 def test_unreadable_images_are_named(model, pictures, tmp_path):
     (tmp_path / "broken.png").write_bytes(b"\x89PNG\r\n\x1a\n no")
     wrong = [str(tmp_path / "broken.png"), str(tmp_path / "gone.png")]
-    found = embed.encode(model, [*pictures, *wrong], [], How(batch_size=3))
+    found = embed.encode(model, [*pictures, *wrong], [], Scoring(batch_size=3))
     assert found.failed == {wrong[0]: "unreadable", wrong[1]: "missing"}
     assert found.has(pictures) and not found.has([pictures[0], wrong[0]])
     nothing = embed.encode(model, wrong, [])
@@ -299,7 +299,7 @@ def test_pictures_are_plain_unless_they_shall_be_upright(model, tmp_path):
     stored, turned, upright = (str(tmp_path / f"{name}.png") for name in ("stored", "turned", "upright"))
     box = (0, 0, 16, 16)
     refs = [stored, turned, upright, *(boxes.boxed(ref, box) for ref in (stored, turned, upright))]
-    for how, same in ((How(), stored), (How(pictures="upright"), upright)):
+    for how, same in ((Scoring(), stored), (Scoring(pictures="upright"), upright)):
         found = embed.encode(model, refs, [], how)
         assert np.array_equal(found.images([turned]), found.images([same]))
         assert np.array_equal(found.images([boxes.boxed(turned, box)]), found.images([boxes.boxed(same, box)]))
@@ -310,17 +310,17 @@ def test_prepared_pictures_are_kept_as_far_as_there_is_room(model, pictures, ope
     """Room for three of 16 x 16; another preparation is another picture, and why there is none is kept as well."""
     gone = str(tmp_path / "gone.png")
     kept = Pictures(3 * 4 * 16 * 16 + len("missing"))
-    first = embed.encode_all([model], [gone, *pictures[:3]], [], How(threads=1), pictures=kept)[0]
-    second = embed.encode_all([model], [gone, *pictures], [], How(threads=1), pictures=kept)[0]
+    first = embed.encode_all([model], [gone, *pictures[:3]], [], Scoring(threads=1), pictures=kept)[0]
+    second = embed.encode_all([model], [gone, *pictures], [], Scoring(threads=1), pictures=kept)[0]
     assert opened == {gone: 1, **dict.fromkeys(pictures[:3], 1), **dict.fromkeys(pictures[3:], 1)}
     assert second.failed == {gone: "missing"}
     assert first.images(pictures[:3]) == pytest.approx(second.images(pictures[:3]), abs=1e-6)
-    embed.encode_all([model], pictures, [], How(threads=1), pictures=kept)
+    embed.encode_all([model], pictures, [], Scoring(threads=1), pictures=kept)
     assert opened == {gone: 1, **dict.fromkeys(pictures[:3], 1), **dict.fromkeys(pictures[3:], 2)}
-    embed.encode_all([model], pictures, [], How(threads=1, pictures="upright"), pictures=kept)
+    embed.encode_all([model], pictures, [], Scoring(threads=1, pictures="upright"), pictures=kept)
     assert opened[pictures[0]] == 2
 
 
 def test_bf16_is_refused_on_a_cpu(model):
     with pytest.raises(UserError, match="evaluate.precision=bf16: only on a GPU; set evaluate.precision=float32"):
-        embed.encode(model, [], TEXTS, How(precision="bf16"))
+        embed.encode(model, [], TEXTS, Scoring(precision="bf16"))

@@ -19,8 +19,8 @@ from compclip.base.errors import UserError
 from compclip.benchmarks import sugarcrepe, sugarcrepe_pp
 from compclip.config import grid, read, sections
 from compclip.config.cell import Cell
-from compclip.config.how import Benchmark as Section
-from compclip.config.how import How
+from compclip.config.sections import BenchmarkSection as Section
+from compclip.config.sections import Scoring
 from compclip.evaluate import __main__ as evaluate_command
 from compclip.evaluate import kept, score
 from compclip.model import backbone, checkpoint_groups
@@ -83,7 +83,7 @@ def params(root, monkeypatch):
 
 def _loaded(params, *names: str) -> score.Loaded:
     """The benchmarks of the parameters, all of them or those of these names."""
-    return score.load(params.benchmarks, names or list(params.benchmarks), How(batch_size=3, threads=1))
+    return score.load(params.benchmarks, names or list(params.benchmarks), Scoring(batch_size=3, threads=1))
 
 
 @pytest.fixture
@@ -103,7 +103,7 @@ def test_each_image_and_text_is_encoded_once_for_all_benchmarks(checkpoint, para
         tower = getattr(score.embed.frozen, kind)
         monkeypatch.setattr(score.embed.frozen, kind, _counting(seen, kind, tower))
     benchmarks = _loaded(params).benchmarks
-    scored = score.outcomes(backbone.load(checkpoint), benchmarks, How(batch_size=3, threads=1))
+    scored = score.outcomes(backbone.load(checkpoint), benchmarks, Scoring(batch_size=3, threads=1))
     assert sum(len(b) for b in benchmarks.values()) == 4 * (7 + 5)
     assert seen == {"image": 4, "text": 8}
     assert scored["sugarcrepe"].counts["scored"] == 28
@@ -193,7 +193,7 @@ def _counting(seen, kind, tower):
 def test_scores_are_those_of_the_model(checkpoint, params):
     benchmarks = _loaded(params, "sugarcrepe").benchmarks
     model = backbone.load(checkpoint)
-    outcome = score.outcomes(model, benchmarks, How(batch_size=2))["sugarcrepe"].items["add_att"]
+    outcome = score.outcomes(model, benchmarks, Scoring(batch_size=2))["sugarcrepe"].items["add_att"]
     for i, value in zip(outcome.ids, outcome.values, strict=True):
         record = benchmarks["sugarcrepe"].records[int(i)]
         pixels = model.transform(Image.open(record.images[0]).convert("RGB"))[None]
@@ -384,7 +384,7 @@ def test_outcomes_are_plain_numbers(checkpoint, params):
 
 def test_a_later_evaluation_takes_what_an_earlier_one_kept(checkpoint, params, root, monkeypatch):
     """Of one benchmark everything, of all only what is new; the numbers are the same."""
-    how = How(cache=str(root / "store" / "embeddings"))
+    how = Scoring(cache=str(root / "store" / "embeddings"))
     few = score.load(params.benchmarks, ["sugarcrepe"], how)
     everything = score.load(params.benchmarks, params.evaluate.benchmarks, how)
     fresh = score.documents(score.by_path(checkpoint), _loaded(params))

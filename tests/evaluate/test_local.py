@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from compclip.base.errors import UserError
-from compclip.config import sections, structured
-from compclip.config.how import How
+from compclip.config import sections, validation
+from compclip.config.sections import Scoring
 from compclip.evaluate import embed, local, score
 from compclip.evaluate.pictures import Pictures
 from compclip.model import towers
@@ -20,7 +20,7 @@ from tests.evaluate.test_evaluate import _loaded, checkpoint, params, root  # no
 
 def paired(model, pictures, texts, scorer, **how):  # noqa: F811
     """Each picture with its text, scored."""
-    asked = How(scorers=["cosine", scorer], **how)
+    asked = Scoring(scorers=["cosine", scorer], **how)
     seen = embed.encode(model, pictures, texts, asked)
     return local.scored(seen, scorer, model, asked, Pictures())
 
@@ -80,7 +80,7 @@ def test_batches_and_threads_change_nothing_and_pairs_are_scored_once(model, pic
 
 def test_metrics_stand_beside_the_cosines(checkpoint, params):  # noqa: F811
     """Under their own names; TOT, which looks at no picture, has no other."""
-    loaded = score.load(params.benchmarks, list(params.benchmarks), How(scorers=["cosine", "local", "attended"]))
+    loaded = score.load(params.benchmarks, list(params.benchmarks), Scoring(scorers=["cosine", "local", "attended"]))
     one = score.by_path(checkpoint)
     alone, found = score.documents(one, _loaded(params)), score.documents(one, loaded)
     plain = {name: {m: v for m, v in d["metrics"].items() if "." not in m} for name, d in found.items()}
@@ -110,5 +110,5 @@ def test_what_is_lower_is_lower_by_another_scorer_too():
 )
 def test_scorers_that_are_none(scorers, fault):
     with pytest.raises(UserError, match=fault) as error:
-        structured.structured(sections.Evaluate, {"scorers": scorers}, "evaluate")
+        validation.load_section(sections.Evaluate, {"scorers": scorers}, "evaluate")
     assert "evaluate.scorers" in str(error.value)

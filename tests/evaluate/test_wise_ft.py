@@ -15,9 +15,8 @@ from compclip.base.files import fingerprint, read_json, write_json
 from compclip.config import __main__ as config_command
 from compclip.config import read
 from compclip.config.cell import Cell
-from compclip.config.how import Benchmark as Section
-from compclip.config.how import How
-from compclip.config.sections import Lora, Train
+from compclip.config.sections import BenchmarkSection as Section
+from compclip.config.sections import Lora, Scoring, Train
 from compclip.evaluate import line, score, wise_ft
 from compclip.model import backbone, lora, weight_interpolation
 from compclip.runs.run_folder import Published
@@ -50,7 +49,7 @@ def planned(root, method, **changes):
     """The plan of a method's lines, as the planner writes it."""
     section = {"benchmark": "", "path": "world/sugarcrepe", "images": "world/test", "split": ""}
     cells = {"tiny-scenes-0": {"cell": Cell(method, "tiny", "scenes", 0).plain}}
-    plan = {"cells": cells, "alphas": ALPHAS, "benchmarks": {"sugarcrepe": section}, "how": asdict(How(threads=1))}
+    plan = {"cells": cells, "alphas": ALPHAS, "benchmarks": {"sugarcrepe": section}, "how": asdict(Scoring(threads=1))}
     write_json(root / wise_ft.PLAN / f"{method}.json", plan | changes)
 
 
@@ -205,7 +204,7 @@ def test_models_on_a_line_share_the_pictures_within_the_budget(here, monkeypatch
     size, found = sum(t.nbytes for t in ends(here)[0].clip.state_dict().values()), {}
     for models, passes in ((5, 1), (2, 3), (0, 5)):
         counts.clear(), shared.clear()
-        found[models] = list(line.points(*ends(here), alphas, benchmarks, How(4, 1), budget=models * size))
+        found[models] = list(line.points(*ends(here), alphas, benchmarks, Scoring(4, 1), budget=models * size))
         assert set(counts.values()) == {1} and sum(shared) == 5 and len(shared) == passes
     assert found[5] == found[2] == found[0]
     assert [p["alpha"] for p in found[5]] == alphas

@@ -9,7 +9,7 @@ import torch
 
 from compclip.base import parts, plugins
 from compclip.config.sections import Train
-from compclip.config.structured import structured
+from compclip.config.validation import load_section
 from compclip.interface.method import load_method
 from compclip.runs.run_key import compute_key
 from tests.methods.conftest import drawn
@@ -35,7 +35,7 @@ def without(name, field):
     """The same without one part, read as from params.yaml."""
     known = parts.declared(METHODS[name].Config)[field]
     overlay = {field: known.off, **known.along}
-    return structured(METHODS[name].Config, asdict(whole(name)) | overlay, f"methods.{name}")
+    return load_section(METHODS[name].Config, asdict(whole(name)) | overlay, f"methods.{name}")
 
 
 def without_what_it_is_of(name, field):

@@ -8,7 +8,7 @@ import pytest
 
 from compclip.base.errors import UserError
 from compclip.config import read
-from compclip.config.how import Benchmark as Section
+from compclip.config.sections import BenchmarkSection as Section
 from compclip.evaluate import census
 from compclip.report import official_benchmarks, published_models, published_numbers, report_page
 from compclip.report.official_benchmarks import OfficialBenchmarks

@@ -13,7 +13,7 @@ from compclip.base.errors import UserError
 from compclip.base.files import read_json, write_json
 from compclip.base.names import Name
 from compclip.config import grid, read
-from compclip.config.written import grid_yaml
+from compclip.config.run_config import dump_yaml
 from compclip.runs import keys, run_store
 from compclip.train.neighbours import main as make_neighbours
 from tests import tiny_project
@@ -44,7 +44,7 @@ def test_every_method_of_the_field_has_its_keys(here):
     """
     field = OmegaConf.load(ROOT / "experiments" / "grids" / "field.yaml")
     tiny = {"grid": {"backbones": ["tiny"]}, "backbones": {"tiny": {"model": "tiny.json"}}}
-    Path("params.yaml").write_text(grid_yaml(yaml_text.unresolved(OmegaConf.merge(field, tiny))))
+    Path("params.yaml").write_text(dump_yaml(yaml_text.unresolved(OmegaConf.merge(field, tiny))))
     assert make_neighbours(["--data", "scenes", "--backbone", "tiny"]) == 0
     tiny_project.plan()
     params = read.load("params.yaml")

@@ -15,10 +15,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
-from omegaconf import MISSING
 from PIL import Image
+from pydantic import NonNegativeInt, PositiveFloat, PositiveInt
 
 from compclip.base.errors import UserError, one_line
+from compclip.config.validation import RequiredText
 from compclip.data.sample import Sample
 from compclip.llm.answer_cache import Answer
 from compclip.model import caption_model
@@ -33,24 +34,17 @@ if TYPE_CHECKING:
 class Config:
     """A model, and how it writes: the likeliest word each time, or one of the `top_k` likeliest by chance."""
 
-    model: str = MISSING  # an open_clip name, a config file, or local-dir:FOLDER
+    model: RequiredText = ""  # an open_clip name, a config file, or local-dir:FOLDER
     weights: str = ""  # a tag, a file or a folder; none where the model is a folder
-    batch_size: int = 32
-    max_new_tokens: int = 30
-    top_k: int = 1
-    temperature: float = 1.0  # of the chances, where top_k > 1
-    seed: int = 0
+    batch_size: PositiveInt = 32
+    max_new_tokens: PositiveInt = 30
+    top_k: PositiveInt = 1
+    temperature: PositiveFloat = 1.0  # of the chances, where top_k > 1
+    seed: NonNegativeInt = 0
     device: str = "auto"  # every GPU there is, or names as cuda:0,cuda:1; each has the whole model
 
     def __post_init__(self) -> None:
-        for name in ("batch_size", "max_new_tokens", "top_k"):
-            if getattr(self, name) < 1:
-                raise UserError(f"{name}={getattr(self, name)}: must be >= 1")
-        if self.seed < 0:
-            raise UserError(f"seed={self.seed}: must be >= 0")
-        if not 0 < self.temperature < float("inf"):
-            raise UserError(f"temperature={self.temperature}: must be > 0")
-        if not (self.weights or self.model == MISSING or self.model.startswith(SCHEMES)):
+        if not (self.weights or self.model.startswith(SCHEMES)):
             raise UserError("weights: must be given: a tag of a hub, a weights file, or a folder")
 
 

@@ -14,7 +14,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from compclip.base.errors import UserError
+from pydantic import PositiveInt
+
 from compclip.config.servers import Server
 from compclip.data.sample import Sample
 from compclip.llm import answer_cache, chat_client, local_server
@@ -30,14 +31,8 @@ class Config(Server):
     """The endpoint, the query, and how large a picture is sent."""
 
     prompt: str = QUERY
-    image_side: int = 1024
-    max_tokens: int = QUERY_TOKENS
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        for name in ("image_side", "max_tokens"):
-            if getattr(self, name) < 1:
-                raise UserError(f"{name}={getattr(self, name)}: must be >= 1")
+    image_side: PositiveInt = 1024
+    max_tokens: PositiveInt = QUERY_TOKENS
 
 
 @contextmanager

@@ -19,13 +19,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
-from omegaconf import MISSING
 from PIL import Image
+from pydantic import NonNegativeInt, PositiveInt
 from torch import Tensor
 
 from compclip.base import bounded
 from compclip.base.errors import UserError, one_line
 from compclip.base.files import read_mapping
+from compclip.config.validation import RequiredText
 from compclip.data.sample import Sample
 from compclip.llm.answer_cache import Answer
 from compclip.prepare.captioners import Caption, _device_replicas
@@ -44,16 +45,11 @@ SHORT_TOKENS = 64  # of a caption that no chat asks for
 class Config:
     """A model's folder (config.json, weights, tokenizer, preprocessor_config.json) and how it is run."""
 
-    model: str = MISSING
+    model: RequiredText = ""
     prompt: str = ""  # words that the caption continues, as "a picture of"; in a chat the query: CLIC's where empty
-    batch_size: int = 16
-    max_new_tokens: int = 0  # 0: 512 in a chat, 64 else
+    batch_size: PositiveInt = 16
+    max_new_tokens: NonNegativeInt = 0  # 0: 512 in a chat, 64 else
     device: str = "auto"  # every GPU there is, or names as cuda:0,cuda:1; each has the whole model
-
-    def __post_init__(self) -> None:
-        for name, least in (("batch_size", 1), ("max_new_tokens", 0)):
-            if getattr(self, name) < least:
-                raise UserError(f"{name}={getattr(self, name)}: must be >= {least}")
 
 
 def reads(data: Data, cfg: Config) -> list[str]:

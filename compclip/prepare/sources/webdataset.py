@@ -18,7 +18,7 @@ from typing import Any
 
 from compclip.base import json_text
 from compclip.base.errors import UserError
-from compclip.config import pictures
+from compclip.config import released_lists
 from compclip.config.sections import Data
 from compclip.data import sample, tar_members
 from compclip.data.sample import Sample
@@ -69,7 +69,8 @@ def _sample(group: TarSample, tar: str, stem: str, cfg: Data, counts: Counter) -
     captions = _captions(told, facts, tar, counts)
     url, sha256 = (value if isinstance(value := facts.get(name), str) else "" for name in ("url", "sha256"))
     place = {"offset": picture.offset, "length": picture.size, "url": url, "sha256": sha256}
-    yield Sample(f"{stem}/{group.key}", tar, captions, cfg.split, **place, members=_noted(group, pictures.members(cfg)))
+    members = _noted(group, released_lists.tar_members(cfg))
+    yield Sample(f"{stem}/{group.key}", tar, captions, cfg.split, **place, members=members)
 
 
 def _noted(group: TarSample, names: Sequence[str]) -> tuple[sample.SampleMember, ...]:

@@ -44,10 +44,10 @@ def _masked(folder: Path) -> None:
 
 
 def _filled(_: random.Random) -> object:
-    from compclip.config.texts import Masked
+    from compclip.config.released_lists import MaskedSection
     from compclip.prepare import mask_filling
 
-    return mask_filling.open_model(Masked("m"))(["A dog runs on the grass.", "The red cat sleeps."])
+    return mask_filling.open_model(MaskedSection("m"))(["A dog runs on the grass.", "The red cat sleeps."])
 
 
 def _coca(folder: Path) -> None:

@@ -89,12 +89,12 @@ def _with_pictures(files: Callable[[], formats.Files], more: tuple[str, ...] = (
 
 def _scorer(name: str, split: str = "", images: str = "pictures") -> Callable[[random.Random], object]:
     def read(_: random.Random) -> object:
-        from compclip.config.how import Benchmark, How
+        from compclip.config.sections import BenchmarkSection, Scoring
         from compclip.evaluate import census, score
 
-        section = Benchmark(benchmark=name, path="files", images=images, split=split)
+        section = BenchmarkSection(benchmark=name, path="files", images=images, split=split)
         census.take(name, section)
-        return score.outcomes(tiny(), {name: census.load(name, section)}, How(8, 1))
+        return score.outcomes(tiny(), {name: census.load(name, section)}, Scoring(8, 1))
 
     return read
 

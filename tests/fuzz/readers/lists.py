@@ -46,7 +46,7 @@ def _written(files: formats.Files) -> Make:
 
 def _joined(name: str) -> Callable[[random.Random], object]:
     def read(_: random.Random) -> object:
-        from compclip.config.captions import Captions
+        from compclip.config.released_lists import Captions
         from compclip.prepare import caption_join
 
         with caption_join.open_list(Captions(name, "url", ["c"]), Path("index")) as captions:
@@ -57,7 +57,7 @@ def _joined(name: str) -> Callable[[random.Random], object]:
 
 def _beside(name: str, on: str, column: str, **more: bool) -> Callable[[random.Random], object]:
     def read(_: random.Random) -> object:
-        from compclip.config.texts import Texts
+        from compclip.config.released_lists import Texts
         from compclip.prepare import caption_join
 
         with caption_join.open_list(Texts(name, on, [column], **more), Path("index")) as texts:
@@ -79,11 +79,11 @@ def _looked_up(_: random.Random) -> object:
 
 
 def _rewritten(_: random.Random) -> object:
-    from compclip.config.captions import Released
+    from compclip.config.released_lists import ReleasedRewrites
     from compclip.prepare import released_hard_positives
 
     with released_hard_positives.open_rewrites(
-        Released("files/captions.json", swap="files/s.jsonl"), Path("index")
+        ReleasedRewrites("files/captions.json", swap="files/s.jsonl"), Path("index")
     ) as given:
         return given(formats.TWO)
 

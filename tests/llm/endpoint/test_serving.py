@@ -16,6 +16,7 @@ from compclip.base.errors import UserError
 from compclip.base.files import write_json
 from compclip.config.sections import Data
 from compclip.config.servers import Server
+from compclip.config.validation import load_section
 from compclip.data.sample import Sample
 from compclip.llm import local_server, server_guard
 from compclip.prepare import shard_stages
@@ -240,8 +241,8 @@ def test_a_server_or_an_address():
         Server(model="m")
     with pytest.raises(UserError, match="url=http://x/v1: `server` starts a server of its own; remove one of the two"):
         Server(url="http://x/v1", server="x {port}", model="m")
-    with pytest.raises(UserError, match="server_ready_s=0: must be > 0"):
-        Server(server="x {port}", model="m", server_ready_s=0)
+    with pytest.raises(UserError, match="x.server_ready_s=0: must be > 0"):
+        load_section(Server, {"server": "x {port}", "model": "m", "server_ready_s": 0}, "x")
 
 
 def test_one_command_captions_with_a_server_of_its_own(server, sample, tmp_path, monkeypatch):
