@@ -31,7 +31,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 from compclip.base.files import read_json, write_atomic, write_json  # noqa: E402
-from compclip.evaluate import kept  # noqa: E402
+from compclip.evaluate import result_store  # noqa: E402
 from compclip.runs import run_store  # noqa: E402
 from compclip.runs.run_store import StoredRun  # noqa: E402
 from perf.checkout import copy  # noqa: E402
@@ -121,7 +121,10 @@ def _invent(stored: StoredRun, model: StoredRun, results: dict[str, dict], rng: 
     write_atomic(stored.folder.lock, "")
     plan = read_json(stored.root / "plan" / "evaluate" / f"{stored.cell.method}.json")
     with_noise = {name: _noisy(document, rng) for name, document in results.items()}
-    kept.mark(stored.folder, kept.keep(kept.planned(plan, stored.root), stored.folder, with_noise))
+    result_store.mark_scored(
+        stored.folder,
+        result_store.store_results(result_store.task_from_plan(plan, stored.root), stored.folder, with_noise),
+    )
 
 
 def _noisy(document: dict, rng: np.random.Generator) -> dict:

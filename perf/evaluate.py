@@ -115,7 +115,7 @@ def clip_benchmark(data: Path, folder: Path, args: argparse.Namespace) -> dict[s
 
 
 def _ours(model: Model, loaded: dict[str, Benchmark], how: Scoring) -> dict[str, float]:
-    scored = score.outcomes(model, loaded, how)
+    scored = score.score_model(model, loaded, how)
     return {f"{name}/{metric}": value for name, o in scored.items() for metric, value in o.metrics.items()}
 
 
@@ -158,7 +158,7 @@ def pairs(data: Path, folder: Path, args: argparse.Namespace) -> dict[str, Any]:
     model, how = backbone.create(MODEL, seed=0), Scoring(threads=args.threads)
     sample = spread(loaded.records, args.sample)
     found = compared(
-        lambda: len(score.outcomes(model, {"sugarcrepe_pp": loaded}, how)),
+        lambda: len(score.score_model(model, {"sugarcrepe_pp": loaded}, how)),
         lambda: sum(_pair_by_pair(model, sample)),
         args.rounds,
         scale=len(loaded) / len(sample),
@@ -210,8 +210,8 @@ def score_together(world: Path, refs: list[str], threads: int) -> None:
     """What a stage does with checkpoints: all of them on the scenes' benchmarks. Raises UserError where one fails."""
     pictures = {name: world / ("winoground/images" if name == "winoground" else "test") for name in SCENES}
     sections = {name: Section(path=str(world / name), images=str(place)) for name, place in pictures.items()}
-    loaded = score.load(sections, list(sections), Scoring(threads=threads))
-    for _, made in score.documents_of_all([score.by_path(ref) for ref in refs], loaded):
+    loaded = score.load_benchmarks(sections, list(sections), Scoring(threads=threads))
+    for _, made in score.score_checkpoints([score.checkpoint_at(ref) for ref in refs], loaded):
         if isinstance(made, UserError):
             raise made
 

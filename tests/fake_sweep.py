@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from compclip.config.sections import Params, Run
-from compclip.evaluate import kept
+from compclip.evaluate import result_store
 from compclip.runs.run_folder import Folder
 from compclip.runs.run_store import StoredRun
 
@@ -78,8 +78,8 @@ def scored(params: Params, stored: StoredRun) -> bool:
 def leave(folder: Folder, documents: Mapping[str, dict]) -> None:
     """Leave results as a job does."""
     made = folder.scores("formula")
-    kept.write(documents, made)
-    kept.mark(folder, made)
+    result_store.write_documents(documents, made)
+    result_store.mark_scored(folder, made)
 
 
 def metrics(run: Run) -> dict[str, dict[str, float]]:

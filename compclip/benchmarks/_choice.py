@@ -15,7 +15,7 @@ from dataclasses import replace
 import numpy as np
 
 from compclip.config.sections import FIRST
-from compclip.evaluate.benchmark import Benchmark, Items, Record, by_subset, ids, readable, those
+from compclip.evaluate.benchmark import Benchmark, Items, Record, by_subset, flagged_ids, ids, readable
 from compclip.evaluate.embeddings import Embeddings
 
 Scores = Callable[[Embeddings, list[Record]], np.ndarray]
@@ -100,7 +100,7 @@ def _items(subset: str, part: list[Record], scores_S: np.ndarray, first: bool) -
     ahead_N = np.array([record.ahead for record in part])
     right_N, tied_N = decided(scores_S, length_N, ahead_N, first)
     keys = ids(part)
-    return Items(keys, right_N.astype(np.float64), subset, those(keys, tied_N))
+    return Items(keys, right_N.astype(np.float64), subset, flagged_ids(keys, tied_N))
 
 
 def _text_scores(embeddings: Embeddings, part: list[Record]) -> np.ndarray:

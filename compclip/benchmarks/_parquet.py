@@ -14,7 +14,7 @@ from typing import Any
 
 from compclip.base.errors import UserError
 from compclip.benchmarks._files import lines
-from compclip.evaluate import boxes
+from compclip.evaluate import picture_references
 
 SUFFIXES = (".parquet", ".arrow")
 
@@ -75,4 +75,4 @@ def picture(pictures: Path, name: str, suffix: str) -> str:
 
 def is_reference(name: str) -> bool:
     """Whether the value of a picture column is a reference already, and no name of a file."""
-    return boxes.WITHIN in name
+    return picture_references.BYTES in name

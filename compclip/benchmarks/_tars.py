@@ -10,7 +10,7 @@ from compclip.base.errors import UserError
 from compclip.base.files import regular
 from compclip.data import tar_members
 from compclip.data.tar_members import TarMember, TarSample
-from compclip.evaluate import boxes
+from compclip.evaluate import picture_references
 
 SUFFIXES = frozenset((".png", ".jpg", ".jpeg", ".webp", ".bmp", ".gif", ".tif", ".tiff", ".ppm"))  # of pictures
 
@@ -36,7 +36,7 @@ def told(folder: Path, suffix: str, most: int, missing: str, lost: Counter[str])
             if group.key in seen:
                 raise UserError(f"{tar}: key {group.key!r} comes twice; fetch the tar again")
             seen.add(group.key)
-            ref = boxes.within(str(tar), picture.offset, picture.size)
+            ref = picture_references.bytes_of_file(str(tar), picture.offset, picture.size)
             yield f"{tar.stem}/{group.key}", ref, tar_members.read_member(str(tar), text, most) or b""
 
 

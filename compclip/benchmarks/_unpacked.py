@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 from compclip.base.errors import UserError, one_line
 from compclip.base.files import atomic, regular
 from compclip.data.images import MAX_BYTES
-from compclip.evaluate import boxes
+from compclip.evaluate import picture_references
 
 ROWS = 64  # decoded at once: a row may hold two large photographs
 FOOT = 1 << 20  # bytes at the end of a table, which tell where and how long each of its pages is
@@ -63,7 +63,7 @@ def _reference(pack: Path, place: Mapping[str, Any] | None, number: int) -> str:
     """Where a picture is; where a row only names it the name, where it has none a name that no file has."""
     place = place or {}
     if place.get("length"):
-        return boxes.within(str(pack), place["offset"], place["length"])
+        return picture_references.bytes_of_file(str(pack), place["offset"], place["length"])
     return place.get("path") or f"{pack.name}/{number}"
 
 

@@ -35,8 +35,8 @@ from compclip.base.errors import UserError
 from compclip.benchmarks import _choice
 from compclip.benchmarks._files import images_folder, rows, subsets, value
 from compclip.evaluate.benchmark import Benchmark, Items, Record
-from compclip.evaluate.boxes import boxed
 from compclip.evaluate.embeddings import Embeddings
+from compclip.evaluate.picture_references import with_box
 from compclip.runs.item_outcomes import COMPOSITION
 
 RELATION, ATTRIBUTION = "visual_genome_relation", "visual_genome_attribution"
@@ -99,7 +99,7 @@ def _cases(task: str, file: Path, pictures: Path) -> list[Case]:
 def _genome(task: str, file: Path, key: str, row: Any, pictures: Path) -> Case:
     """The authors put the wrong caption before the right one."""
     box = [value(file, key, row, name, (int, float)) for name in BOX]
-    image = boxed(_image(pictures, value(file, key, row, "image_path")), box)
+    image = with_box(_image(pictures, value(file, key, row, "image_path")), box)
     texts = value(file, key, row, "true_caption"), value(file, key, row, "false_caption")
     if task == RELATION:
         return Record(task, key, (image,), texts, ahead=1), value(file, key, row, "relation_name")

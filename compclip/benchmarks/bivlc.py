@@ -22,7 +22,7 @@ from compclip.base.errors import unknown
 from compclip.benchmarks import _table, winoground
 from compclip.benchmarks._files import chosen, images_folder, value
 from compclip.evaluate import metrics
-from compclip.evaluate.benchmark import Benchmark, Items, Record, by_subset, ids, pooled, readable, those
+from compclip.evaluate.benchmark import Benchmark, Items, Record, by_subset, flagged_ids, ids, pool_items, readable
 from compclip.evaluate.embeddings import Embeddings
 from compclip.runs.item_outcomes import COMPOSITION
 
@@ -65,12 +65,12 @@ def evaluate(records: Sequence[Record], embeddings: Embeddings) -> dict[str, Ite
         for name, items in _items(kind, part, embeddings).items()
     }
     names = (*NAMES, *CHOICES) if parts else ()
-    return found | {name: pooled("all", [found[f"{kind}_{name}"] for kind in parts]) for name in names}
+    return found | {name: pool_items("all", [found[f"{kind}_{name}"] for kind in parts]) for name in names}
 
 
 def _items(kind: str, part: Sequence[Record], embeddings: Embeddings) -> dict[str, Items]:
     scores_N22, keys = winoground.scores(part, embeddings), ids(part)
-    tied = those(keys, metrics.tied(outcomes, scores_N22))
+    tied = flagged_ids(keys, metrics.tied_items(outcomes, scores_N22))
     return {name: Items(keys, outcome_N, kind, tied) for name, outcome_N in outcomes(scores_N22).items()}
 
 

@@ -29,7 +29,7 @@ from compclip.base.files import read_text
 from compclip.benchmarks import _choice
 from compclip.benchmarks._files import chosen, images_folder, present, value
 from compclip.evaluate.benchmark import Benchmark, Groups, Record, by_subset
-from compclip.evaluate.boxes import boxed
+from compclip.evaluate.picture_references import with_box
 from compclip.runs.item_outcomes import COMPOSITION
 
 TYPES = ("atom", "swap", "negate")
@@ -81,7 +81,9 @@ def _rows(file: Path) -> list[tuple[int, Mapping[str, str]]]:
 def _record(kind: str, n: int, file: Path, index: int, row: Mapping[str, str], pictures: Path) -> Record:
     """Ids are complexity and row: one picture has several records."""
     key = str(index)
-    image = boxed(_image(pictures, value(file, key, row, "image_id")), [_number(file, key, row, name) for name in BOX])
+    image = with_box(
+        _image(pictures, value(file, key, row, "image_id")), [_number(file, key, row, name) for name in BOX]
+    )
     return Record(kind, f"{n}-{key}", (image,), (value(file, key, row, "caption"), *_foils(file, key, row)))
 
 

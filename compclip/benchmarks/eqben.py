@@ -25,7 +25,7 @@ from compclip.base.errors import UserError, unknown
 from compclip.base.files import read_json
 from compclip.benchmarks import winoground
 from compclip.benchmarks._files import GROUPS, chosen, first_there, images_folder, rows, spread, value
-from compclip.evaluate.benchmark import Benchmark, Items, Record, by_subset, pooled, readable
+from compclip.evaluate.benchmark import Benchmark, Items, Record, by_subset, pool_items, readable
 from compclip.evaluate.embeddings import Embeddings
 from compclip.runs.item_outcomes import COMPOSITION
 
@@ -196,4 +196,6 @@ def kubric(items: Mapping[str, Items]) -> dict[str, Items]:
     """`eqbenkubric_<score>` over the records of its three sub-tasks; nothing where one of them was not scored."""
     if not all(f"{subset}_group" in items for subset in KUBRIC):
         return {}
-    return {f"eqbenkubric_{s}": pooled("eqbenkubric", [items[f"{subset}_{s}"] for subset in KUBRIC]) for s in SCORES}
+    return {
+        f"eqbenkubric_{s}": pool_items("eqbenkubric", [items[f"{subset}_{s}"] for subset in KUBRIC]) for s in SCORES
+    }

@@ -22,7 +22,7 @@ from compclip.base.errors import unknown
 from compclip.benchmarks import _table
 from compclip.benchmarks._files import chosen, images_folder, unique, value
 from compclip.evaluate import metrics
-from compclip.evaluate.benchmark import Benchmark, Items, Record, by_subset, column, ids, readable, those
+from compclip.evaluate.benchmark import Benchmark, Items, Record, by_subset, column, flagged_ids, ids, readable
 from compclip.evaluate.embeddings import Embeddings
 from compclip.runs.item_outcomes import COMPOSITION
 
@@ -76,7 +76,7 @@ def evaluate(kinds: Kinds, records: Sequence[Record], embeddings: Embeddings) ->
     for name, part in by_subset(readable(records, embeddings)).items():
         shown = [record.images[0] for record in part]
         scores_3N = [embeddings.matches(shown, column(part, text)) for text in range(len(TEXTS))]
-        tied = those(ids(part), metrics.tied(outcomes, *scores_3N))
+        tied = flagged_ids(ids(part), metrics.tied_items(outcomes, *scores_3N))
         for ending, outcome_N in outcomes(*scores_3N).items():
             found[f"{name}{ending}"] = whole = Items(ids(part), outcome_N, name, tied)
             found |= {f"{name}{ending}_{kind}": _of_kind(whole, name, kind, kinds) for kind in KINDS}

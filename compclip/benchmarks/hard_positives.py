@@ -20,9 +20,19 @@ import numpy as np
 from compclip.base.errors import UserError, unknown
 from compclip.benchmarks._files import first_there, groups, images_folder, rows, value
 from compclip.evaluate import metrics
-from compclip.evaluate.benchmark import Benchmark, Items, Record, by_subset, column, ids, pooled, readable, those
-from compclip.evaluate.boxes import boxed
+from compclip.evaluate.benchmark import (
+    Benchmark,
+    Items,
+    Record,
+    by_subset,
+    column,
+    flagged_ids,
+    ids,
+    pool_items,
+    readable,
+)
 from compclip.evaluate.embeddings import Embeddings
+from compclip.evaluate.picture_references import with_box
 from compclip.runs.item_outcomes import COMPOSITION
 
 KINDS = {  # the file name in the authors' repository
@@ -91,7 +101,7 @@ def _record(kind: str, pair: tuple[Path, Path], index: int, row: Any, other: Any
         if value(pair[0], key, row, name) != value(pair[1], key, other, name):
             raise UserError(f"{pair[1]}: record {key}: {name!r} differs from {pair[0]}; fetch both files again")
     texts = row["false_caption"], value(pair[1], key, other, "true_caption")
-    image = boxed(_image(pictures, row["image_path"]), _box(pair[0], key, row))
+    image = with_box(_image(pictures, row["image_path"]), _box(pair[0], key, row))
     return Record(kind, key, (image,), (value(pair[0], key, row, "true_caption"), *texts))
 
 
@@ -113,7 +123,7 @@ def evaluate(records: Sequence[Record], embeddings: Embeddings) -> dict[str, Ite
     found = {}
     for kind, part in by_subset(readable(records, embeddings)).items():
         scores_3N = _scores(part, embeddings)
-        tied = those(ids(part), metrics.tied(metrics.hard_positives_outcomes, *scores_3N))
+        tied = flagged_ids(ids(part), metrics.tied_items(metrics.hard_positives_outcomes, *scores_3N))
         for name, outcome_N in _outcomes(scores_3N).items():
             found[f"{kind}_{name}"] = Items(ids(part), outcome_N, kind, tied)
     return found | _pooled(found)
@@ -136,5 +146,5 @@ def _pooled(items: Mapping[str, Items]) -> dict[str, Items]:
     for name in OUTCOMES:
         parts = [items[f"{kind}_{name}"] for kind in POOLED if f"{kind}_{name}" in items]
         if len(parts) == len(POOLED):
-            found[f"replace_{name}"] = pooled("replace", parts)
+            found[f"replace_{name}"] = pool_items("replace", parts)
     return found

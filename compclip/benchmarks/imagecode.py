@@ -19,7 +19,7 @@ from typing import Any
 from compclip.base.errors import UserError, unknown
 from compclip.benchmarks import _choice
 from compclip.benchmarks._files import images_folder, rows, value
-from compclip.evaluate.benchmark import Benchmark, Items, Record, pooled
+from compclip.evaluate.benchmark import Benchmark, Items, Record, pool_items
 from compclip.evaluate.embeddings import Embeddings
 from compclip.runs.item_outcomes import COMPOSITION
 
@@ -86,4 +86,4 @@ def overall(items: Mapping[str, Items]) -> dict[str, Items]:
     """`average` over the descriptions of both kinds; nothing where one of them was not scored."""
     if not all(kind in items for kind in KINDS):
         return {}
-    return {"average": pooled("all", [items[kind] for kind in KINDS])}
+    return {"average": pool_items("all", [items[kind] for kind in KINDS])}

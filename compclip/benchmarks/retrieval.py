@@ -29,7 +29,7 @@ from compclip.base.errors import unknown
 from compclip.benchmarks import _captioned, _tars
 from compclip.benchmarks._files import groups, images_folder, one_file, unique
 from compclip.evaluate import metrics
-from compclip.evaluate.benchmark import Benchmark, Items, Record, ids, readable, those
+from compclip.evaluate.benchmark import Benchmark, Items, Record, flagged_ids, ids, readable
 from compclip.evaluate.embeddings import Embeddings
 from compclip.runs.item_outcomes import RETRIEVAL
 
@@ -113,5 +113,5 @@ def evaluate(records: Sequence[Record], embeddings: Embeddings) -> dict[str, Ite
 
 
 def _items(way: str, keys: tuple[str, ...], outcomes: metrics.PerItem, subset: str) -> dict[str, Items]:
-    tied = those(keys, outcomes[f"{way}_tied"])
+    tied = flagged_ids(keys, outcomes[f"{way}_tied"])
     return {f"{way}_recall_at_{k}": Items(keys, outcomes[f"{way}_r{k}"], subset, tied) for k in KS}

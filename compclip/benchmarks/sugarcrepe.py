@@ -16,7 +16,17 @@ from pathlib import Path
 
 from compclip.benchmarks._files import groups, images_folder, rows, subsets, value
 from compclip.evaluate import metrics
-from compclip.evaluate.benchmark import Benchmark, Items, Record, by_subset, column, ids, pooled, readable, those
+from compclip.evaluate.benchmark import (
+    Benchmark,
+    Items,
+    Record,
+    by_subset,
+    column,
+    flagged_ids,
+    ids,
+    pool_items,
+    readable,
+)
 from compclip.evaluate.embeddings import Embeddings
 from compclip.runs.item_outcomes import COMPOSITION
 
@@ -56,12 +66,12 @@ def evaluate(records: Sequence[Record], embeddings: Embeddings) -> dict[str, Ite
         pictures = [record.images[0] for record in part]
         positive_N, negative_N = (embeddings.matches(pictures, column(part, text)) for text in (0, 1))
         right_N = metrics.sugarcrepe_outcomes(positive_N, negative_N)["accuracy"]
-        tied_N = metrics.tied(metrics.sugarcrepe_outcomes, positive_N, negative_N)
-        found[subset] = Items(ids(part), right_N, subset, those(ids(part), tied_N))
+        tied_N = metrics.tied_items(metrics.sugarcrepe_outcomes, positive_N, negative_N)
+        found[subset] = Items(ids(part), right_N, subset, flagged_ids(ids(part), tied_N))
     return found | by_kind(found)
 
 
 def by_kind(items: Mapping[str, Items]) -> dict[str, Items]:
     """`<kind>_pooled` over the records of all subsets of a kind; absent where one of them was not scored."""
     whole = {kind: names for kind, names in KINDS.items() if all(name in items for name in names)}
-    return {f"{kind}_pooled": pooled(kind, [items[name] for name in names]) for kind, names in whole.items()}
+    return {f"{kind}_pooled": pool_items(kind, [items[name] for name in names]) for kind, names in whole.items()}

@@ -16,7 +16,7 @@ import numpy as np
 
 from compclip.benchmarks._files import groups, images_folder, rows, subsets, unique, value
 from compclip.evaluate import metrics
-from compclip.evaluate.benchmark import Benchmark, Items, Record, by_subset, column, ids, readable, those
+from compclip.evaluate.benchmark import Benchmark, Items, Record, by_subset, column, flagged_ids, ids, readable
 from compclip.evaluate.embeddings import Embeddings
 from compclip.runs.item_outcomes import COMPOSITION
 
@@ -62,8 +62,8 @@ def evaluate(records: Sequence[Record], embeddings: Embeddings) -> dict[str, Ite
         seen_N = np.array([embeddings.has(record.images) for record in part])
         scores_6N = _scores(part, seen_N, embeddings)
         outcomes = metrics.sugarcrepe_pp_outcomes(*scores_6N)
-        tied = those(ids(part), metrics.tied(metrics.sugarcrepe_pp_outcomes, *scores_6N))
-        found[f"{subset}_itt"] = Items(those(ids(part), seen_N), outcomes["itt"][seen_N], subset)
+        tied = flagged_ids(ids(part), metrics.tied_items(metrics.sugarcrepe_pp_outcomes, *scores_6N))
+        found[f"{subset}_itt"] = Items(flagged_ids(ids(part), seen_N), outcomes["itt"][seen_N], subset)
         found[f"{subset}_tot"] = Items(ids(part), outcomes["tot"], subset, tied)
     return found
 

@@ -19,7 +19,7 @@ from compclip.base.errors import UserError
 from compclip.benchmarks import _parquet
 from compclip.benchmarks._files import groups, images_folder, unique, value
 from compclip.evaluate import metrics
-from compclip.evaluate.benchmark import Benchmark, Items, Record, column, ids, readable, those
+from compclip.evaluate.benchmark import Benchmark, Items, Record, column, flagged_ids, ids, readable
 from compclip.evaluate.embeddings import Embeddings
 from compclip.runs.item_outcomes import COMPOSITION
 
@@ -63,7 +63,7 @@ def evaluate(records: Sequence[Record], embeddings: Embeddings) -> dict[str, Ite
 def items(part: Sequence[Record], embeddings: Embeddings, subset: str) -> dict[str, Items]:
     """`text`, `image` and `group` of records of two images and their two texts, all of which have embeddings."""
     scores_N22, keys = scores(part, embeddings), ids(part)
-    tied = those(keys, metrics.tied(metrics.winoground_outcomes, scores_N22))
+    tied = flagged_ids(keys, metrics.tied_items(metrics.winoground_outcomes, scores_N22))
     found = metrics.winoground_outcomes(scores_N22)
     return {name: Items(keys, outcome_N, subset, tied) for name, outcome_N in found.items()}
 

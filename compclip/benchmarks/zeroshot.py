@@ -39,7 +39,7 @@ from compclip.benchmarks._files import groups
 from compclip.benchmarks._labelled import Labelled, in_folders, in_index, in_tables, in_tars
 from compclip.config.sections import WRONG
 from compclip.evaluate import metrics
-from compclip.evaluate.benchmark import Benchmark, Items, Record, ids, readable, those
+from compclip.evaluate.benchmark import Benchmark, Items, Record, flagged_ids, ids, readable
 from compclip.evaluate.embeddings import Embeddings
 from compclip.runs.item_outcomes import CLASSIFICATION
 
@@ -171,7 +171,7 @@ def evaluate(
         return {}
     label_N = np.array([labels[record.id] for record in part])
     found = _top(part, label_N, embeddings, prompts)
-    tied = those(ids(part), found.pop("tied"))
+    tied = flagged_ids(ids(part), found.pop("tied"))
     found["mean_per_class"] = balanced(found["top_1"], label_N)
     return {name: Items(ids(part), outcome_N, SUBSET, tied) for name, outcome_N in found.items()}
 

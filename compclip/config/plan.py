@@ -35,7 +35,7 @@ ENTRIES = {
     "neighbours": "compclip.train.nearest",
     "train": training_code.ENTRY,
     "evaluate": "compclip.evaluate.score",
-    "wise_ft": "compclip.evaluate.line",
+    "wise_ft": "compclip.evaluate.weight_line",
     "report": "compclip.report.__main__",
     "track": "compclip.track.sync",
 }

@@ -52,7 +52,9 @@ def load_module(name: str) -> BenchmarkModule:
 
 def _check_names(name: str, module: ModuleType) -> None:
     """Raise UserError for a public name that is probably a misspelt hook."""
-    missing = {hook.upper(): hook for hook in HOOKS if hook not in vars(module)}
-    for written in vars(module):
-        if near := get_close_matches(written.upper(), missing, n=1, cutoff=0.8):
-            raise UserError(f"benchmark {name!r}: unknown hook {written!r}; did you mean {missing[near[0]]!r}?")
+    absent_hooks = {hook.upper(): hook for hook in HOOKS if hook not in vars(module)}
+    for public_name in vars(module):
+        if matches := get_close_matches(public_name.upper(), absent_hooks, n=1, cutoff=0.8):
+            raise UserError(
+                f"benchmark {name!r}: unknown hook {public_name!r}; did you mean {absent_hooks[matches[0]]!r}?"
+            )

@@ -11,7 +11,7 @@ from compclip.base.errors import UserError
 from compclip.base.names import Name
 from compclip.config import grid
 from compclip.config.sections import Params
-from compclip.evaluate import kept
+from compclip.evaluate import result_store
 from compclip.runs import run_folder, run_store
 from compclip.runs.run_store import StoredRun
 
@@ -56,8 +56,8 @@ def stale(every: Sequence[StoredRun], params: Params, root: Path = Path(".")) ->
     left = [stored for stored in every if not _published(stored, params)]
     if not any(stored.finished for stored in left):
         return left
-    asked = kept.task(params, root)
-    return [stored for stored in left if not (stored.finished and kept.find(asked, stored.folder))]
+    asked = result_store.task_from_params(params, root)
+    return [stored for stored in left if not (stored.finished and result_store.find_results(asked, stored.folder))]
 
 
 def _published(stored: StoredRun, params: Params) -> bool:

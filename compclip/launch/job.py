@@ -13,7 +13,7 @@ import sys
 from compclip.base.errors import entry
 from compclip.config import read
 from compclip.config.sections import Params
-from compclip.evaluate import cells, kept, rungs
+from compclip.evaluate import cell_results, result_store, rungs
 from compclip.runs import lock, run_store
 from compclip.runs.progress import Follower
 from compclip.runs.run_store import StoredRun
@@ -35,7 +35,9 @@ def finish(params: Params, stored: StoredRun) -> None:
             return
         with lock.hold(stored.folder, Follower(stored), here.world):
             training.complete(stored, on_step)
-            kept.mark(stored.folder, cells.score(stored.folder, kept.task(params, stored.root)))
+            result_store.mark_scored(
+                stored.folder, cell_results.score_run(stored.folder, result_store.task_from_params(params, stored.root))
+            )
 
 
 def main(argv: list[str]) -> int:

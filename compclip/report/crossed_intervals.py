@@ -2,7 +2,7 @@
 
 S seeds, I items, U units. Seeds are a sample of all trainings, items one of all records, and the two are crossed: every
 seed is scored on the same items. A unit is what is drawn at once: a picture with its captions and all records that show
-it, in all metrics of its benchmark that a column is the mean of (`evaluate.units`).
+it, in all metrics of its benchmark that a column is the mean of (`evaluate.picture_units`).
 
 The mean's variance is that of a random two-way layout, seed + unit - noise: `seed` is the spread of the seeds' means,
 `unit` that of the units' means over seeds, and the noise of one seed on one unit is in both, so that it is taken off

@@ -42,7 +42,7 @@ from compclip.base.urls import checked, hidden, warn_of
 from compclip.config import read
 from compclip.config.grid import cells
 from compclip.config.run_config import dump_yaml
-from compclip.evaluate import kept
+from compclip.evaluate import result_store
 from compclip.launch import profiles
 from compclip.launch.profiles import Profile
 from compclip.launch.slurm import Slurm
@@ -86,7 +86,7 @@ def base_key(study: Study, params: Path) -> str:
     loaded = read.load(params, corner)
     base = run_store.of(studies.run(study, loaded))
     weights = fingerprint(Inputs(base.root, base.cell).backbone)
-    return f"{base.key} {kept.task(loaded).identity(weights)}"
+    return f"{base.key} {result_store.task_from_params(loaded).identity(weights)}"
 
 
 def sender(profile: Profile) -> Sender:

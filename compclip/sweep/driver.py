@@ -20,7 +20,7 @@ from compclip.base.errors import UserError, one_line
 from compclip.base.files import read_text, write_json
 from compclip.config import read
 from compclip.config.sections import Params
-from compclip.evaluate import kept
+from compclip.evaluate import result_store
 from compclip.report.tables import Column
 from compclip.runs import jobs, run_store
 from compclip.runs.jobs import DONE, FAILED, PENDING, RUNNING, Job
@@ -143,7 +143,7 @@ class Driver:
     root: Path = Path(".")
     workers: int = 1
     poll_s: float = 0.5
-    scored: Callable[[Params, StoredRun], bool] = kept.scored
+    scored: Callable[[Params, StoredRun], bool] = result_store.is_scored
     columns: tuple[Column, ...] = ()  # the objectives, known when the pretrained model is scored
     failures: list[str] = field(default_factory=list)  # since the last trial that came through
 

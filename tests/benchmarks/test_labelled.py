@@ -19,7 +19,7 @@ from compclip.benchmarks.zeroshot import Config
 from compclip.config.sections import BenchmarkSection as Section
 from compclip.data import images
 from compclip.evaluate import census
-from compclip.evaluate.boxes import unboxed
+from compclip.evaluate.picture_references import parse_reference
 from tests.data import tar_files
 
 RED, GREEN = (tar_files.picture(8, 8, "WEBP", colour) for colour in (250, 0))
@@ -49,10 +49,15 @@ def test_clip_benchmarks_tars_are_read_where_they_lie(names, embeddings):
     tar_files.write(folder / "test/10.tar", sample("s0000003", 1, GREEN))
     tar_files.write(folder / "test/2.tar", sample("s0000002", 0))
     (folder / "test/nshards.txt").write_text("3\n")
-    benchmark = census.load("x", Section("zeroshot", str(folder), str(folder), "test"))
+    benchmark = census.load_benchmark("x", Section("zeroshot", str(folder), str(folder), "test"))
     assert [r.id for r in benchmark.records] == ["0/0/s0000000", "1/0/s0000001", "0/2/s0000002", "1/10/s0000003"]
-    assert [images.load_image(unboxed(ref)[0]).getpixel((4, 4))[0] > 128 for ref in benchmark.images] == [1, 0, 1, 0]
-    assert census.census(benchmark)["missing_images"] == 0
+    assert [images.load_image(parse_reference(ref)[0]).getpixel((4, 4))[0] > 128 for ref in benchmark.images] == [
+        1,
+        0,
+        1,
+        0,
+    ]
+    assert census.count_benchmark(benchmark)["missing_images"] == 0
     result = benchmark.score(embeddings(dict.fromkeys(benchmark.images, [1, 0]), {"red": [1, 0], "green": [0, 1]}))
     assert result.items["top_1"].values.tolist() == [1, 0, 1, 0]
 
@@ -118,9 +123,9 @@ def test_parquet_with_a_picture_and_a_label_a_row(names, tmp_path):
     rows = [{"image": {"bytes": raw, "path": None}, "label": label} for raw, label in ((RED, 0), (GREEN, 1))]
     table(folder / "data/test-00000-of-00001.parquet", rows)
     table(folder / "data/train-00000-of-00001.parquet", rows[:1])
-    benchmark = census.load("x", Section("zeroshot", str(folder), str(tmp_path / "images"), "test"))
+    benchmark = census.load_benchmark("x", Section("zeroshot", str(folder), str(tmp_path / "images"), "test"))
     assert benchmark.evaluate.keywords["labels"] == {"0/0": 0, "1/1": 1}
-    assert [images.load_image(unboxed(ref)[0]).getpixel((4, 4))[0] > 128 for ref in benchmark.images] == [1, 0]
+    assert [images.load_image(parse_reference(ref)[0]).getpixel((4, 4))[0] > 128 for ref in benchmark.images] == [1, 0]
     assert [file.name for file in benchmark.files][-1] == "test-00000-of-00001.parquet"
 
 

@@ -196,10 +196,10 @@ def test_ties_reach_the_benchmarks_from_the_parameters(dump, monkeypatch):
     folder = str(dump("aro/images/none.txt", "").parent.parent)
     section = {"aro": Section(path=folder, images=folder, split="coco_order")}
     for ties, records, outcomes in (("wrong", 1, [0]), ("first", 2, [1, 1])):
-        loaded = score.load(section, ["aro"], Scoring(ties=ties))
+        loaded = score.load_benchmarks(section, ["aro"], Scoring(ties=ties))
         seen = equal(loaded.benchmarks["aro"])
         monkeypatch.setattr(score.embed, "encode_all", lambda *_, given=seen: [given])
-        (found,) = score.outcomes_of_all([None], loaded.benchmarks, loaded.how)
+        (found,) = score.score_models([None], loaded.benchmarks, loaded.how)
         assert (found["aro"].counts["records"], found["aro"].items["coco_order"].values.tolist()) == (records, outcomes)
 
 

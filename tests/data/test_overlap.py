@@ -85,8 +85,8 @@ def project(tmp_path, monkeypatch) -> Path:
         (tmp_path / f"sugarcrepe/{subset}.json").write_text(json.dumps(rows))
     listed = [{"filename": f"{n}.png", "split": "test", "sentences": [{"raw": "A dog."}]} for n in range(3)]
     (tmp_path / "other.json").write_text(json.dumps({"images": listed}))
-    census.take(Name("sugarcrepe", "benchmark"), BenchmarkSection("sugarcrepe", "sugarcrepe", "coco"))
-    census.take(Name("retrieval", "benchmark"), BenchmarkSection("retrieval", "other.json", "other", "test"))
+    census.write_census(Name("sugarcrepe", "benchmark"), BenchmarkSection("sugarcrepe", "sugarcrepe", "coco"))
+    census.write_census(Name("retrieval", "benchmark"), BenchmarkSection("retrieval", "other.json", "other", "test"))
     train = tmp_path / "train"
     shutil.copytree(tmp_path / "coco", train)
     (train / "000000000001.png").rename(train / "renamed.png")  # equal bytes

@@ -38,7 +38,7 @@ def project(tmp_path, monkeypatch):
 def test_map_equals_a_loop_over_patches(project):
     """softmax over patches of the cosine with the concept, in units of an even share."""
     model = backbone.load("models/tiny")
-    pixels, concept = torch.randn(3, 32, 32), attention.concept(model, "a red star")
+    pixels, concept = torch.randn(3, 32, 32), attention.embed_concept(model, "a red star")
     patches = towers.image(model.clip, pixels[None], tokens=True)[1][0].detach().double().numpy()
     cosines = [float(p @ concept.detach().double().numpy()) / math.sqrt(float(p @ p)) for p in patches]
     total = sum(math.exp(c) for c in cosines)
@@ -56,15 +56,15 @@ def test_concept_of_a_caption_pools_its_tokens(project):
     caption = "a blue moon left of a red star"
     tokens = towers.text(model.clip, model.tokenize([caption]), tokens=True)[1][0]
     mean = tokens[6:9].mean(0)  # start token, five words before it
-    torch.testing.assert_close(attention.concept(model, "a red star", caption), mean / mean.norm())
+    torch.testing.assert_close(attention.embed_concept(model, "a red star", caption), mean / mean.norm())
     with pytest.raises(UserError, match="not in --caption"):
-        attention.concept(model, "a green star", caption)
+        attention.embed_concept(model, "a green star", caption)
 
 
 def test_equal_models_show_no_change(project):
     """Every difference is exactly zero."""
     model = backbone.load("models/tiny")
-    found = attention.rows(model, backbone.load("models/tiny"), "p.png", ["a red star"], "", "attention")
+    found = attention.compute_maps(model, backbone.load("models/tiny"), "p.png", ["a red star"], "", "attention")
     assert not found[0].difference_PP.any()
     assert found[0].before_PP.sum() == pytest.approx(4)
 
@@ -75,7 +75,7 @@ def test_command_takes_a_cell_and_finds_its_backbone(project, capsys):
     cell = ["--checkpoint", "finetune-tiny-d-0", "--out", "out/f.png"]
     assert attention.main(["--image", "p.png", *texts, *cell]) == 0
     models = [backbone.load(f) for f in ("models/tiny", "runs/finetune/tiny-d-0/checkpoint")]
-    row = attention.rows(*models, "p.png", ["a red star"], "", "attention")[0]
+    row = attention.compute_maps(*models, "p.png", ["a red star"], "", "attention")[0]
     line = f"a red star: attention changes by {row.difference_PP.min():+.4f} to {row.difference_PP.max():+.4f}"
     assert line in capsys.readouterr().out and row.difference_PP.any()
     with Image.open("out/f.png") as picture:

@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 from compclip.base.errors import UserError
 from compclip.base.files import write_json
 from compclip.evaluate import __main__ as command
-from compclip.evaluate import compare
-from compclip.evaluate.compare import Measured
+from compclip.evaluate import number_comparison
+from compclip.evaluate.number_comparison import OurNumber
 
 OURS = {
-    "sugarcrepe/add_att": Measured(0.75, 8, False),
-    "sugarcrepe/average": Measured(0.5, None, False),
-    "hard_positives/replace_mean_score": Measured(0.25, 4, True),
+    "sugarcrepe/add_att": OurNumber(0.75, 8, False),
+    "sugarcrepe/average": OurNumber(0.5, None, False),
+    "hard_positives/replace_mean_score": OurNumber(0.25, 4, True),
 }
 
 
@@ -38,7 +38,7 @@ def written(folder, name, content):
     ],
 )
 def test_forms_of_a_file(tmp_path, name, content):
-    theirs = compare.read(written(tmp_path, name, content))
+    theirs = number_comparison.read_numbers(written(tmp_path, name, content))
     assert theirs == {"sugarcrepe/add_att": 62.5, "sugarcrepe/average": 50.0}
 
 
@@ -52,7 +52,7 @@ def test_clip_benchmarks_names_become_ours(tmp_path):
         {"dataset": "imagenet1k", "metrics": {"acc1": 0.63, "acc5": 0.88, "mean_per_class_recall": 0.62}},
         {"dataset": "wds/vtab/cifar100", "metrics": {"acc1": 0.6, "acc5": None}},
     ]
-    assert compare.read(written(tmp_path, "theirs.json", file)) == {
+    assert number_comparison.read_numbers(written(tmp_path, "theirs.json", file)) == {
         "sugarcrepe/swap_obj": 0.6,
         "retrieval_coco/t2i_recall_at_5": 0.4,
         "retrieval_coco/i2t_recall_at_1": 0.3,
@@ -66,7 +66,7 @@ def test_clip_benchmarks_names_become_ours(tmp_path):
 def test_differences_in_points_and_items():
     """75 % of eight items against 62.5 %: 12.5 points, one item. A mean and a cosine have no items."""
     theirs = {"sugarcrepe/add_att": 62.5, "sugarcrepe/average": 50, "hard_positives/replace_mean_score": 0.24, "x/y": 3}
-    found = compare.compare(OURS, theirs)
+    found = number_comparison.compare_numbers(OURS, theirs)
     assert found.percent
     assert [line.difference for line in found.lines] == pytest.approx([12.5, 0, 1])
     assert [line.items for line in found.lines] == [pytest.approx(1), None, None]
@@ -75,7 +75,7 @@ def test_differences_in_points_and_items():
 
 
 def test_shares_stay_shares():
-    found = compare.compare(OURS, {"sugarcrepe/add_att": 1, "sugarcrepe/average": 0.5})
+    found = number_comparison.compare_numbers(OURS, {"sugarcrepe/add_att": 1, "sugarcrepe/average": 0.5})
     assert not found.percent
     assert [line.difference for line in found.lines] == pytest.approx([-25, 0])
     assert found.only_ours == ("hard_positives/replace_mean_score",)
@@ -85,8 +85,8 @@ def test_shares_stay_shares():
 def test_percent_and_shares_tell_the_same(some, other):
     """Where at least one number is above 1 percent; a file of smaller ones reads as shares."""
     theirs = dict(zip(["sugarcrepe/add_att", "sugarcrepe/average"], [some, other], strict=True))
-    percents = compare.compare(OURS, {name: 100 * value for name, value in theirs.items()})
-    shares = compare.compare(OURS, theirs)
+    percents = number_comparison.compare_numbers(OURS, {name: 100 * value for name, value in theirs.items()})
+    shares = number_comparison.compare_numbers(OURS, theirs)
     assert percents.percent > shares.percent
     assert [x.difference for x in percents.lines] == pytest.approx([x.difference for x in shares.lines])
 
@@ -106,12 +106,12 @@ def test_percent_and_shares_tell_the_same(some, other):
 )
 def test_other_files_are_refused_in_one_line(tmp_path, name, content, told):
     with pytest.raises(UserError, match=told):
-        compare.read(written(tmp_path, name, content))
+        number_comparison.read_numbers(written(tmp_path, name, content))
 
 
 def test_names_that_nobody_has_are_an_error_with_the_nearest():
     with pytest.raises(UserError, match="did you mean 'sugarcrepe/add_att'"):
-        compare.compare(OURS, {"sugar_crepe/add_att": 3})
+        number_comparison.compare_numbers(OURS, {"sugar_crepe/add_att": 3})
 
 
 @pytest.fixture

@@ -15,8 +15,8 @@ from PIL import Image
 from compclip.base.errors import UserError
 from compclip.config.sections import Scoring
 from compclip.data.sample import ImageLocation
-from compclip.evaluate import boxes, embed
-from compclip.evaluate.pictures import Pictures, cut
+from compclip.evaluate import embed, picture_references
+from compclip.evaluate.prepared_pictures import PreparedPictures, crop_to_box
 from compclip.model import backbone
 
 CONFIG = {
@@ -47,8 +47,8 @@ def pictures(tmp_path):
 def encoded(monkeypatch):
     """How many images and texts went through the towers."""
     counts = {"image": 0, "text": 0}
-    for kind, tower in (("image", embed.frozen.image), ("text", embed.frozen.text)):
-        monkeypatch.setattr(embed.frozen, kind, _counting(counts, kind, tower))
+    for kind, tower in (("image", embed.inference_towers.image), ("text", embed.inference_towers.text)):
+        monkeypatch.setattr(embed.inference_towers, kind, _counting(counts, kind, tower))
     return counts
 
 
@@ -170,10 +170,19 @@ def test_a_picture_within_an_archive_is_the_picture(model, tmp_path):
     Image.effect_noise((32, 16), 90).save(alone)
     raw = alone.read_bytes()
     pack.write_bytes(b"head" + raw)
-    inside, late = boxes.within(str(pack), 4, len(raw)), boxes.within(str(pack), 4, len(raw) + 1)
+    inside, late = (
+        picture_references.bytes_of_file(str(pack), 4, len(raw)),
+        picture_references.bytes_of_file(str(pack), 4, len(raw) + 1),
+    )
     box = (16.0, 0.0, 16.0, 16.0)
-    refs = [str(alone), inside, boxes.boxed(str(alone), box), boxes.boxed(inside, box), late]
-    found = embed.encode(model, [*refs, boxes.within(str(pack), 0, 8)], [])
+    refs = [
+        str(alone),
+        inside,
+        picture_references.with_box(str(alone), box),
+        picture_references.with_box(inside, box),
+        late,
+    ]
+    found = embed.encode(model, [*refs, picture_references.bytes_of_file(str(pack), 0, 8)], [])
     assert np.array_equal(found.images([inside]), found.images([str(alone)]))
     assert np.array_equal(found.images([refs[3]]), found.images([refs[2]]))
     assert set(found.failed.values()) == {"unreadable"} and len(found.failed) == 2
@@ -181,10 +190,13 @@ def test_a_picture_within_an_archive_is_the_picture(model, tmp_path):
 
 def test_references_are_told_apart():
     """Names that hold half a mark stay names; a length of nothing is none."""
-    assert boxes.unboxed(boxes.within("a#bytes=.tar", 7, 9)) == (ImageLocation("a#bytes=.tar", 7, 9), None)
-    assert boxes.unboxed("a#bytes=7,0") == ("a#bytes=7,0", None)
-    assert boxes.unboxed("a#bytes=7,x#box=1,2,3,4") == ("a#bytes=7,x", (1.0, 2.0, 3.0, 4.0))
-    assert boxes.within("t", 9, 1) < boxes.within("t", 10, 1)
+    assert picture_references.parse_reference(picture_references.bytes_of_file("a#bytes=.tar", 7, 9)) == (
+        ImageLocation("a#bytes=.tar", 7, 9),
+        None,
+    )
+    assert picture_references.parse_reference("a#bytes=7,0") == ("a#bytes=7,0", None)
+    assert picture_references.parse_reference("a#bytes=7,x#box=1,2,3,4") == ("a#bytes=7,x", (1.0, 2.0, 3.0, 4.0))
+    assert picture_references.bytes_of_file("t", 9, 1) < picture_references.bytes_of_file("t", 10, 1)
 
 
 def test_a_box_is_cut_out(model, tmp_path):
@@ -193,7 +205,7 @@ def test_a_box_is_cut_out(model, tmp_path):
     canvas.paste(Image.new("RGB", (16, 16), "red"), (16, 0))
     canvas.save(whole)
     Image.new("RGB", (16, 16), "red").save(part)
-    box = boxes.boxed(str(whole), (16, 0, 16, 16))
+    box = picture_references.with_box(str(whole), (16, 0, 16, 16))
     found = embed.encode(model, [str(whole), str(part), box], [])
     assert found.images([box]) == pytest.approx(found.images([str(part)]), abs=1e-6)
     assert not np.allclose(found.images([box]), found.images([str(whole)]), atol=1e-3)
@@ -205,7 +217,7 @@ def test_a_box_is_in_pixels_of_the_file_even_where_a_large_jpeg_is_read_smaller(
     canvas.paste(Image.new("RGB", (600, 600), "red"), (1800, 1200))
     canvas.save(large, quality=95)
     Image.new("RGB", (600, 600), "red").save(part)
-    box = boxes.boxed(str(large), (1810, 1210, 580, 580))
+    box = picture_references.with_box(str(large), (1810, 1210, 580, 580))
     found = embed.encode(model, [str(part), box], [])
     assert found.images([box]) == pytest.approx(found.images([str(part)]), abs=0.02)
 
@@ -230,7 +242,7 @@ NO_BOXES = [  # of a picture of 30 x 20
 @pytest.mark.parametrize("box", NO_BOXES, ids=lambda box: str(box)[:40])
 def test_a_box_that_shows_nothing_is_named(model, pictures, box):
     """Its crop would be black, empty, or fill the memory; the picture itself is read."""
-    ref = boxes.boxed(pictures[0], box)
+    ref = picture_references.with_box(pictures[0], box)
     found = embed.encode(model, [ref, pictures[0]], [])
     assert found.failed == {ref: "box"}
     assert found.has([pictures[0]])
@@ -247,7 +259,7 @@ def test_a_box_that_shows_nothing_is_named(model, pictures, box):
 )
 def test_what_a_box_shows(pictures, box, crop):
     picture = Image.open(pictures[0])
-    assert cut(picture, pictures[0], box).tobytes() == picture.crop(crop).tobytes()
+    assert crop_to_box(picture, pictures[0], box).tobytes() == picture.crop(crop).tobytes()
 
 
 @given(box=st.tuples(*[st.floats() | st.integers() | st.floats(-50, 50)] * 4))
@@ -256,10 +268,10 @@ def test_any_box_is_a_crop_of_bounded_size_or_an_error(tmp_path_factory, box):
     path = str(tmp_path_factory.getbasetemp() / "box.png")
     picture = Image.new("RGB", (30, 20))
     picture.save(path)
-    name, numbers = boxes.unboxed(boxes.boxed(path, box))
+    name, numbers = picture_references.parse_reference(picture_references.with_box(path, box))
     assert name == path
     try:
-        part = cut(picture, path, numbers)
+        part = crop_to_box(picture, path, numbers)
     except embed.data_images.ImageError as error:
         assert error.reason == "box"
     else:
@@ -269,8 +281,11 @@ def test_any_box_is_a_crop_of_bounded_size_or_an_error(tmp_path_factory, box):
 @pytest.mark.parametrize("name", ["a#box=.jpg", "a#box=1,2,3", "a#box=x,y,z,w", "a#box=1,2,3,4/b.jpg"])
 def test_the_mark_of_a_box_in_a_name_is_part_of_it(name):
     """Names are strangers'."""
-    assert boxes.unboxed(name) == (name, None)
-    assert boxes.unboxed(boxes.boxed(name, (1, 2, 3, 4.5))) == (name, (1.0, 2.0, 3.0, 4.5))
+    assert picture_references.parse_reference(name) == (name, None)
+    assert picture_references.parse_reference(picture_references.with_box(name, (1, 2, 3, 4.5))) == (
+        name,
+        (1.0, 2.0, 3.0, 4.5),
+    )
 
 
 def test_the_model_keeps_its_mode_and_gets_no_gradients(model, pictures):
@@ -282,7 +297,7 @@ def test_the_model_keeps_its_mode_and_gets_no_gradients(model, pictures):
 
 
 def test_a_diverged_model_is_an_error(model, pictures, monkeypatch):
-    monkeypatch.setattr(embed.frozen, "text", lambda clip, ids: torch.full((len(ids), 16), torch.nan))
+    monkeypatch.setattr(embed.inference_towers, "text", lambda clip, ids: torch.full((len(ids), 16), torch.nan))
     with pytest.raises(UserError, match="embeddings that are not numbers"):
         embed.encode(model, pictures[:1], TEXTS[:1])
 
@@ -298,18 +313,21 @@ def test_pictures_are_plain_unless_they_shall_be_upright(model, tmp_path):
     canvas.rotate(180).save(tmp_path / "upright.png")
     stored, turned, upright = (str(tmp_path / f"{name}.png") for name in ("stored", "turned", "upright"))
     box = (0, 0, 16, 16)
-    refs = [stored, turned, upright, *(boxes.boxed(ref, box) for ref in (stored, turned, upright))]
+    refs = [stored, turned, upright, *(picture_references.with_box(ref, box) for ref in (stored, turned, upright))]
     for how, same in ((Scoring(), stored), (Scoring(pictures="upright"), upright)):
         found = embed.encode(model, refs, [], how)
         assert np.array_equal(found.images([turned]), found.images([same]))
-        assert np.array_equal(found.images([boxes.boxed(turned, box)]), found.images([boxes.boxed(same, box)]))
+        assert np.array_equal(
+            found.images([picture_references.with_box(turned, box)]),
+            found.images([picture_references.with_box(same, box)]),
+        )
     assert not np.allclose(found.images([stored]), found.images([upright]), atol=1e-3)
 
 
 def test_prepared_pictures_are_kept_as_far_as_there_is_room(model, pictures, opened, tmp_path):
     """Room for three of 16 x 16; another preparation is another picture, and why there is none is kept as well."""
     gone = str(tmp_path / "gone.png")
-    kept = Pictures(3 * 4 * 16 * 16 + len("missing"))
+    kept = PreparedPictures(3 * 4 * 16 * 16 + len("missing"))
     first = embed.encode_all([model], [gone, *pictures[:3]], [], Scoring(threads=1), pictures=kept)[0]
     second = embed.encode_all([model], [gone, *pictures], [], Scoring(threads=1), pictures=kept)[0]
     assert opened == {gone: 1, **dict.fromkeys(pictures[:3], 1), **dict.fromkeys(pictures[3:], 1)}

@@ -22,7 +22,7 @@ from compclip.config.cell import Cell
 from compclip.config.sections import BenchmarkSection as Section
 from compclip.config.sections import Scoring
 from compclip.evaluate import __main__ as evaluate_command
-from compclip.evaluate import kept, score
+from compclip.evaluate import result_store, score
 from compclip.model import backbone, checkpoint_groups
 from compclip.runs import result_files, run_store
 from compclip.runs.run_folder import Published
@@ -81,9 +81,9 @@ def params(root, monkeypatch):
     return found
 
 
-def _loaded(params, *names: str) -> score.Loaded:
+def _loaded(params, *names: str) -> score.LoadedBenchmarks:
     """The benchmarks of the parameters, all of them or those of these names."""
-    return score.load(params.benchmarks, names or list(params.benchmarks), Scoring(batch_size=3, threads=1))
+    return score.load_benchmarks(params.benchmarks, names or list(params.benchmarks), Scoring(batch_size=3, threads=1))
 
 
 @pytest.fixture
@@ -100,10 +100,10 @@ def published(checkpoint, root) -> Published:
 def test_each_image_and_text_is_encoded_once_for_all_benchmarks(checkpoint, params, monkeypatch):
     seen = {"image": 0, "text": 0}
     for kind in seen:
-        tower = getattr(score.embed.frozen, kind)
-        monkeypatch.setattr(score.embed.frozen, kind, _counting(seen, kind, tower))
+        tower = getattr(score.embed.inference_towers, kind)
+        monkeypatch.setattr(score.embed.inference_towers, kind, _counting(seen, kind, tower))
     benchmarks = _loaded(params).benchmarks
-    scored = score.outcomes(backbone.load(checkpoint), benchmarks, Scoring(batch_size=3, threads=1))
+    scored = score.score_model(backbone.load(checkpoint), benchmarks, Scoring(batch_size=3, threads=1))
     assert sum(len(b) for b in benchmarks.values()) == 4 * (7 + 5)
     assert seen == {"image": 4, "text": 8}
     assert scored["sugarcrepe"].counts["scored"] == 28
@@ -131,10 +131,10 @@ def _opened(monkeypatch):
 
 def test_checkpoints_that_are_fed_alike_share_a_pass(checkpoints, params, monkeypatch):
     """Pictures are read twice for four checkpoints, of two kinds; each has the results it has alone."""
-    given, loaded = [score.by_path(ref) for ref in checkpoints], _loaded(params)
-    alone = [score.documents(one, loaded) for one in given]
+    given, loaded = [score.checkpoint_at(ref) for ref in checkpoints], _loaded(params)
+    alone = [score.score_checkpoint(one, loaded) for one in given]
     opened = _opened(monkeypatch)
-    together = {one.ref: documents for one, documents in score.documents_of_all(given, loaded)}
+    together = {one.ref: documents for one, documents in score.score_checkpoints(given, loaded)}
     assert set(opened.values()) == {2} and len(opened) == 4
     for one, documents in zip(given, alone, strict=True):
         untimed = [{n: d | {"seconds": 0} for n, d in found.items()} for found in (documents, together[one.ref])]
@@ -143,10 +143,10 @@ def test_checkpoints_that_are_fed_alike_share_a_pass(checkpoints, params, monkey
 
 
 def test_pictures_are_read_once_where_memory_holds_one_checkpoint_at_a_time(checkpoints, params, monkeypatch):
-    alike = [score.by_path(ref) for ref in (checkpoints[0], checkpoints[1], checkpoints[3])]
-    monkeypatch.setattr(score.sharing, "parts", lambda wanted, ref: [[one] for one in wanted])
+    alike = [score.checkpoint_at(ref) for ref in (checkpoints[0], checkpoints[1], checkpoints[3])]
+    monkeypatch.setattr(score.checkpoint_groups, "parts", lambda wanted, ref: [[one] for one in wanted])
     opened = _opened(monkeypatch)
-    assert len(list(score.documents_of_all(alike, _loaded(params)))) == 3
+    assert len(list(score.score_checkpoints(alike, _loaded(params)))) == 3
     assert set(opened.values()) == {1} and len(opened) == 4
 
 
@@ -176,8 +176,8 @@ def test_one_checkpoint_that_fails_does_not_stop_the_others(checkpoints, params)
     broken.clip.visual.proj.data.fill_(float("nan"))
     broken.save(checkpoints[1])
     (Path(checkpoints[2]) / backbone.WEIGHTS).write_bytes(b"no")
-    given = [score.Checkpoint(ref) for ref in checkpoints]
-    found = {one.ref: made for one, made in score.documents_of_all(given, _loaded(params))}
+    given = [score.ScoredCheckpoint(ref) for ref in checkpoints]
+    found = {one.ref: made for one, made in score.score_checkpoints(given, _loaded(params))}
     assert "diverged" in str(found[checkpoints[1]]) and "not a readable weights file" in str(found[checkpoints[2]])
     assert all(set(found[c]) == {"sugarcrepe", "plus"} for c in (checkpoints[0], checkpoints[3]))
 
@@ -193,7 +193,7 @@ def _counting(seen, kind, tower):
 def test_scores_are_those_of_the_model(checkpoint, params):
     benchmarks = _loaded(params, "sugarcrepe").benchmarks
     model = backbone.load(checkpoint)
-    outcome = score.outcomes(model, benchmarks, Scoring(batch_size=2))["sugarcrepe"].items["add_att"]
+    outcome = score.score_model(model, benchmarks, Scoring(batch_size=2))["sugarcrepe"].items["add_att"]
     for i, value in zip(outcome.ids, outcome.values, strict=True):
         record = benchmarks["sugarcrepe"].records[int(i)]
         pixels = model.transform(Image.open(record.images[0]).convert("RGB"))[None]
@@ -286,7 +286,7 @@ def test_what_was_scored_is_not_scored_again(published, params, root, monkeypatc
     evaluate_command.main(["--cell", "clip-tiny-d-0"], root)
     first = files.read_json(published.results / "plus.json")
     shown = capsys.readouterr().out
-    monkeypatch.setattr(score, "outcomes_of_all", None)
+    monkeypatch.setattr(score, "score_models", None)
     links.remove(published.results)
     evaluate_command.main(["--cell", "clip-tiny-d-0"], root)
     assert files.read_json(published.results / "plus.json") == first
@@ -345,12 +345,15 @@ def test_a_cell_without_checkpoint_names_the_stage(params, root, method, stage):
 
 def test_a_failure_leaves_the_old_results(published, params, root, monkeypatch):
     """The store keeps nothing that is incomplete either."""
-    monkeypatch.setattr(kept, "summary", lambda documents: (_ for _ in ()).throw(UserError("disk full")))
+    monkeypatch.setattr(result_store, "flat_metrics", lambda documents: (_ for _ in ()).throw(UserError("disk full")))
     with pytest.raises(UserError, match="disk full"):
         evaluate_command.main(["--cell", "clip-tiny-d-0"], root)
     assert [p.read_text() for p in published.results.iterdir()] == ["old"]
     assert not list(root.glob("store/clip-key/scores/*"))
-    assert kept.find(kept.task(params, root), run_store.folder("clip-key", root)) is None
+    assert (
+        result_store.find_results(result_store.task_from_params(params, root), run_store.folder("clip-key", root))
+        is None
+    )
 
 
 def test_missing_images_are_warned_of_and_give_no_metrics(checkpoint, params, root, capsys):
@@ -375,7 +378,7 @@ def test_unknown_names(checkpoint, params):
 
 
 def test_outcomes_are_plain_numbers(checkpoint, params):
-    document = score.documents(score.by_path(str(checkpoint)), _loaded(params, "plus"))["plus"]
+    document = score.score_checkpoint(score.checkpoint_at(str(checkpoint)), _loaded(params, "plus"))["plus"]
     outcomes = document["items"]["swap_att_tot"]["outcomes"]
     assert all(type(value) is int for value in outcomes)
     assert np.mean(outcomes) == document["metrics"]["swap_att_tot"]
@@ -385,14 +388,16 @@ def test_outcomes_are_plain_numbers(checkpoint, params):
 def test_a_later_evaluation_takes_what_an_earlier_one_kept(checkpoint, params, root, monkeypatch):
     """Of one benchmark everything, of all only what is new; the numbers are the same."""
     how = Scoring(cache=str(root / "store" / "embeddings"))
-    few = score.load(params.benchmarks, ["sugarcrepe"], how)
-    everything = score.load(params.benchmarks, params.evaluate.benchmarks, how)
-    fresh = score.documents(score.by_path(checkpoint), _loaded(params))
-    score.documents(score.by_path(checkpoint), few)
+    few = score.load_benchmarks(params.benchmarks, ["sugarcrepe"], how)
+    everything = score.load_benchmarks(params.benchmarks, params.evaluate.benchmarks, how)
+    fresh = score.score_checkpoint(score.checkpoint_at(checkpoint), _loaded(params))
+    score.score_checkpoint(score.checkpoint_at(checkpoint), few)
     seen = {"image": 0, "text": 0}
     for kind in seen:
-        monkeypatch.setattr(score.embed.frozen, kind, _counting(seen, kind, getattr(score.embed.frozen, kind)))
-    kept = score.documents(score.by_path(checkpoint), everything)
+        monkeypatch.setattr(
+            score.embed.inference_towers, kind, _counting(seen, kind, getattr(score.embed.inference_towers, kind))
+        )
+    kept = score.score_checkpoint(score.checkpoint_at(checkpoint), everything)
     assert seen["image"] == 0 and 0 < seen["text"] < 8
     assert {n: d["metrics"] for n, d in kept.items()} == {n: d["metrics"] for n, d in fresh.items()}
     assert "cache" not in kept["sugarcrepe"]["how"]

@@ -11,8 +11,8 @@ import torch
 from compclip.base.errors import UserError
 from compclip.config import sections, validation
 from compclip.config.sections import Scoring
-from compclip.evaluate import embed, local, score
-from compclip.evaluate.pictures import Pictures
+from compclip.evaluate import embed, pair_scorers, score
+from compclip.evaluate.prepared_pictures import PreparedPictures
 from compclip.model import towers
 from tests.evaluate.test_embed import TEXTS, model, pictures  # noqa: F401
 from tests.evaluate.test_evaluate import _loaded, checkpoint, params, root  # noqa: F401
@@ -22,13 +22,13 @@ def paired(model, pictures, texts, scorer, **how):  # noqa: F811
     """Each picture with its text, scored."""
     asked = Scoring(scorers=["cosine", scorer], **how)
     seen = embed.encode(model, pictures, texts, asked)
-    return local.scored(seen, scorer, model, asked, Pictures())
+    return pair_scorers.score_pairs(seen, scorer, model, asked, PreparedPictures())
 
 
 def slow(model, path, text):  # noqa: F811
     """Patches and tokens of one pair in float64: unit embedding of the text, the scale."""
     with torch.no_grad():
-        pixels = model.pixels([embed.Pictures().of(path, model, False)])
+        pixels = model.pixels([embed.PreparedPictures().of(path, model, False)])
         patch_ND = towers.image(model.clip.eval(), pixels, tokens=True)[1][0].double().numpy()
         ids = model.tokenize([text])
         text_1D, token_1TD = towers.text(model.clip, ids, tokens=True)
@@ -69,10 +69,10 @@ def test_attended_is_c2lips(model, pictures):  # noqa: F811
 def test_batches_and_threads_change_nothing_and_pairs_are_scored_once(model, pictures, scorer, monkeypatch):  # noqa: F811
     refs, texts = [ref for ref in pictures for _ in TEXTS], TEXTS * len(pictures)
     whole = paired(model, pictures, TEXTS, scorer, threads=1).matches(refs, texts)
-    monkeypatch.setattr(local, "BATCH", 4)
+    monkeypatch.setattr(pair_scorers, "BATCH", 4)
     parts, asked = paired(model, pictures, TEXTS, scorer, threads=3), []
     assert parts.matches(refs, texts) == pytest.approx(whole, rel=1e-5)
-    monkeypatch.setattr(local, "_batch", lambda *given: asked.append(given))
+    monkeypatch.setattr(pair_scorers, "_batch", lambda *given: asked.append(given))
     assert parts.table(pictures, TEXTS).shape == (len(pictures), len(TEXTS)) and not asked
     i2t_I3, t2i_T3 = parts.ranks(pictures, TEXTS[: len(pictures)], np.arange(len(pictures)))
     assert i2t_I3.shape == t2i_T3.shape == (len(pictures), 3)
@@ -80,9 +80,11 @@ def test_batches_and_threads_change_nothing_and_pairs_are_scored_once(model, pic
 
 def test_metrics_stand_beside_the_cosines(checkpoint, params):  # noqa: F811
     """Under their own names; TOT, which looks at no picture, has no other."""
-    loaded = score.load(params.benchmarks, list(params.benchmarks), Scoring(scorers=["cosine", "local", "attended"]))
-    one = score.by_path(checkpoint)
-    alone, found = score.documents(one, _loaded(params)), score.documents(one, loaded)
+    loaded = score.load_benchmarks(
+        params.benchmarks, list(params.benchmarks), Scoring(scorers=["cosine", "local", "attended"])
+    )
+    one = score.checkpoint_at(checkpoint)
+    alone, found = score.score_checkpoint(one, _loaded(params)), score.score_checkpoint(one, loaded)
     plain = {name: {m: v for m, v in d["metrics"].items() if "." not in m} for name, d in found.items()}
     assert plain == {name: document["metrics"] for name, document in alone.items()}
     assert {"swap_att.local", "swap.attended", "average.local"} <= found["sugarcrepe"]["metrics"].keys()

@@ -172,19 +172,23 @@ PAIRED = {
 def test_pairs_without_equals_hang_on_no_tie(name):
     outcomes, arguments = PAIRED[name]
     distinct = np.arange(arguments * 4, dtype=float).reshape(arguments, 4)
-    assert not metrics.tied(outcomes, *distinct).any()
+    assert not metrics.tied_items(outcomes, *distinct).any()
 
 
 def test_pairs_that_hang_on_a_tie():
     """Of the last of each an outcome would be the same if the tie were won; NaN is equal to nothing."""
-    assert metrics.tied(metrics.sugarcrepe_outcomes, [0.5, 0.5, NAN], [0.5, 0.4, NAN]).tolist() == [True, False, False]
+    assert metrics.tied_items(metrics.sugarcrepe_outcomes, [0.5, 0.5, NAN], [0.5, 0.4, NAN]).tolist() == [
+        True,
+        False,
+        False,
+    ]
     scores = np.array([[[0.9, 0.9], [0.2, 0.95]], [[0.1, 0.9], [0.1, 0.2]]])
-    assert metrics.tied(metrics.winoground_outcomes, scores).tolist() == [True, False]
+    assert metrics.tied_items(metrics.winoground_outcomes, scores).tolist() == [True, False]
     brittle = [0.9, 0.5, 0.2, NAN], [0.5, 0.5, 0.9, 0.5], [0.5, 0.1, 0.2, 0.5]
-    assert metrics.tied(metrics.hard_positives_outcomes, *brittle).tolist() == [True, True, False, False]
+    assert metrics.tied_items(metrics.hard_positives_outcomes, *brittle).tolist() == [True, True, False, False]
     outcomes = metrics.sugarcrepe_pp_outcomes
-    assert metrics.tied(outcomes, [0.9], [0.7], [0.7], [0.9], [0.5], [0.5]).tolist() == [True]
-    assert metrics.tied(outcomes, [0.6], [0.7], [0.7], [0.9], [0.5], [0.5]).tolist() == [False], "p1 loses anyway"
+    assert metrics.tied_items(outcomes, [0.9], [0.7], [0.7], [0.9], [0.5], [0.5]).tolist() == [True]
+    assert metrics.tied_items(outcomes, [0.6], [0.7], [0.7], [0.9], [0.5], [0.5]).tolist() == [False], "p1 loses anyway"
 
 
 def slow_recall(scores: np.ndarray, owner: list[int], k: int) -> tuple[float, float]:

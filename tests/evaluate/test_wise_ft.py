@@ -17,7 +17,7 @@ from compclip.config import read
 from compclip.config.cell import Cell
 from compclip.config.sections import BenchmarkSection as Section
 from compclip.config.sections import Lora, Scoring, Train
-from compclip.evaluate import line, score, wise_ft
+from compclip.evaluate import score, weight_line, wise_ft
 from compclip.model import backbone, lora, weight_interpolation
 from compclip.runs.run_folder import Published
 from tests import tiny_project
@@ -56,8 +56,8 @@ def planned(root, method, **changes):
 def scores(folder):
     """Every metric of a checkpoint on SugarCrepe, scored by itself."""
     section = Section("sugarcrepe", "world/sugarcrepe", "world/test", "")
-    benchmarks = score.load({"sugarcrepe": section}, ["sugarcrepe"]).benchmarks
-    made = score.outcomes(backbone.load(folder), benchmarks)
+    benchmarks = score.load_benchmarks({"sugarcrepe": section}, ["sugarcrepe"]).benchmarks
+    made = score.score_model(backbone.load(folder), benchmarks)
     return {f"sugarcrepe/{metric}": value for metric, value in made["sugarcrepe"].metrics.items()}
 
 
@@ -110,8 +110,8 @@ def test_another_architecture_is_refused(change):
 def test_lora_scales_the_adapter(pair, tmp_path, alpha):
     """The line between the weights is the pretrained model with alpha times the adapter's update."""
     a, b = pair
-    plain = line.between(str(a), str(b), alpha).clip.state_dict()
-    scaled = line.between(str(a), str(b / lora.FOLDER), alpha).clip.state_dict()
+    plain = weight_line.model_between(str(a), str(b), alpha).clip.state_dict()
+    scaled = weight_line.model_between(str(a), str(b / lora.FOLDER), alpha).clip.state_dict()
     assert plain.keys() == scaled.keys()
     for name in plain:
         torch.testing.assert_close(plain[name], scaled[name], rtol=0, atol=1e-6)
@@ -183,7 +183,7 @@ def test_the_embeddings_move_between_the_ends(here):
     """The models on the way are neither end: their embeddings differ, and change steadily."""
     pixels = torch.randn(2, 3, 64, 64, generator=torch.Generator().manual_seed(0))
     with torch.no_grad():
-        made = [m for part in line.models(*ends(here), [0.0, 0.5, 1.0]) for m in part]
+        made = [m for part in weight_line.models_on_line(*ends(here), [0.0, 0.5, 1.0]) for m in part]
         seen = [m.clip.encode_image(pixels) for m in made]
     assert not torch.equal(seen[0], seen[1])
     assert not torch.equal(seen[1], seen[2])
@@ -200,11 +200,13 @@ def test_models_on_a_line_share_the_pictures_within_the_budget(here, monkeypatch
     monkeypatch.setattr(score.embed, "encode_all", lambda m, *rest: shared.append(len(m)) or encode(m, *rest))
     monkeypatch.setattr(score.embed.data_images, "load", lambda path, *how: counts.update([path]) or load(path, *how))
     sections = {"sugarcrepe": Section("", "world/sugarcrepe", "world/test", "")}
-    benchmarks = score.load(sections, ["sugarcrepe"]).benchmarks
+    benchmarks = score.load_benchmarks(sections, ["sugarcrepe"]).benchmarks
     size, found = sum(t.nbytes for t in ends(here)[0].clip.state_dict().values()), {}
     for models, passes in ((5, 1), (2, 3), (0, 5)):
         counts.clear(), shared.clear()
-        found[models] = list(line.points(*ends(here), alphas, benchmarks, Scoring(4, 1), budget=models * size))
+        found[models] = list(
+            weight_line.score_line(*ends(here), alphas, benchmarks, Scoring(4, 1), budget=models * size)
+        )
         assert set(counts.values()) == {1} and sum(shared) == 5 and len(shared) == passes
     assert found[5] == found[2] == found[0]
     assert [p["alpha"] for p in found[5]] == alphas

@@ -68,7 +68,7 @@ def test_the_grid_through_two_processes(here, finished, monkeypatch, capsys):
     assert launch_command.main([LOCAL, "-j", "2"]) == 0
     assert "3 runs: 0 finished, 0 on their way, 3 to send" in capsys.readouterr().out
     monkeypatch.setattr(loop, "train", None)
-    monkeypatch.setattr(score, "load", None)
+    monkeypatch.setattr(score, "load_benchmarks", None)
     for name in CELLS:
         assert train_command.main(["--cell", name]) == 0
         assert evaluate_command.main(["--cell", name]) == 0

@@ -94,7 +94,7 @@ def test_the_grid_as_an_array(here, serial, monkeypatch, capsys):
     assert launch_command.main([str(profile())]) == 0
     assert "0 to send" in capsys.readouterr().out.splitlines()[-1]
     monkeypatch.setattr(fine_tuning, "fine_tune", None)
-    monkeypatch.setattr(score, "documents_of_all", None)
+    monkeypatch.setattr(score, "score_checkpoints", None)
     for name in made:
         collect(name)
         assert outcome(here, name) == serial[name]

@@ -197,7 +197,7 @@ def test_a_read_only_run_directory(here, disk, undisturbed, monkeypatch):
         assert train_command.main(["--cell", NAME]) == 0
         with pytest.raises(UserError, match=f"{NAME}: {results}/.*: cannot write: Read-only file system; free space"):
             evaluate_command.main(["--cell", NAME])
-        patch.setattr(score, "documents_of_all", None)
+        patch.setattr(score, "score_checkpoints", None)
         remount(results, "rw,size=64m")
         collect(NAME)
     assert outcome(here, NAME) == undisturbed

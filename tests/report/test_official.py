@@ -33,10 +33,12 @@ NUMBERS = [
 @pytest.mark.parametrize("name", ["sugarcrepe", "sugarcrepe_pp", "valse"])
 def test_official_files_have_the_fingerprint_that_is_declared(name, shared_data):
     """Of a copy elsewhere too; of a part of the files not."""
-    there = census.load(name, Section(name, str(shared_data / name), str(shared_data / "coco" / "val2017")))
+    there = census.load_benchmark(name, Section(name, str(shared_data / name), str(shared_data / "coco" / "val2017")))
     assert there.fingerprint() in KNOWN.fingerprints[name]
     split = "existence" if name == "valse" else "swap_att"
-    part = census.load(name, Section(name, str(shared_data / name), str(shared_data / "coco" / "val2017"), split))
+    part = census.load_benchmark(
+        name, Section(name, str(shared_data / name), str(shared_data / "coco" / "val2017"), split)
+    )
     assert part.fingerprint() not in KNOWN.fingerprints[name]
 
 

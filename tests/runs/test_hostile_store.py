@@ -16,7 +16,7 @@ import pytest
 from compclip.base.errors import UserError
 from compclip.base.files import write_json
 from compclip.config import read
-from compclip.evaluate import cells, kept
+from compclip.evaluate import cell_results, result_store
 from compclip.runs import __main__ as command
 from compclip.runs import device_time, inventory, jobs, lock, run_store, status
 from compclip.runs.run_folder import Folder
@@ -119,12 +119,12 @@ def test_who_would_write_refuses_it(grid, victim, name):
     """Training, scoring, publishing, keeping, removing."""
     run = grid[0].folder
     before, words = state(victim), attack(run, name, victim)
-    task = kept.task(read.load("params.yaml"))
+    task = result_store.task_from_params(read.load("params.yaml"))
     for call in (
         lambda: work(run),
         lambda: jobs.Local().submit(grid[0], "params.yaml"),
-        lambda: kept.find(task, run),
-        lambda: kept.keep(task, run, {}),
+        lambda: result_store.find_results(task, run),
+        lambda: result_store.store_results(task, run, {}),
         grid[0].publish,
         lambda: command.main(["keep", grid[0].key]),
         lambda: command.main(["remove", "--force", grid[0].key]),
@@ -167,7 +167,7 @@ def test_scoring_refuses_it(here_finished, tmp_path):
     victim = tmp_path / "victim"
     victim.mkdir()
     (first.folder.path / "scores").symlink_to(victim)
-    done = cells.bring([at(name).cell for name in names], kept.task(params))
+    done = cell_results.publish_results([at(name).cell for name in names], result_store.task_from_params(params))
     assert "scores: is a link" in done.failed[names[0]] and list(done.results) == [names[1]]
     assert not list(victim.iterdir())
 

@@ -19,7 +19,7 @@ from compclip.base.errors import UserError
 from compclip.base.files import read_json, write_json
 from compclip.config import read
 from compclip.evaluate import __main__ as evaluate_command
-from compclip.evaluate import kept, score
+from compclip.evaluate import result_store, score
 from compclip.launch import job as launch_job
 from compclip.runs import cluster, jobs, lock, progress, run_store
 from compclip.runs import run_folder as results
@@ -58,24 +58,24 @@ def test_a_job_makes_what_the_stages_make(here, serial, monkeypatch):
     job = submit(stored("fsc_clip"))
     assert jobs.wait(job, lambda: None) == jobs.DONE, job.reason()
     monkeypatch.setattr(loop, "train", None)
-    monkeypatch.setattr(score, "load", None)
+    monkeypatch.setattr(score, "load_benchmarks", None)
     collect(cell("fsc_clip"))
     assert outcome(here, cell("fsc_clip")) == serial[cell("fsc_clip")]
 
 
 def test_results_of_another_evaluation_are_not_taken_over(here_finished):
     """What was scored stands for its benchmarks, the way, code and weights alone; threads and cache are no part."""
-    made, asked = stored("finetune"), kept.task(read.load("params.yaml"))
-    found = kept.find(asked, made.folder)
+    made, asked = stored("finetune"), result_store.task_from_params(read.load("params.yaml"))
+    found = result_store.find_results(asked, made.folder)
     assert read_json(results.result(found, "sugarcrepe"))["n"] == 14
     for same in (replace(asked.how, threads=7), replace(asked.how, cache="elsewhere")):
-        assert kept.find(replace(asked, how=same), made.folder) == found
+        assert result_store.find_results(replace(asked, how=same), made.folder) == found
     again = {"again": replace(asked.sections["sugarcrepe"], benchmark="sugarcrepe")}
     otherwise = replace(asked.how, batch_size=17), replace(asked.how, ties="first")
     for other in (*({"how": how} for how in otherwise), {"code": "other"}, {"sections": {**asked.sections, **again}}):
-        assert kept.find(replace(asked, **other), made.folder) is None
-    assert kept.find(asked, stored("fsc_clip").folder) not in (None, found)
-    assert kept.find(asked, stored("finetune", "train.lr=2e-3").folder) is None
+        assert result_store.find_results(replace(asked, **other), made.folder) is None
+    assert result_store.find_results(asked, stored("fsc_clip").folder) not in (None, found)
+    assert result_store.find_results(asked, stored("finetune", "train.lr=2e-3").folder) is None
 
 
 def test_the_train_stage_attaches_to_a_live_job(here, serial, monkeypatch, capsys):

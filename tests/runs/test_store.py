@@ -18,7 +18,7 @@ import pytest
 from compclip.base import links
 from compclip.base.errors import UserError
 from compclip.base.files import fingerprint, read_json, write_atomic
-from compclip.evaluate import kept
+from compclip.evaluate import result_store
 from compclip.runs import run_projects, run_store
 from compclip.train import __main__ as train_command
 from tests import fake_store, tiny_project
@@ -157,7 +157,7 @@ def test_results_are_shared_as_runs_are(here, tmp_path, monkeypatch):
     """Linked, and only to be read."""
     monkeypatch.setenv(run_store.VARIABLE, str(tmp_path / "team"))
     stored = fake_store.finish(fake_store.runs(Path("."))[0])
-    kept.publish(stored.folder.results, stored.cell, Path("."))
+    result_store.publish_link(stored.folder.results, stored.cell, Path("."))
     [result] = stored.published.results.glob("*.json")
     assert result.samefile(stored.folder.results / result.name)
     assert not result.stat().st_mode & links.WRITABLE

@@ -307,7 +307,7 @@ def test_evaluate_names_the_cell_that_failed(here_finished, monkeypatch, capsys)
     """A cell that was not trained; the others' results are taken over, and nothing is scored."""
     seeds(0, 1)
     shutil.rmtree("results")
-    monkeypatch.setattr(score, "load", None)
+    monkeypatch.setattr(score, "load_benchmarks", None)
     assert evaluate_command.main(["--method", "finetune"]) == 1
     out, err = capsys.readouterr()
     assert "finetune: 2 cells, 0 runs scored" in out

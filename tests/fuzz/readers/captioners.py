@@ -31,7 +31,7 @@ def _chat(folder: Path) -> None:
 def _asked() -> object:
     from compclip.evaluate import vqa
 
-    ask, _ = vqa.opened("m", "cpu", {"question": "describe this a {}", "answer": "red"})
+    ask, _ = vqa.open_scorer("m", "cpu", {"question": "describe this a {}", "answer": "red"})
     return ask([("a.png", "dog"), ("a.png", "red cat")])
 
 

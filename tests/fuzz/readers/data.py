@@ -93,8 +93,8 @@ def _scorer(name: str, split: str = "", images: str = "pictures") -> Callable[[r
         from compclip.evaluate import census, score
 
         section = BenchmarkSection(benchmark=name, path="files", images=images, split=split)
-        census.take(name, section)
-        return score.outcomes(tiny(), {name: census.load(name, section)}, Scoring(8, 1))
+        census.write_census(name, section)
+        return score.score_model(tiny(), {name: census.load_benchmark(name, section)}, Scoring(8, 1))
 
     return read
 

@@ -44,16 +44,20 @@ def _stored(folder: Path) -> None:
 
 def _embedded(folder: Path) -> None:
     """Embeddings of two evaluations."""
-    from compclip.evaluate.cache import Cache
+    from compclip.evaluate.embedding_cache import EmbeddingCache
 
     for number in range(2):
-        Cache(folder / "cache").add({bytes([number, i]) * 16: np.eye(4, dtype=np.float32)[i] for i in range(3)})
+        EmbeddingCache(folder / "cache").add(
+            {bytes([number, i]) * 16: np.eye(4, dtype=np.float32)[i] for i in range(3)}
+        )
 
 
 def _known(_: random.Random) -> None:
-    from compclip.evaluate.cache import Cache
+    from compclip.evaluate.embedding_cache import EmbeddingCache
 
-    for vector_D in Cache(Path("cache")).known({bytes([n, i]) * 16 for n in range(2) for i in range(3)}).values():
+    for vector_D in (
+        EmbeddingCache(Path("cache")).lookup({bytes([n, i]) * 16 for n in range(2) for i in range(3)}).values()
+    ):
         assert np.isfinite(vector_D).all()
 
 

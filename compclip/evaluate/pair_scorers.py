@@ -26,7 +26,7 @@ from torch.nn import functional as F
 from compclip.config.sections import LOCAL, Scoring
 from compclip.evaluate import embed
 from compclip.evaluate.embeddings import Embeddings, Pair, Paired
-from compclip.evaluate.pictures import Pictures
+from compclip.evaluate.prepared_pictures import PreparedPictures
 from compclip.model import towers
 from compclip.train import losses
 
@@ -39,38 +39,38 @@ BATCH = 64  # pairs, whose patches and tokens are held at once
 ATTENTION = "minmax"  # of the released FSC-CLIP
 
 
-def scored(seen: Embeddings, scorer: str, model: Model, how: Scoring, pictures: Pictures) -> Paired:
+def score_pairs(embeddings: Embeddings, scorer: str, model: Model, how: Scoring, pictures: PreparedPictures) -> Paired:
     """The same pictures and texts with scores of pairs by `scorer`; what compares texts alone stays as it is."""
-    same = {f.name: getattr(seen, f.name) for f in fields(Embeddings)}
-    return Paired(**same, ask=partial(_scores, scorer, model, how, pictures))
+    values = {f.name: getattr(embeddings, f.name) for f in fields(Embeddings)}
+    return Paired(**values, ask=partial(_scores, scorer, model, how, pictures))
 
 
-def _scores(scorer: str, model: Model, how: Scoring, pictures: Pictures, pairs: Sequence[Pair]) -> np.ndarray:
+def _scores(scorer: str, model: Model, how: Scoring, pictures: PreparedPictures, pairs: Sequence[Pair]) -> np.ndarray:
     order = sorted(range(len(pairs)), key=pairs.__getitem__)  # a picture's texts stand together
     batches = [order[start : start + BATCH] for start in range(0, len(order), BATCH)]
-    found_P = np.empty(len(pairs))
-    with embed.evaluating([model.clip]), embed.one_thread_each(how.threads) as pool:
-        parts = pool.map(partial(_batch, scorer, model, how, pictures), ([pairs[i] for i in b] for b in batches))
-        for batch, scores_B in zip(batches, parts, strict=True):
-            found_P[batch] = scores_B
-    return found_P
+    scores_P = np.empty(len(pairs))
+    with embed.evaluation_mode([model.clip]), embed.one_thread_each(how.threads) as pool:
+        batch_scores = pool.map(partial(_batch, scorer, model, how, pictures), ([pairs[i] for i in b] for b in batches))
+        for batch, scores_B in zip(batches, batch_scores, strict=True):
+            scores_P[batch] = scores_B
+    return scores_P
 
 
-def _batch(scorer: str, model: Model, how: Scoring, pictures: Pictures, pairs: Sequence[Pair]) -> np.ndarray:
+def _batch(scorer: str, model: Model, how: Scoring, pictures: PreparedPictures, pairs: Sequence[Pair]) -> np.ndarray:
     refs, texts = (list(dict.fromkeys(keys)) for keys in zip(*pairs, strict=True))
     image_B, text_B = ([names.index(pair[i]) for pair in pairs] for i, names in enumerate((refs, texts)))
     with torch.inference_mode(), embed.precision(how):
         patch_BND = _patches(model, [pictures.of(ref, model, how.upright) for ref in refs])[image_B]
-        text_BD, token_BTD, mask_BT = (of[text_B] for of in _texts(model, texts))
+        text_BD, token_BTD, mask_BT = (values[text_B] for values in _texts(model, texts))
         if scorer == LOCAL:
             scale = model.clip.get_parameter("logit_scale").exp()
             return _numbers(losses.local_similarity(patch_BND, token_BTD, mask_BT, scale, ATTENTION))
-        return _numbers(attended(patch_BND, text_BD))
+        return _numbers(attended_cosines(patch_BND, text_BD))
 
 
-def _patches(model: Model, seen: Sequence[Image | str]) -> Tensor:
+def _patches(model: Model, pictures: Sequence[Image | str]) -> Tensor:
     """Raw projected patches [images, N, D] of pictures that were read before."""
-    pixels = model.pixels([picture for picture in seen if not isinstance(picture, str)])
+    pixels = model.pixels([picture for picture in pictures if not isinstance(picture, str)])
     _, patch_BND = towers.image(model.clip, pixels.to(embed.device(model)), tokens=True)
     assert patch_BND is not None
     return patch_BND
@@ -84,7 +84,7 @@ def _texts(model: Model, texts: list[str]) -> tuple[Tensor, Tensor, Tensor]:
     return text_BD, token_BTD, towers.own_tokens(ids_BL, token_BTD.shape[1], model.tokenizer.layout)
 
 
-def attended(patch_BND: Tensor, text_BD: Tensor) -> Tensor:
+def attended_cosines(patch_BND: Tensor, text_BD: Tensor) -> Tensor:
     """[B] cosines of texts with the patches that they attend to: v^(t)·t, v^(t) = normalise(V'ᵀ softmax(V' t))."""
     patch_BND, text_BD = F.normalize(patch_BND.float(), dim=-1), text_BD.float()
     weight_BN = torch.einsum("bnd,bd->bn", patch_BND, text_BD).softmax(dim=-1)

@@ -20,7 +20,7 @@ from compclip.base.files import beside, fingerprint, write_json
 from compclip.base.names import Name
 from compclip.config.sections import BenchmarkSection as Section
 from compclip.config.sections import Scoring
-from compclip.evaluate import fingerprints
+from compclip.evaluate import benchmark_fingerprints
 from compclip.runs import run_folder as folders
 from compclip.runs import run_store
 from compclip.runs.run_folder import Folder, Trained
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Task:
+class EvaluationTask:
     """What checkpoints are scored on, and how; `code` is the fingerprint of what scores them."""
 
     sections: Mapping[str, Section]
@@ -47,37 +47,37 @@ class Task:
         return [scored, self.how.recorded(), self.code]
 
     def _fingerprint(self, name: str) -> str:
-        return fingerprints.of(Name(name, "benchmark"), self.sections[name], self.root)
+        return benchmark_fingerprints.benchmark_fingerprint(Name(name, "benchmark"), self.sections[name], self.root)
 
     def identity(self, weights: str) -> str:
         """Equal for equal results: the weights' fingerprint, benchmarks, the way they are scored and code."""
         return hashlib.sha256(json.dumps([weights, *self.parts]).encode()).hexdigest()[:16]
 
 
-def task(params: Params, root: Path = Path(".")) -> Task:
+def task_from_params(params: Params, root: Path = Path(".")) -> EvaluationTask:
     """The evaluation that params.yaml asks for."""
     from compclip.config import plan
 
     names = params.evaluate.benchmarks
     code = plan.evaluation_code(params, names)
-    return Task({n: params.benchmarks[n] for n in names}, params.evaluate.scoring, code, root)
+    return EvaluationTask({n: params.benchmarks[n] for n in names}, params.evaluate.scoring, code, root)
 
 
-def planned(document: Mapping[str, Any], root: Path = Path(".")) -> Task:
+def task_from_plan(document: Mapping[str, Any], root: Path = Path(".")) -> EvaluationTask:
     """The evaluation that a plan file asks for."""
     sections = {name: Section(**section) for name, section in document["benchmarks"].items()}
-    return Task(sections, Scoring(**document["how"]), document["code"], root)
+    return EvaluationTask(sections, Scoring(**document["how"]), document["code"], root)
 
 
-def weights_of(trained: Trained) -> str:
+def weights_fingerprint(trained: Trained) -> str:
     """The fingerprint of a finished training's weights, as its own files have it."""
-    found = trained.facts().get("weights_fingerprint")
-    if found:
-        return str(found)
+    recorded = trained.facts().get("weights_fingerprint")
+    if recorded:
+        return str(recorded)
     return fingerprint(trained.checkpoint)
 
 
-def find(asked: Task, folder: Folder) -> Path | None:
+def find_results(task: EvaluationTask, folder: Folder) -> Path | None:
     """The results that a finished run has, where they are those that the task would give.
 
     Raises UserError where not all of the run is its own.
@@ -85,51 +85,51 @@ def find(asked: Task, folder: Folder) -> Path | None:
     folder.check()
     if not folder.finished:
         return None
-    made = folder.scores(asked.identity(weights_of(folder.final)))
-    return made if made.is_dir() else None
+    results = folder.scores(task.identity(weights_fingerprint(folder.final)))
+    return results if results.is_dir() else None
 
 
-def keep(asked: Task, folder: Folder, documents: Mapping[str, dict]) -> Path:
+def store_results(task: EvaluationTask, folder: Folder, documents: Mapping[str, dict]) -> Path:
     """Leave results with a finished run: the folder is complete or not there. Raises UserError as `find`."""
     folder.check()  # once more: scoring takes long
-    made = folder.scores(asked.identity(weights_of(folder.final)))
-    fresh = beside(made, "new")
+    results = folder.scores(task.identity(weights_fingerprint(folder.final)))
+    temporary = beside(results, "new")
     try:
-        write(documents, fresh)
+        write_documents(documents, temporary)
         with contextlib.suppress(OSError):  # somebody else's, made at the same time
-            os.replace(fresh, made)
+            os.replace(temporary, results)
     finally:
-        links.remove(fresh)
-    return made
+        links.remove(temporary)
+    return results
 
 
-def mark(folder: Folder, made: Path) -> None:
+def mark_scored(folder: Folder, results: Path) -> None:
     """Say that these are the results that the run's job left."""
-    write_json(folder.scored, {"identity": made.name})
+    write_json(folder.scored, {"identity": results.name})
 
 
-def scored(params: Params, stored: StoredRun) -> bool:
+def is_scored(params: Params, run: StoredRun) -> bool:
     """Whether a run is finished and has the results that an evaluation would give now, which are then the job's."""
-    made = find(task(params, stored.root), stored.folder)
-    if made:
-        mark(stored.folder, made)
-    return made is not None
+    results = find_results(task_from_params(params, run.root), run.folder)
+    if results:
+        mark_scored(run.folder, results)
+    return results is not None
 
 
-def publish(made: Path, cell: Cell, root: Path) -> None:
+def publish_link(results: Path, cell: Cell, root: Path) -> None:
     """Link results to the cell's place."""
     if run_store.shared():
-        links.protect(made)
-    links.place(made, folders.Published(root, cell).results)
+        links.protect(results)
+    links.place(results, folders.Published(root, cell).results)
 
 
-def write(documents: Mapping[str, dict], folder: Path) -> None:
+def write_documents(documents: Mapping[str, dict], folder: Path) -> None:
     """Write <benchmark>.json and summary.json into `folder`, each whole; other files there stay."""
     for name, document in documents.items():
         write_json(folders.result(folder, Name(name, "benchmark")), document)
-    write_json(folder / folders.SUMMARY, summary(documents))
+    write_json(folder / folders.SUMMARY, flat_metrics(documents))
 
 
-def summary(documents: Mapping[str, dict]) -> dict[str, float]:
+def flat_metrics(documents: Mapping[str, dict]) -> dict[str, float]:
     """All metrics flat, `benchmark/metric`."""
     return {f"{name}/{m}": value for name, doc in documents.items() for m, value in doc["metrics"].items()}

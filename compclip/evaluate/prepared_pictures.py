@@ -10,18 +10,18 @@ from typing import TYPE_CHECKING
 from PIL.Image import Image
 
 from compclip.data import images as data_images
-from compclip.evaluate.boxes import unboxed
+from compclip.evaluate.picture_references import parse_reference
 
 if TYPE_CHECKING:
     from compclip.model.backbone import Model
 
-ROOM = 2 << 30  # bytes of prepared pictures: some ten thousand of 224 x 224
+CACHE_BYTES = 2 << 30  # bytes of prepared pictures: some ten thousand of 224 x 224
 PIXEL = 4  # bytes, as Pillow holds RGB
 FARTHEST = 1e9  # pixels from a picture's corner: Pillow counts in 32 bits
 COLOURS = ("mean", "std")  # of a preparation what is done with numbers, later
 
 
-class Pictures:
+class PreparedPictures:
     """Prepared pictures, of which as many as there is room for are kept for the next pass; by default none.
 
     Models that differ in their preparation share none. Threads may ask at once.
@@ -34,30 +34,30 @@ class Pictures:
 
     def of(self, ref: str, model: Model, upright: bool) -> Image | str:
         """The picture as the model takes it, or why there is none."""
-        fed = {name: value for name, value in model.preprocess_cfg.items() if name not in COLOURS}
-        known = ref, json.dumps([fed, upright], sort_keys=True)
-        if known in self._kept:
-            return self._kept[known]
-        made = _read(ref, model, upright)
-        size = len(made) if isinstance(made, str) else PIXEL * made.width * made.height
+        preparation = {name: value for name, value in model.preprocess_cfg.items() if name not in COLOURS}
+        cache_key = ref, json.dumps([preparation, upright], sort_keys=True)
+        if cache_key in self._kept:
+            return self._kept[cache_key]
+        prepared = _prepare(ref, model, upright)
+        size = len(prepared) if isinstance(prepared, str) else PIXEL * prepared.width * prepared.height
         with self._lock:
             if size <= self._room:
                 self._room -= size
-                self._kept[known] = made
-        return made
+                self._kept[cache_key] = prepared
+        return prepared
 
 
-def _read(ref: str, model: Model, upright: bool) -> Image | str:
+def _prepare(ref: str, model: Model, upright: bool) -> Image | str:
     """The picture as the model takes it, or why there is none."""
-    path, box = unboxed(ref)
+    path, box = parse_reference(ref)
     try:
         picture = data_images.load_image(path, upright)
-        return model.fitted(cut(picture, path, box, upright) if box else picture)
+        return model.fitted(crop_to_box(picture, path, box, upright) if box else picture)
     except data_images.ImageError as error:
         return error.reason
 
 
-def cut(picture: Image, path: data_images.ImageSource, box: Sequence[float], upright: bool = True) -> Image:
+def crop_to_box(picture: Image, path: data_images.ImageSource, box: Sequence[float], upright: bool = True) -> Image:
     """The part of the picture in the box, which is given in pixels of the full size; large JPEGs are read smaller.
 
     What a box has outside is black, as in the authors' code. Raises ImageError for a box that is none or outside.
@@ -75,6 +75,6 @@ def cut(picture: Image, path: data_images.ImageSource, box: Sequence[float], upr
 def _is_box(box: Sequence[float], full_width: int, full_height: int) -> bool:
     """Whether numbers make a box, and one that is not so much larger than its picture that it fills the memory."""
     width, height = box[2:]
-    near = all(abs(number) <= FARTHEST for number in box)  # false of NaN
-    is_one = near and width > 0 and height > 0 and not data_images.is_too_narrow(width, height)
+    is_bounded = all(abs(number) <= FARTHEST for number in box)  # false of NaN
+    is_one = is_bounded and width > 0 and height > 0 and not data_images.is_too_narrow(width, height)
     return is_one and width * height <= 4 * full_width * full_height

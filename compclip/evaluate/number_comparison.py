@@ -41,7 +41,7 @@ SHOWN = 5  # names of numbers that have no partner
 
 
 @dataclass(frozen=True)
-class Line:
+class MetricDifference:
     """One metric: shares, or cosines where it is a `score`; `n` items, None for a mean of metrics."""
 
     metric: str
@@ -62,21 +62,21 @@ class Line:
 
 
 @dataclass(frozen=True)
-class Comparison:
+class NumberComparison:
     """The metrics that both have, and the names that only one of them has."""
 
-    lines: tuple[Line, ...]
+    lines: tuple[MetricDifference, ...]
     only_theirs: tuple[str, ...]
     only_ours: tuple[str, ...]
     percent: bool
 
-    def beyond(self, points: float) -> list[Line]:
+    def beyond(self, points: float) -> list[MetricDifference]:
         """The lines that differ by more than so many percentage points."""
         return [line for line in self.lines if not abs(line.difference) <= points + 1e-9]
 
 
 @dataclass(frozen=True)
-class Measured:
+class OurNumber:
     """A number of ours, as `Line` has it."""
 
     value: float
@@ -84,39 +84,41 @@ class Measured:
     score: bool
 
 
-def of_documents(documents: Mapping[str, Mapping[str, Any]]) -> dict[str, Measured]:
+def numbers_of_documents(documents: Mapping[str, Mapping[str, Any]]) -> dict[str, OurNumber]:
     """The numbers of result documents by benchmark, as scoring gives them."""
     return {
-        f"{name}/{metric}": Measured(value, _count(doc["items"].get(metric)), metric in doc["scores"])
+        f"{name}/{metric}": OurNumber(value, _item_count(doc["items"].get(metric)), metric in doc["scores"])
         for name, doc in documents.items()
         for metric, value in doc["metrics"].items()
     }
 
 
-def of_folder(folder: Path) -> dict[str, Measured]:
+def numbers_of_folder(folder: Path) -> dict[str, OurNumber]:
     """The numbers of a folder of result files. Raises UserError for a damaged one, and where there is none."""
-    found = [result_files.read_result(path) for path in folders.results(folder)]
-    if not found:
+    documents = [result_files.read_result(path) for path in folders.results(folder)]
+    if not documents:
         raise UserError(f"{folder}: holds no results; give a folder of <benchmark>.json files")
     return {
-        f"{one.benchmark}/{m}": Measured(v, len(one.items[m].ids) if m in one.items else None, m in one.scores)
-        for one in found
-        for m, v in one.metrics.items()
+        f"{document.benchmark}/{m}": OurNumber(
+            v, len(document.items[m].ids) if m in document.items else None, m in document.scores
+        )
+        for document in documents
+        for m, v in document.metrics.items()
         if v is not None
     }
 
 
-def _count(items: Mapping[str, Any] | None) -> int | None:
+def _item_count(items: Mapping[str, Any] | None) -> int | None:
     return len(items["ids"]) if items else None
 
 
-def compare(ours: Mapping[str, Measured], theirs: Mapping[str, float]) -> Comparison:
+def compare_numbers(ours: Mapping[str, OurNumber], theirs: Mapping[str, float]) -> NumberComparison:
     """Our numbers against theirs. Raises UserError where no name is in both."""
     percent = any(abs(number) > 1 for number in theirs.values())
-    both = [_line(name, one, theirs[name], percent) for name, one in ours.items() if name in theirs]
+    both = [_difference(name, number, theirs[name], percent) for name, number in ours.items() if name in theirs]
     if not both:
-        raise _strangers(theirs, list(ours))
-    return Comparison(
+        raise _no_common_name(theirs, list(ours))
+    return NumberComparison(
         tuple(both),
         tuple(name for name in theirs if name not in ours),
         tuple(name for name in ours if name not in theirs),
@@ -124,59 +126,61 @@ def compare(ours: Mapping[str, Measured], theirs: Mapping[str, float]) -> Compar
     )
 
 
-def _line(name: str, one: Measured, number: float, percent: bool) -> Line:
+def _difference(name: str, our_number: OurNumber, number: float, percent: bool) -> MetricDifference:
     """A cosine may stand as it is among percentages."""
-    share = number / 100 if percent and not (one.score and abs(number) <= 1) else number
-    return Line(name, one.value, share, one.n, one.score)
+    share = number / 100 if percent and not (our_number.score and abs(number) <= 1) else number
+    return MetricDifference(name, our_number.value, share, our_number.n, our_number.score)
 
 
-def _strangers(theirs: Mapping[str, float], ours: Sequence[str]) -> UserError:
+def _no_common_name(theirs: Mapping[str, float], ours: Sequence[str]) -> UserError:
     name = next(iter(theirs))
-    near = get_close_matches(name, ours, n=1, cutoff=0.4)
-    hint = f"did you mean {near[0]!r}?" if near else f"ours are {_some(ours)}"
-    return UserError(f"no name of theirs is one of ours: {_some(list(theirs))}; {hint}")
+    matches = get_close_matches(name, ours, n=1, cutoff=0.4)
+    hint = f"did you mean {matches[0]!r}?" if matches else f"ours are {_first_names(ours)}"
+    return UserError(f"no name of theirs is one of ours: {_first_names(list(theirs))}; {hint}")
 
 
-def read(path: str | Path) -> dict[str, float]:
+def read_numbers(path: str | Path) -> dict[str, float]:
     """Numbers by "benchmark/metric". Raises UserError where the file has another form, or something is no number."""
     text = read_text(path)
-    found = _csv(text, path) if str(path).endswith(".csv") else _named(json_text.value(text, str(path)), path)
-    if not found:
+    numbers = (
+        _parse_csv(text, path) if str(path).endswith(".csv") else _parse_json(json_text.value(text, str(path)), path)
+    )
+    if not numbers:
         raise UserError(f"{path}: holds no numbers; give JSON as {{'benchmark/metric': number}}, or a CSV")
-    return found
+    return numbers
 
 
-def _csv(text: str, path: str | Path) -> dict[str, float]:
+def _parse_csv(text: str, path: str | Path) -> dict[str, float]:
     rows = csv.DictReader(text.splitlines())
     for name in ("metric", "value"):
         if name not in (rows.fieldnames or ()):
             raise UserError(f"{path}: no column {name!r}; the first line must name metric and value")
-    return dict(_number(row["metric"] or "", row["value"], path) for row in rows)
+    return dict(_finite_number(row["metric"] or "", row["value"], path) for row in rows)
 
 
-def _named(content: Any, path: str | Path) -> dict[str, float]:
+def _parse_json(content: Any, path: str | Path) -> dict[str, float]:
     if isinstance(content, list):
-        return {name: value for one in content for name, value in _named(one, path).items()}
+        return {name: value for document in content for name, value in _parse_json(document, path).items()}
     if not isinstance(content, dict):
         raise UserError(f"{path}: expected an object of numbers by name, not {type(content).__name__}")
     if isinstance(content.get("metrics"), dict):
-        return dict(_document(content, path))
-    return dict(_flat(content, path))
+        return dict(_parse_document(content, path))
+    return dict(_parse_by_name(content, path))
 
 
-def _flat(content: Mapping[str, Any], path: str | Path) -> Iterator[tuple[str, float]]:
+def _parse_by_name(content: Mapping[str, Any], path: str | Path) -> Iterator[tuple[str, float]]:
     for name, value in content.items():
         if isinstance(value, dict):
-            yield from (_number(f"{name}/{metric}", number, path) for metric, number in value.items())
+            yield from (_finite_number(f"{name}/{metric}", number, path) for metric, number in value.items())
         else:
-            yield _number(name, value, path)
+            yield _finite_number(name, value, path)
 
 
-def _document(content: Mapping[str, Any], path: str | Path) -> Iterator[tuple[str, float]]:
+def _parse_document(content: Mapping[str, Any], path: str | Path) -> Iterator[tuple[str, float]]:
     """One of our result files, or of CLIP_benchmark's."""
     if isinstance(content.get("benchmark"), str):
         yield from (
-            _number(f"{content['benchmark']}/{name}", value, path) for name, value in content["metrics"].items()
+            _finite_number(f"{content['benchmark']}/{name}", value, path) for name, value in content["metrics"].items()
         )
         return
     if not isinstance(content.get("dataset"), str):
@@ -184,20 +188,20 @@ def _document(content: Mapping[str, Any], path: str | Path) -> Iterator[tuple[st
     data, _, subset = content["dataset"].removeprefix("wds/").partition("/")
     for metric, value in content["metrics"].items():
         if value is not None:
-            yield _number(_ours(data, subset, metric), value, path)
+            yield _finite_number(_our_name(data, subset, metric), value, path)
 
 
-def _ours(data: str, subset: str, metric: str) -> str:
+def _our_name(data: str, subset: str, metric: str) -> str:
     """Our name of a metric of CLIP_benchmark's; what has none keeps its own."""
     if data == "sugar_crepe":
         return f"sugarcrepe/{subset}"
-    if found := _RECALL.fullmatch(metric):
-        metric = f"{'t2i' if found[1] == 'image' else 'i2t'}_recall_at_{found[2]}"
+    if match := _RECALL.fullmatch(metric):
+        metric = f"{'t2i' if match[1] == 'image' else 'i2t'}_recall_at_{match[2]}"
     name = DATA_SETS.get(data) or "_".join(filter(None, ("zeroshot", "vtab" if data == "vtab" else data, subset)))
     return f"{name}/{METRICS.get(metric, metric)}"
 
 
-def _number(name: str, value: Any, path: str | Path) -> tuple[str, float]:
+def _finite_number(name: str, value: Any, path: str | Path) -> tuple[str, float]:
     try:
         number = math.nan if isinstance(value, bool) else float(value)
     except (TypeError, ValueError, OverflowError):
@@ -209,25 +213,25 @@ def _number(name: str, value: Any, path: str | Path) -> tuple[str, float]:
     return name, number
 
 
-def table(found: Comparison) -> str:
+def comparison_table(comparison: NumberComparison) -> str:
     """Benchmark and metric, ours, theirs, their difference in points and in items; then what has no partner."""
-    unit = "percent" if found.percent else "shares"
+    unit = "percent" if comparison.percent else "shares"
     lines = [f"{'metric':<48} {'ours':>8} {'theirs':>8} {'points':>8} {'items':>8}   (theirs read as {unit})"]
-    lines += [_told(line) for line in found.lines]
-    worst = max(found.lines, key=lambda line: abs(line.difference))
-    lines.append(f"{len(found.lines)} compared; largest difference {worst.difference:+.2f} points, {worst.metric}")
-    for whose, names in (("theirs", found.only_theirs), ("ours", found.only_ours)):
+    lines += [_format_line(line) for line in comparison.lines]
+    worst = max(comparison.lines, key=lambda line: abs(line.difference))
+    lines.append(f"{len(comparison.lines)} compared; largest difference {worst.difference:+.2f} points, {worst.metric}")
+    for whose, names in (("theirs", comparison.only_theirs), ("ours", comparison.only_ours)):
         if names:
-            lines.append(f"{len(names)} only {whose}: {_some(names)}")
+            lines.append(f"{len(names)} only {whose}: {_first_names(names)}")
     return "\n".join(lines)
 
 
-def _told(line: Line) -> str:
+def _format_line(line: MetricDifference) -> str:
     items = "" if line.items is None else f"{line.items:+.1f}"
     numbers = f"{line.ours:>8.4f} {line.theirs:>8.4f} {line.difference:>+8.2f} {items:>8}"
     return f"{line.metric:<48} {numbers}"
 
 
-def _some(names: Sequence[str]) -> str:
-    shown = ", ".join(cut(one_line(name), 80) for name in names[:SHOWN])
-    return shown + (f" and {len(names) - SHOWN} more" if len(names) > SHOWN else "")
+def _first_names(names: Sequence[str]) -> str:
+    listing = ", ".join(cut(one_line(name), 80) for name in names[:SHOWN])
+    return listing + (f" and {len(names) - SHOWN} more" if len(names) > SHOWN else "")

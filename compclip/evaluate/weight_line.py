@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from compclip.base.errors import UserError
 from compclip.config.sections import DEFAULT_SCORING, Scoring
 from compclip.evaluate import score
-from compclip.evaluate.pictures import ROOM, Pictures
+from compclip.evaluate.prepared_pictures import CACHE_BYTES, PreparedPictures
 from compclip.model import backbone, checkpoint_groups, lora
 from compclip.model.weight_interpolation import interpolate
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from compclip.model.backbone import Model
 
 
-def models(
+def models_on_line(
     pretrained: Model, tuned: Model, alphas: Sequence[float], budget: int = checkpoint_groups.BUDGET
 ) -> Iterator[list[Model]]:
     """The models on the line in order, as many at once as the budget holds; they are overwritten by the next ones.
@@ -37,16 +37,16 @@ def models(
             "that the tuned one was trained from"
         )
     start, end = ({k: v.clone() for k, v in m.clip.state_dict().items()} for m in (pretrained, tuned))
-    room = min(len(alphas), checkpoint_groups.copies(tuned.clip, budget))
-    held = [tuned, *(replace(tuned, clip=copy.deepcopy(tuned.clip)) for _ in range(room - 1))]
-    for first in range(0, len(alphas), max(1, room)):
-        part = alphas[first : first + room]
-        for model, alpha in zip(held, part, strict=False):
+    batch_size = min(len(alphas), checkpoint_groups.copies(tuned.clip, budget))
+    copies = [tuned, *(replace(tuned, clip=copy.deepcopy(tuned.clip)) for _ in range(batch_size - 1))]
+    for first in range(0, len(alphas), max(1, batch_size)):
+        alpha_batch = alphas[first : first + batch_size]
+        for model, alpha in zip(copies, alpha_batch, strict=False):
             model.clip.load_state_dict(interpolate(start, end, alpha))
-        yield held[: len(part)]
+        yield copies[: len(alpha_batch)]
 
 
-def points(
+def score_line(
     pretrained: Model,
     tuned: Model,
     alphas: Sequence[float],
@@ -55,18 +55,18 @@ def points(
     budget: int = checkpoint_groups.BUDGET,
 ) -> Iterator[dict]:
     """{"alpha", "metrics": {"benchmark/metric": value}} for each model on the line."""
-    ahead, pictures = iter(alphas), Pictures(ROOM)
-    for part in models(pretrained, tuned, alphas, budget):
-        for scored in score.outcomes_of_all(part, benchmarks, how, pictures=pictures):
+    next_alpha, pictures = iter(alphas), PreparedPictures(CACHE_BYTES)
+    for batch in models_on_line(pretrained, tuned, alphas, budget):
+        for scored in score.score_models(batch, benchmarks, how, pictures=pictures):
             metrics = {f"{name}/{metric}": value for name, o in scored.items() for metric, value in o.metrics.items()}
-            yield {"alpha": next(ahead), "metrics": metrics}
+            yield {"alpha": next(next_alpha), "metrics": metrics}
 
 
-def between(pretrained: str, tuned: str, alpha: float, model: str = "") -> Model:
+def model_between(pretrained: str, tuned: str, alpha: float, model: str = "") -> Model:
     """The model at `alpha` between two checkpoints; `tuned` may be an adapter folder."""
     base = backbone.load(pretrained, model)
     if not (Path(tuned) / lora.CONFIG).is_file():
-        return next(models(base, backbone.load(tuned, model), [alpha]))[0]
+        return next(models_on_line(base, backbone.load(tuned, model), [alpha]))[0]
     lora.load(base.clip, tuned)
     lora.merge(base.clip, alpha)
     return base

@@ -9,14 +9,14 @@ from pathlib import Path
 
 from compclip.base.errors import UserError
 from compclip.config.cell import PRETRAINED, Cell
-from compclip.evaluate import kept
-from compclip.evaluate.kept import Task
+from compclip.evaluate import result_store
+from compclip.evaluate.result_store import EvaluationTask
 from compclip.runs import run_store
 from compclip.runs.run_folder import Folder, Inputs, Published
 
 
 @dataclass
-class Brought:
+class PublishedResults:
     """What became of cells: the folder of each one's results, and why others have none."""
 
     results: dict[str, Path] = field(default_factory=dict)
@@ -24,26 +24,26 @@ class Brought:
     scored: int = 0
 
 
-def bring(wanted: Sequence[Cell], asked: Task) -> Brought:
+def publish_results(cells: Sequence[Cell], task: EvaluationTask) -> PublishedResults:
     """Every cell's results published; what is there already costs no model and no import of torch."""
-    done, todo = Brought(), dict[str, list[Cell]]()
-    for cell in wanted:
+    outcome, todo = PublishedResults(), dict[str, list[Cell]]()
+    for cell in cells:
         try:
-            folder = finished(cell, asked.root)
+            folder = finished_run(cell, task.root)
         except UserError as error:
-            done.failed[cell.name] = str(error)
+            outcome.failed[cell.name] = str(error)
             continue
-        if made := kept.find(asked, folder):
-            _publish(made, [cell], asked.root, done)
+        if results := result_store.find_results(task, folder):
+            _publish(results, [cell], task.root, outcome)
         else:
             todo.setdefault(folder.key, []).append(cell)
-    for key, made in _scored(todo, asked, done):
-        done.scored += 1
-        _publish(made, todo[key], asked.root, done)
-    return done
+    for key, results in _score_missing(todo, task, outcome):
+        outcome.scored += 1
+        _publish(results, todo[key], task.root, outcome)
+    return outcome
 
 
-def finished(cell: Cell, root: Path) -> Folder:
+def finished_run(cell: Cell, root: Path) -> Folder:
     """The run of a published cell in the store. Raises UserError where the cell was not trained."""
     trained = Published(root, cell).trained
     if not trained.environment.is_file():
@@ -62,82 +62,86 @@ def checkpoint(cell: Cell, root: Path) -> Path:
 
     Raises UserError where it was not made yet.
     """
-    own = Published(root, cell).trained.checkpoint
-    if cell.method == PRETRAINED and not own.exists():
+    path = Published(root, cell).trained.checkpoint
+    if cell.method == PRETRAINED and not path.exists():
         return pretrained(cell, root)
-    return _made(own, f"train@{cell.method}")
+    return _existing(path, f"train@{cell.method}")
 
 
 def pretrained(cell: Cell, root: Path) -> Path:
     """The backbone of a cell. Raises UserError where it was not made yet."""
-    return _made(Inputs(root, cell).backbone, f"backbone@{cell.backbone}")
+    return _existing(Inputs(root, cell).backbone, f"backbone@{cell.backbone}")
 
 
-def _made(path: Path, stage: str) -> Path:
+def _existing(path: Path, stage: str) -> Path:
     if not path.exists():
         raise UserError(f"{path}: not there; run `dvc repro {stage}` first")
     return path
 
 
-def _publish(made: Path, cells: Iterable[Cell], root: Path, done: Brought) -> None:
+def _publish(results: Path, cells: Iterable[Cell], root: Path, outcome: PublishedResults) -> None:
     for cell in cells:
         try:
-            kept.publish(made, cell, root)
+            result_store.publish_link(results, cell, root)
         except UserError as error:
-            done.failed[cell.name] = str(error)
+            outcome.failed[cell.name] = str(error)
         else:
-            done.results[cell.name] = made
+            outcome.results[cell.name] = results
 
 
-def _scored(todo: Mapping[str, Sequence[Cell]], asked: Task, done: Brought) -> Iterator[tuple[str, Path]]:
+def _score_missing(
+    todo: Mapping[str, Sequence[Cell]], task: EvaluationTask, outcome: PublishedResults
+) -> Iterator[tuple[str, Path]]:
     """Score the runs of these keys together; one that fails leaves the others alone."""
-    for key, made in _kept([run_store.folder(key, asked.root) for key in todo], asked):
-        if isinstance(made, UserError):
-            done.failed |= {cell.name: str(made) for cell in todo[key]}
+    for key, results in _score_runs([run_store.folder(key, task.root) for key in todo], task):
+        if isinstance(results, UserError):
+            outcome.failed |= {cell.name: str(results) for cell in todo[key]}
         else:
-            yield key, made
+            yield key, results
 
 
-def score(folder: Folder, asked: Task) -> Path:
+def score_run(folder: Folder, task: EvaluationTask) -> Path:
     """The results of a finished run, kept with it: those that are there, or scored now."""
-    if made := kept.find(asked, folder):
-        return made
-    [(_, now)] = _kept([folder], asked)
-    if isinstance(now, UserError):
-        raise now
-    return now
+    if results := result_store.find_results(task, folder):
+        return results
+    [(_, results_now)] = _score_runs([folder], task)
+    if isinstance(results_now, UserError):
+        raise results_now
+    return results_now
 
 
-def _kept(folders: Sequence[Folder], asked: Task) -> Iterator[tuple[str, Path | UserError]]:
+def _score_runs(folders: Sequence[Folder], task: EvaluationTask) -> Iterator[tuple[str, Path | UserError]]:
     """Score finished runs and keep the results with each."""
     if not folders:
         return
     from compclip.evaluate import score as scoring
 
-    loaded = scoring.load(asked.sections, list(asked.sections), asked.how)
+    loaded = scoring.load_benchmarks(task.sections, list(task.sections), task.how)
     by_ref = {str(folder.final.checkpoint): folder for folder in folders}
-    given = [
-        scoring.Checkpoint(ref, {"run_key": f.key, "fingerprint": kept.weights_of(f.final)}, device=scoring.device())
+    checkpoints = [
+        scoring.ScoredCheckpoint(
+            ref, {"run_key": f.key, "fingerprint": result_store.weights_fingerprint(f.final)}, device=scoring.device()
+        )
         for ref, f in by_ref.items()
     ]
-    for checkpoint, made in scoring.documents_of_all(given, loaded):
+    for checkpoint, documents in scoring.score_checkpoints(checkpoints, loaded):
         folder = by_ref[checkpoint.ref]
-        if isinstance(made, UserError):
-            yield folder.key, made
+        if isinstance(documents, UserError):
+            yield folder.key, documents
         else:
-            warn(made)
-            yield folder.key, _keep(asked, folder, made)
+            print_warnings(documents)
+            yield folder.key, _store_results(task, folder, documents)
 
 
-def _keep(asked: Task, folder: Folder, documents: Mapping[str, dict]) -> Path | UserError:
+def _store_results(task: EvaluationTask, folder: Folder, documents: Mapping[str, dict]) -> Path | UserError:
     """Where the results of a run are; why they cannot be left with it."""
     try:
-        return kept.keep(asked, folder, documents)
+        return result_store.store_results(task, folder, documents)
     except UserError as error:
         return error
 
 
-def warn(documents: Mapping[str, dict]) -> None:
+def print_warnings(documents: Mapping[str, dict]) -> None:
     """A line on stderr for each benchmark some of whose records or images were left out."""
     from compclip.evaluate.score import warnings
 

@@ -5,29 +5,29 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from compclip.evaluate.boxes import unboxed
+from compclip.evaluate.picture_references import parse_reference
 
 if TYPE_CHECKING:
     from compclip.evaluate.benchmark import Record
 
 
-def number(records: Sequence[Record], first_picture: bool = False) -> dict[tuple[str, str], int]:
+def number_units(records: Sequence[Record], first_picture: bool = False) -> dict[tuple[str, str], int]:
     """The number of each record's unit, by subset and id; nothing where every record is a unit by itself.
 
     A part of a picture is that picture. With `first_picture` the others of a record join nothing: where each picture is
     a wrong candidate somewhere, nearly all records would be one unit.
     """
     parent: dict[str, str] = {}
-    shown = []
+    pictures_of = []
     for record in records:
-        pictures = [str(unboxed(ref)[0]) for ref in record.images]
-        shown.append(pictures[:1] if first_picture else pictures)
-        for picture in shown[-1]:
-            parent[_root(parent, picture)] = _root(parent, shown[-1][0])
+        pictures = [str(parse_reference(ref)[0]) for ref in record.images]
+        pictures_of.append(pictures[:1] if first_picture else pictures)
+        for picture in pictures_of[-1]:
+            parent[_root(parent, picture)] = _root(parent, pictures_of[-1][0])
     numbers: dict[str, int] = {}
     units = {}
-    for place, (record, pictures) in enumerate(zip(records, shown, strict=True)):
-        root = _root(parent, pictures[0]) if pictures else f"record {place}"
+    for index, (record, pictures) in enumerate(zip(records, pictures_of, strict=True)):
+        root = _root(parent, pictures[0]) if pictures else f"record {index}"
         units[record.subset, record.id] = numbers.setdefault(root, len(numbers))
     return units if len(numbers) < len(units) else {}
 

@@ -15,19 +15,19 @@ if TYPE_CHECKING:
     from compclip.config.sections import BenchmarkSection as Section
 
 
-def of(name: Name, section: Section, root: Path = Path(".")) -> str:
+def benchmark_fingerprint(name: Name, section: Section, root: Path = Path(".")) -> str:
     """A benchmark's fingerprint: the one that was kept as long as its files are as they were, else taken now."""
     path = root / FOLDER / f"{name}.json"
-    known = read_mapping(path) if path.is_file() else {}
-    return str(known["fingerprint"]) if _holds(known, section) else _taken(name, section)
+    census = read_mapping(path) if path.is_file() else {}
+    return str(census["fingerprint"]) if _holds(census, section) else _taken(name, section)
 
 
 def _taken(name: Name, section: Section) -> str:
     from compclip.evaluate import census
 
-    return census.load(name, section).fingerprint()
+    return census.load_benchmark(name, section).fingerprint()
 
 
-def _holds(known: Mapping[str, Any], section: Section) -> bool:
-    files = known.get("files") or {"": None}
-    return known.get("section") == asdict(section) and all(stamp(Path(f)) == was for f, was in files.items())
+def _holds(census: Mapping[str, Any], section: Section) -> bool:
+    files = census.get("files") or {"": None}
+    return census.get("section") == asdict(section) and all(stamp(Path(f)) == was for f, was in files.items())
