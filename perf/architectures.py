@@ -180,7 +180,7 @@ def measure(root: Path, method: str, model: str) -> Row:
     command(root, "compclip.evaluate", "--cell", cell.name)
     made = Published(root, cell)
     log = [json.loads(line) for line in made.trained.metrics.read_text().splitlines()]
-    result = read_json(run_folder.result(made.results, "sugarcrepe"))
+    result = read_json(run_folder.result_path(made.results, "sugarcrepe"))
     seconds = (log[-1]["time"] - log[0]["time"]) / max(1, len(log) - 1)
     peak_gib = read_json(made.trained.environment)["peak_memory_mib"] / 1024
     for path in (made.trained.path, made.results, root / "store"):

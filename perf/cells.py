@@ -89,7 +89,7 @@ def runs(root: Path) -> Iterator[StoredRun]:
     """The different runs of the grid, in its order."""
     seen: set[str] = set()
     for plan in sorted((root / run_store.PLAN).glob("*.json")):
-        for stored in run_store.planned(plan.stem, root):
+        for stored in run_store.load_planned(plan.stem, root):
             if stored.key not in seen:
                 seen.add(stored.key)
                 yield stored

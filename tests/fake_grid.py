@@ -97,7 +97,7 @@ def make(params: sections.Params, root: Path) -> Path:
                         "headline": list(load_module(module).headline)}  # fmt: skip
             values = {m: number(cell.method, cell.backbone, cell.data, name, m) for m in metrics}
             write_json(
-                run_folder.result(place.results, name),
+                run_folder.result_path(place.results, name),
                 {
                     "benchmark": name,
                     "n": 10,

@@ -68,7 +68,7 @@ def trained(root: Path, name: str) -> Trained:
 
 def result(root: Path, name: str, benchmark: str) -> Path:
     """One result file of the cell of that name."""
-    return run_folder.result(_place(root, name).results, benchmark)
+    return run_folder.result_path(_place(root, name).results, benchmark)
 
 
 def _place(root: Path, name: str) -> Published:
@@ -103,7 +103,7 @@ def _result(path: Path, name: str, items: dict, extra: dict, means: dict, n: int
         "items": items,
         "units": {},
     }
-    write_json(run_folder.result(path, name), head | {"means": means, "fingerprint": name * 2, "seconds": 1.5})
+    write_json(run_folder.result_path(path, name), head | {"means": means, "fingerprint": name * 2, "seconds": 1.5})
 
 
 def _items(bits: dict[str, str], names: dict[str, str]) -> dict[str, dict]:

@@ -42,7 +42,7 @@ def params(methods: list[str], seeds: int, variants: dict | None = None) -> str:
 def runs(root: Path, params_file: str = "params.yaml", *overrides: str) -> list[StoredRun]:
     """The runs of a grid's cells."""
     loaded = read.load(root / params_file, overrides)
-    return [run_store.of(run, root) for run in grid.resolve_all(loaded)]
+    return [run_store.locate_run(run, root) for run in grid.resolve_all(loaded)]
 
 
 def finish(stored: StoredRun, seconds: float = 36.0, days: float = 0.0, publish: bool = False) -> StoredRun:

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from compclip.config.sections import Params, Run
 from compclip.evaluate import result_store
-from compclip.runs.run_folder import Folder
+from compclip.runs.run_folder import RunFolder
 from compclip.runs.run_store import StoredRun
 
 PARAMS = """
@@ -75,7 +75,7 @@ def scored(params: Params, stored: StoredRun) -> bool:
     return stored.folder.scored.is_file()
 
 
-def leave(folder: Folder, documents: Mapping[str, dict]) -> None:
+def leave(folder: RunFolder, documents: Mapping[str, dict]) -> None:
     """Leave results as a job does."""
     made = folder.scores("formula")
     result_store.write_documents(documents, made)
@@ -98,7 +98,7 @@ def metrics(run: Run) -> dict[str, dict[str, float]]:
 class Job:
     """A process known by its id."""
 
-    folder: Folder
+    folder: RunFolder
     pid: int
     cancelled: bool = False
 

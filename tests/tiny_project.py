@@ -89,7 +89,7 @@ def cell(method: str) -> str:
 
 def at(name: str, *overrides: str) -> StoredRun:
     """A cell's run, in the project of the current folder."""
-    return run_store.of(grid.resolve(read.load("params.yaml", overrides), name))
+    return run_store.locate_run(grid.resolve(read.load("params.yaml", overrides), name))
 
 
 def trained(root: Path, name: str) -> Path:

@@ -123,7 +123,7 @@ def _evaluate_cell(params: Any, name: str, root: Path) -> dict[str, dict]:
         if outcome.failed:
             raise UserError(f"{name}: {outcome.failed[name]}")
         benchmark_names = [Name(n, "benchmark") for n in params.evaluate.benchmarks]
-        documents = {n: read_json(folders.result(outcome.results[name], n)) for n in benchmark_names}
+        documents = {n: read_json(folders.result_path(outcome.results[name], n)) for n in benchmark_names}
     _print_table(documents)
     return documents
 

@@ -12,7 +12,7 @@ from compclip.config.cell import PRETRAINED, Cell
 from compclip.evaluate import result_store
 from compclip.evaluate.result_store import EvaluationTask
 from compclip.runs import run_store
-from compclip.runs.run_folder import Folder, Inputs, Published
+from compclip.runs.run_folder import Inputs, Published, RunFolder
 
 
 @dataclass
@@ -43,17 +43,17 @@ def publish_results(cells: Sequence[Cell], task: EvaluationTask) -> PublishedRes
     return outcome
 
 
-def finished_run(cell: Cell, root: Path) -> Folder:
+def finished_run(cell: Cell, root: Path) -> RunFolder:
     """The run of a published cell in the store. Raises UserError where the cell was not trained."""
     trained = Published(root, cell).trained
     if not trained.environment.is_file():
         raise UserError(f"{trained.path}: not there; run `dvc repro train@{cell.method}` first")
     if not trained.run_key:
         raise UserError(f"{trained.environment}: names no run_key; run `dvc repro -f train@{cell.method}`")
-    folder = run_store.folder(trained.run_key, root)
+    folder = run_store.find_folder(trained.run_key, root)
     folder.check()
     if not folder.finished:
-        run_store.adopt(trained, folder)
+        run_store.adopt_published(trained, folder)
     return folder
 
 
@@ -93,14 +93,14 @@ def _score_missing(
     todo: Mapping[str, Sequence[Cell]], task: EvaluationTask, outcome: PublishedResults
 ) -> Iterator[tuple[str, Path]]:
     """Score the runs of these keys together; one that fails leaves the others alone."""
-    for key, results in _score_runs([run_store.folder(key, task.root) for key in todo], task):
+    for key, results in _score_runs([run_store.find_folder(key, task.root) for key in todo], task):
         if isinstance(results, UserError):
             outcome.failed |= {cell.name: str(results) for cell in todo[key]}
         else:
             yield key, results
 
 
-def score_run(folder: Folder, task: EvaluationTask) -> Path:
+def score_run(folder: RunFolder, task: EvaluationTask) -> Path:
     """The results of a finished run, kept with it: those that are there, or scored now."""
     if results := result_store.find_results(task, folder):
         return results
@@ -110,7 +110,7 @@ def score_run(folder: Folder, task: EvaluationTask) -> Path:
     return results_now
 
 
-def _score_runs(folders: Sequence[Folder], task: EvaluationTask) -> Iterator[tuple[str, Path | UserError]]:
+def _score_runs(folders: Sequence[RunFolder], task: EvaluationTask) -> Iterator[tuple[str, Path | UserError]]:
     """Score finished runs and keep the results with each."""
     if not folders:
         return
@@ -133,7 +133,7 @@ def _score_runs(folders: Sequence[Folder], task: EvaluationTask) -> Iterator[tup
             yield folder.key, _store_results(task, folder, documents)
 
 
-def _store_results(task: EvaluationTask, folder: Folder, documents: Mapping[str, dict]) -> Path | UserError:
+def _store_results(task: EvaluationTask, folder: RunFolder, documents: Mapping[str, dict]) -> Path | UserError:
     """Where the results of a run are; why they cannot be left with it."""
     try:
         return result_store.store_results(task, folder, documents)

@@ -95,7 +95,7 @@ def numbers_of_documents(documents: Mapping[str, Mapping[str, Any]]) -> dict[str
 
 def numbers_of_folder(folder: Path) -> dict[str, OurNumber]:
     """The numbers of a folder of result files. Raises UserError for a damaged one, and where there is none."""
-    documents = [result_files.read_result(path) for path in folders.results(folder)]
+    documents = [result_files.read_result(path) for path in folders.result_paths(folder)]
     if not documents:
         raise UserError(f"{folder}: holds no results; give a folder of <benchmark>.json files")
     return {

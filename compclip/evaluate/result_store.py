@@ -23,7 +23,7 @@ from compclip.config.sections import Scoring
 from compclip.evaluate import benchmark_fingerprints
 from compclip.runs import run_folder as folders
 from compclip.runs import run_store
-from compclip.runs.run_folder import Folder, Trained
+from compclip.runs.run_folder import RunFolder, Trained
 
 if TYPE_CHECKING:
     from compclip.config.cell import Cell
@@ -77,7 +77,7 @@ def weights_fingerprint(trained: Trained) -> str:
     return fingerprint(trained.checkpoint)
 
 
-def find_results(task: EvaluationTask, folder: Folder) -> Path | None:
+def find_results(task: EvaluationTask, folder: RunFolder) -> Path | None:
     """The results that a finished run has, where they are those that the task would give.
 
     Raises UserError where not all of the run is its own.
@@ -89,7 +89,7 @@ def find_results(task: EvaluationTask, folder: Folder) -> Path | None:
     return results if results.is_dir() else None
 
 
-def store_results(task: EvaluationTask, folder: Folder, documents: Mapping[str, dict]) -> Path:
+def store_results(task: EvaluationTask, folder: RunFolder, documents: Mapping[str, dict]) -> Path:
     """Leave results with a finished run: the folder is complete or not there. Raises UserError as `find`."""
     folder.check()  # once more: scoring takes long
     results = folder.scores(task.identity(weights_fingerprint(folder.final)))
@@ -103,7 +103,7 @@ def store_results(task: EvaluationTask, folder: Folder, documents: Mapping[str, 
     return results
 
 
-def mark_scored(folder: Folder, results: Path) -> None:
+def mark_scored(folder: RunFolder, results: Path) -> None:
     """Say that these are the results that the run's job left."""
     write_json(folder.scored, {"identity": results.name})
 
@@ -118,7 +118,7 @@ def is_scored(params: Params, run: StoredRun) -> bool:
 
 def publish_link(results: Path, cell: Cell, root: Path) -> None:
     """Link results to the cell's place."""
-    if run_store.shared():
+    if run_store.is_shared():
         links.protect(results)
     links.place(results, folders.Published(root, cell).results)
 
@@ -126,7 +126,7 @@ def publish_link(results: Path, cell: Cell, root: Path) -> None:
 def write_documents(documents: Mapping[str, dict], folder: Path) -> None:
     """Write <benchmark>.json and summary.json into `folder`, each whole; other files there stay."""
     for name, document in documents.items():
-        write_json(folders.result(folder, Name(name, "benchmark")), document)
+        write_json(folders.result_path(folder, Name(name, "benchmark")), document)
     write_json(folder / folders.SUMMARY, flat_metrics(documents))
 
 

@@ -23,7 +23,7 @@ from compclip.evaluate.benchmark import Benchmark
 if TYPE_CHECKING:
     from compclip.config.sections import Params
     from compclip.model.backbone import Model
-    from compclip.runs.run_folder import Folder
+    from compclip.runs.run_folder import RunFolder
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Rungs:
     out: Path
 
     @classmethod
-    def of(cls, folder: Folder, params: Params) -> Rungs:
+    def of(cls, folder: RunFolder, params: Params) -> Rungs:
         """What a pruner asks of a run, scored as `params.evaluate` says."""
         request, how = read_mapping(folder.rungs), params.evaluate.scoring
         benchmarks = score.load_benchmarks(params.benchmarks, request["benchmarks"]).benchmarks

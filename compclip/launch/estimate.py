@@ -17,7 +17,7 @@ from typing import Any
 from compclip.base.errors import UserError
 from compclip.runs import device_time, inventory, progress, result_files, run_store
 from compclip.runs import run_folder as folders
-from compclip.runs.run_folder import Folder, Trained
+from compclip.runs.run_folder import RunFolder, Trained
 from compclip.runs.run_store import StoredRun
 
 NEWEST = 5  # finished runs of a method and a backbone that are read
@@ -25,7 +25,7 @@ ALIKE = ("batch_size", "precision", "micro_batch", "trainable")  # of a schedule
 
 
 @dataclass(frozen=True)
-class Finished:
+class FinishedCost:
     """What a finished run cost; a method that trains nothing has no steps."""
 
     config: Mapping[str, Any]
@@ -36,21 +36,21 @@ class Finished:
     fixed_s: float  # device-seconds
 
 
-def measured(
+def measure_cost(
     config: Mapping[str, Any], facts: Mapping[str, Any], last: Mapping[str, Any] | None, spent: float
-) -> Finished:
+) -> FinishedCost:
     """From a run's parameters, its environment.json, its last logged step, and its device-seconds."""
     devices = facts.get("processes", 1)
     spent = spent or facts.get("device_seconds") or facts.get("seconds", 0.0) * devices
     on_gpu = "peak_device_memory_mib" in facts
     if last is None:
-        return Finished(config, on_gpu, 0, 0.0, 0.0, spent)
+        return FinishedCost(config, on_gpu, 0, 0.0, 0.0, spent)
     step_s = config["train"]["batch_size"] * devices / last["samples_per_second"]
     fixed = max(0.0, spent - step_s * last["step"])
-    return Finished(config, on_gpu, last["step"], last["step"] / last["epoch"], step_s, fixed)
+    return FinishedCost(config, on_gpu, last["step"], last["step"] / last["epoch"], step_s, fixed)
 
 
-def cost(run: Mapping[str, Any], done: int, finished: Iterable[Finished], on_gpu: bool) -> float | None:
+def estimate_cost(run: Mapping[str, Any], done: int, finished: Iterable[FinishedCost], on_gpu: bool) -> float | None:
     """Device-seconds of what is left of a run after `done` steps; None where no finished run tells."""
     alike = _closest(run, [one for one in finished if one.on_gpu == on_gpu and _alike(run, one)])
     found = [
@@ -59,20 +59,20 @@ def cost(run: Mapping[str, Any], done: int, finished: Iterable[Finished], on_gpu
     return statistics.median(found) if found else None
 
 
-def _alike(run: Mapping[str, Any], one: Finished) -> bool:
+def _alike(run: Mapping[str, Any], one: FinishedCost) -> bool:
     cell, other = run["cell"], one.config["cell"]
     same = _base(cell["method"]) == _base(other["method"]) and cell["backbone"] == other["backbone"]
     return same and all(run["train"][name] == one.config["train"].get(name) for name in ALIKE)
 
 
-def _closest(run: Mapping[str, Any], alike: list[Finished]) -> list[Finished]:
+def _closest(run: Mapping[str, Any], alike: list[FinishedCost]) -> list[FinishedCost]:
     """Those of the same variant and data, of the same data, of the same variant, or all, whatever there is first."""
     variant = [one for one in alike if one.config["cell"]["method"] == run["cell"]["method"]]
     data = [one for one in alike if one.config["cell"]["data"] == run["cell"]["data"]]
     return [one for one in variant if one in data] or data or variant or alike
 
 
-def _steps(run: Mapping[str, Any], one: Finished) -> int | None:
+def _steps(run: Mapping[str, Any], one: FinishedCost) -> int | None:
     """How long a run is; by epochs only a run on the same data tells."""
     train = run["train"]
     if not one.steps or train["max_steps"]:
@@ -86,9 +86,11 @@ def _base(method: str) -> str:
     return method.partition(".")[0]
 
 
-def report(runs: Sequence[tuple[str, Mapping[str, Any], int]], finished: Sequence[Finished], on_gpu: bool) -> list[str]:
-    """A line a run (its name, parameters and finished steps given), their sum, and what cannot be estimated."""
-    costs = [cost(run, done, finished, on_gpu) for _, run, done in runs]
+def format_costs(
+    runs: Sequence[tuple[str, Mapping[str, Any], int]], finished: Sequence[FinishedCost], on_gpu: bool
+) -> list[str]:
+    """Return a line a run, their sum, and what cannot be estimated; `runs` are names, parameters and finished steps."""
+    costs = [estimate_cost(run, done, finished, on_gpu) for _, run, done in runs]
     hours = "GPU-hours" if on_gpu else "process-hours"
     lines = [f"{name}: {_hours(s, hours)}" for (name, *_), s in zip(runs, costs, strict=True)]
     known = [s for s in costs if s is not None]
@@ -107,18 +109,18 @@ def _hours(seconds: float | None, unit: str) -> str:
     return "unknown" if seconds is None else f"{seconds / 3600:.2f} {unit}"
 
 
-def asked(todo: Iterable[StoredRun]) -> list[tuple[str, Mapping[str, Any], int]]:
+def list_unfinished(todo: Iterable[StoredRun]) -> list[tuple[str, Mapping[str, Any], int]]:
     """Runs to be sent as `report` takes them."""
-    return [(f"{s.key}  {s.cell.name}", s.resolved, _done(s)) for s in todo]
+    return [(f"{s.key}  {s.cell.name}", s.resolved, _count_steps(s)) for s in todo]
 
 
-def _done(stored: StoredRun) -> int:
+def _count_steps(stored: StoredRun) -> int:
     log = stored.folder.progress
-    last = progress.progress(log, stored.resolved["train"]) if log else None
+    last = progress.read_progress(log, stored.resolved["train"]) if log else None
     return last.step if last else 0
 
 
-def finished(todo: Iterable[StoredRun], root: Path) -> list[Finished]:
+def read_finished(todo: Iterable[StoredRun], root: Path) -> list[FinishedCost]:
     """The newest finished runs of the methods and backbones of `todo`, in the store and published."""
     wanted = {(_base(s.cell.method), s.cell.backbone) for s in todo}
     found: dict[tuple[str, str], dict[str, tuple[float, Trained, float]]] = defaultdict(dict)
@@ -133,15 +135,15 @@ def finished(todo: Iterable[StoredRun], root: Path) -> list[Finished]:
 
 
 def _everywhere(root: Path) -> Iterable[tuple[Trained, float]]:
-    for folder in filter(_finished, run_store.folders(root)):
-        yield folder.final, device_time.spent(folder)
-    for path in folders.published(root / folders.RUNS):
+    for folder in filter(_finished, run_store.list_folders(root)):
+        yield folder.final, device_time.read_device_seconds(folder)
+    for path in folders.published_folders(root / folders.RUNS):
         trained = Trained(path)
         if trained.environment.is_file():
             yield trained, 0.0
 
 
-def _finished(folder: Folder) -> bool:
+def _finished(folder: RunFolder) -> bool:
     """Whether a run is finished; not of one that is not to be read."""
     try:
         folder.check()
@@ -151,14 +153,14 @@ def _finished(folder: Folder) -> bool:
 
 
 def _pair(trained: Trained) -> tuple[str, str] | None:
-    cell = inventory.cell_of(trained.config)
+    cell = inventory.read_cell(trained.config)
     return (_base(str(cell["method"])), str(cell.get("backbone"))) if "method" in cell else None
 
 
-def _read(trained: Trained, spent: float) -> Finished | None:
+def _read(trained: Trained, spent: float) -> FinishedCost | None:
     """One run; none where its files are another version's, or damaged."""
     try:
         last = progress.last_row(trained.metrics)
-        return measured(result_files.read_config(trained), result_files.read_environment(trained), last, spent)
+        return measure_cost(result_files.read_config(trained), result_files.read_environment(trained), last, spent)
     except (UserError, KeyError, TypeError, ArithmeticError):
         return None

@@ -45,13 +45,13 @@ def repro(targets: Sequence[str], root: Path) -> None:
         raise UserError(f"dvc repro {' '.join(targets)}: failed, see above; nothing was sent")
 
 
-def runs(params: Params, root: Path) -> dict[str, StoredRun]:
+def locate_runs(params: Params, root: Path) -> dict[str, StoredRun]:
     """The runs of all cells by run key; cells with equal keys share one."""
-    made = (run_store.of(run, root) for run in grid.resolve_all(params))
+    made = (run_store.locate_run(run, root) for run in grid.resolve_all(params))
     return {stored.key: stored for stored in made}
 
 
-def stale(every: Sequence[StoredRun], params: Params, root: Path = Path(".")) -> list[StoredRun]:
+def list_stale(every: Sequence[StoredRun], params: Params, root: Path = Path(".")) -> list[StoredRun]:
     """Those that lack their training or the results that an evaluation would give now."""
     left = [stored for stored in every if not _published(stored, params)]
     if not any(stored.finished for stored in left):
@@ -65,4 +65,5 @@ def _published(stored: StoredRun, params: Params) -> bool:
     results = stored.published.results
     if stored.published.trained.run_key != stored.key:
         return False
-    return all(run_folder.result(results, Name(name, "benchmark")).is_file() for name in params.evaluate.benchmarks)
+    names = [Name(name, "benchmark") for name in params.evaluate.benchmarks]
+    return all(run_folder.result_path(results, name).is_file() for name in names)

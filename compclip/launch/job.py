@@ -42,7 +42,7 @@ def finish(params: Params, stored: StoredRun) -> None:
 
 def main(argv: list[str]) -> int:
     """Bring one run to its results."""
-    stored = run_store.sent(key_of(argv))
+    stored = run_store.load_sent(key_of(argv))
     finish(read.load(stored.folder.params), stored)
     return 0
 

@@ -30,8 +30,8 @@ def follow(work: ShardWork) -> None:
     Raises UserError where one failed: what needs a cluster does not start here by itself.
     """
     wanted = {item.key for item in work.missing()}
-    found = [task for task in shard_tasks.sent(work.folder) if wanted & set(task.shards.values())]
-    known = [job for task in found if (job := jobs.find(task.folder))]
+    found = [task for task in shard_tasks.list_sent_tasks(work.folder) if wanted & set(task.shards.values())]
+    known = [job for task in found if (job := jobs.find_job(task.folder))]
     if live := [job for job in known if job.state() in jobs.LIVE]:
         more = f" and {len(live) - 1} more" if live[1:] else ""
         print(f"{_called(work)}: {live[0].label()}{more} at work on its shards; waiting", flush=True)
@@ -43,7 +43,7 @@ def follow(work: ShardWork) -> None:
 def _await(live: Sequence[Job]) -> None:
     try:
         for job in live:
-            jobs.wait(job, lambda: None)
+            jobs.wait_for_job(job, lambda: None)
     except KeyboardInterrupt:
         print("no longer waiting; the jobs go on, and the same command waits again", file=sys.stderr)
         raise SystemExit(130) from None
@@ -51,7 +51,7 @@ def _await(live: Sequence[Job]) -> None:
 
 def _advised(work: ShardWork, failed: Sequence[Job]) -> str:
     for job in failed:
-        jobs.tell_found(job)
+        jobs.post_found_failure(job)
     more = f" (and {len(failed) - 1} more)" if failed[1:] else ""
     return (
         f"{_called(work)}: {failed[0].label()} failed{more}: {failed[0].reason()}; launch the stage again to go on "
@@ -65,8 +65,8 @@ def _called(work: ShardWork) -> str:
 
 def forget(work: ShardWork) -> None:
     """Take the tasks whose jobs are over for never sent."""
-    for task in shard_tasks.sent(work.folder):
-        if not jobs.attach(task.folder):
+    for task in shard_tasks.list_sent_tasks(work.folder):
+        if not jobs.find_live_job(task.folder):
             task.forget()
 
 

@@ -24,7 +24,7 @@ from compclip.config.servers import Server
 from compclip.launch import grid_runs
 from compclip.launch.profiles import Profile
 from compclip.launch.shard_jobs import forget
-from compclip.launch.slurm import Slurm, parameters, recovered
+from compclip.launch.slurm import Slurm, recover_jobs, submitit_options
 from compclip.prepare import shard_stages
 from compclip.prepare.shard_task import ShardTask
 from compclip.prepare.shard_work import ShardWork
@@ -35,7 +35,7 @@ EARLIER = {REWRITE: RECAPTION, ANNOTATE: REWRITE}
 
 
 @dataclass(frozen=True)
-class Left:
+class MissingShards:
     """What a stage lacks of a data set."""
 
     name: Name
@@ -58,7 +58,7 @@ class Left:
 
 
 @dataclass(frozen=True)
-class Sender:
+class ShardSender:
     """Where shards go: a profile, how many processes of this machine, and how many shards a task has."""
 
     profile: Profile
@@ -69,11 +69,11 @@ class Sender:
 
     def send(self, stage: str, wanted: Sequence[str], params: Params) -> int:
         """Send what a stage lacks of data sets, of the grid's where none is named."""
-        names = chosen(stage, wanted, params)
+        names = select_data(stage, wanted, params)
         if not self.dry:
             grid_runs.repro(before(stage, names, params), self.root)
-            recovered(self.profile, self.root)
-        every = [left(stage, name, params.data[name], self.root) for name in names]
+            recover_jobs(self.profile, self.root)
+        every = [find_missing(stage, name, params.data[name], self.root) for name in names]
         print("\n".join(one.line() for one in every), flush=True)
         if self.profile.executor == "local":
             self._here(every)
@@ -82,16 +82,16 @@ class Sender:
                 self._away([one for one in every if one.ready and costly(one.work) == kind], kind)
         return 0
 
-    def _here(self, every: Iterable[Left]) -> None:
+    def _here(self, every: Iterable[MissingShards]) -> None:
         for one in every:
             if one.ready and not self.dry:
                 dataclasses.replace(one.work, items=tuple(one.ready)).complete(self.workers)
 
-    def _away(self, every: Sequence[Left], is_costly: bool) -> None:
+    def _away(self, every: Sequence[MissingShards], is_costly: bool) -> None:
         todo = [task for one in every for task in self.cut(one, is_costly)]
         profile = self.profile.of_shards(is_costly)
         if todo and self.dry:
-            options = parameters(profile, todo, self.root / ".work" / "code", self.root)
+            options = submitit_options(profile, todo, self.root / ".work" / "code", self.root)
             print("\n".join((f"tasks: {len(todo)}", *(f"{name}: {value}" for name, value in options.items()))))
         elif todo:
             for one in every:
@@ -102,7 +102,7 @@ class Sender:
             print(f"{len(todo)} tasks sent: {sent[0].label()}" + (f" to {sent[-1].label()}" if sent[1:] else ""))
             print("`dvc repro` waits for them and goes on, `python -m compclip status --watch` shows them")
 
-    def cut(self, one: Left, is_costly: bool) -> list[Task]:
+    def cut(self, one: MissingShards, is_costly: bool) -> list[Task]:
         """The tasks that make what nobody makes."""
         ready, most = one.ready, self.profile.array_limit
         size = self.per_task or (math.ceil(len(ready) / most) if is_costly else 1)
@@ -110,7 +110,7 @@ class Sender:
         return [Task(one.work.stage, one.name, {i.name: i.key for i in part}, self.root) for part in parts]
 
 
-def chosen(stage: str, wanted: Sequence[str], params: Params) -> list[Name]:
+def select_data(stage: str, wanted: Sequence[str], params: Params) -> list[Name]:
     """The data sets whose shards are meant. Raises UserError for one that is none, or has no such stage."""
     for name in wanted:
         if name not in params.data:
@@ -134,11 +134,12 @@ def before(stage: str, names: Iterable[str], params: Params) -> list[str]:
     return [*(f"{EARLIER[stage]}@{name}" for name in named), *(f"benchmark@{name}" for name in benchmarks)]
 
 
-def left(stage: str, name: Name, cfg: Data, root: Path) -> Left:
+def find_missing(stage: str, name: Name, cfg: Data, root: Path) -> MissingShards:
     """What a stage lacks now. Raises UserError where an earlier one has not been run."""
     work = shard_stages.plan_work(stage, name, cfg, root)
-    flying = {key for task in shard_tasks.sent(work.folder) if jobs.attach(task.folder) for key in task.shards.values()}
-    return Left(name, work, work.missing(), frozenset(flying))
+    live_tasks = [task for task in shard_tasks.list_sent_tasks(work.folder) if jobs.find_live_job(task.folder)]
+    live_keys = frozenset(key for task in live_tasks for key in task.shards.values())
+    return MissingShards(name, work, work.missing(), live_keys)
 
 
 def costly(work: ShardWork) -> bool:

@@ -33,7 +33,7 @@ def main(argv: list[str]) -> int:
     """Make a task's shards."""
     parser = argparse.ArgumentParser(prog="python -m compclip.launch.task", description=__doc__.splitlines()[0])
     parser.add_argument("task")
-    task = shard_tasks.read(shard_tasks.folder(parser.parse_args(argv).task))
+    task = shard_tasks.read_task(shard_tasks.folder(parser.parse_args(argv).task))
     check(task)
     return shard_work.main([str(task.folder.path.parents[1]), *task.shards])
 

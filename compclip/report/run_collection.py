@@ -80,7 +80,7 @@ def _results(place: Published, benchmarks: list[str]) -> tuple[dict[str, Result]
     """The results there are by benchmark, and why the others are not."""
     found, failed = {}, []
     for name in benchmarks:
-        path = run_folder.result(place.results, Name(name, "benchmark"))
+        path = run_folder.result_path(place.results, Name(name, "benchmark"))
         if not path.is_file():
             failed.append(f"no result of {name}")
             continue

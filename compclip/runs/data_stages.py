@@ -18,8 +18,8 @@ from compclip.config import asked
 from compclip.config.asked import Asked
 from compclip.runs import jobs, shard_tasks
 from compclip.runs.jobs import Job
-from compclip.runs.run_folder import Folder
-from compclip.runs.text_table import aligned, duration
+from compclip.runs.run_folder import RunFolder
+from compclip.runs.text_table import align_columns, format_duration
 
 NEWEST = 16  # shards that tell how fast it goes
 STOPPED, DAMAGED = "stopped", "damaged"
@@ -27,7 +27,7 @@ HEADER = ("stage", "state", "shards", "captions/s", "left", "job", "last error")
 
 
 @dataclass(frozen=True)
-class Row:
+class StageRow:
     """What is known of a stage; 0 where nothing is."""
 
     name: str
@@ -42,31 +42,32 @@ class Row:
     def cells(self) -> tuple[str, ...]:
         """As shown, in the order of HEADER."""
         speed = f"{self.captions_per_second:.0f}" if self.captions_per_second else ""
-        left, shards = (duration(self.left_s) if self.left_s else ""), (f"{self.made}/{self.of}" if self.of else "")
-        return (self.name, self.state, shards, speed, left, self.job, self.error)
+        time_left = format_duration(self.left_s) if self.left_s else ""
+        shards = f"{self.made}/{self.of}" if self.of else ""
+        return (self.name, self.state, shards, speed, time_left, self.job, self.error)
 
 
-def rows(root: Path = Path()) -> Iterator[Row]:
+def rows(root: Path = Path()) -> Iterator[StageRow]:
     """The stages that are neither finished nor untouched."""
     for folder in asked.every(root):
         name = f"{folder.parent.name}@{folder.name}"
         try:
             row = _row(name, asked.read(folder))
         except UserError as error:
-            row = Row(name, DAMAGED, error=one_line(str(error)))
+            row = StageRow(name, DAMAGED, error=one_line(str(error)))
         if row:
             yield row
 
 
-def _row(name: str, wanted: Asked) -> Row | None:
+def _row(name: str, wanted: Asked) -> StageRow | None:
     keys = set(wanted.shards.values())
     listed = {entry.name: entry for entry in os.scandir(wanted.folder)}
     made = {key for key in keys if f"{key}.json" in listed}
     if made == keys:
         return None
-    sent = _sent(wanted.folder)
+    sent = _find_jobs(wanted.folder)
     states = Counter(state for _, state in sent)
-    held = sum(_held(Path(listed[f"{key}.lock"].path)) for key in keys - made if f"{key}.lock" in listed)
+    held = sum(_is_held(Path(listed[f"{key}.lock"].path)) for key in keys - made if f"{key}.lock" in listed)
     state = _state(states, held)
     if not (made or state != STOPPED):
         return None
@@ -74,13 +75,14 @@ def _row(name: str, wanted: Asked) -> Row | None:
     speed, left = _pace([listed[f"{key}.json"] for key in made], working, len(keys - made))
     failed = next((job for job, state in sent if state == jobs.FAILED), None)
     error = one_line(failed.reason()) if failed else ""
-    return Row(name, state, len(made), len(keys), speed, left, _labels(sent, held), error)
+    return StageRow(name, state, len(made), len(keys), speed, left, _labels(sent, held), error)
 
 
-def _sent(folder: Path) -> list[tuple[Job, str]]:
+def _find_jobs(folder: Path) -> list[tuple[Job, str]]:
     """The jobs of a stage that were sent, with their states."""
-    found = [jobs.find(Folder(path.parent)) for path in (folder / shard_tasks.JOBS).glob(f"*/{shard_tasks.FILE}")]
-    return sorted(((job, job.state()) for job in found if job), key=lambda pair: pair[0].label())
+    paths = (folder / shard_tasks.JOBS).glob(f"*/{shard_tasks.FILE}")
+    jobs_sent = [jobs.find_job(RunFolder(path.parent)) for path in paths]
+    return sorted(((job, job.state()) for job in jobs_sent if job), key=lambda pair: pair[0].label())
 
 
 def _state(states: Mapping[str, int], held: int) -> str:
@@ -89,7 +91,7 @@ def _state(states: Mapping[str, int], held: int) -> str:
     return next((state for state in (jobs.PENDING, jobs.FAILED) if states[state]), STOPPED)
 
 
-def _held(lock: Path) -> bool:
+def _is_held(lock: Path) -> bool:
     """Whether somebody makes the shard of this lock."""
     try:
         with open(lock, "rb") as file:
@@ -129,6 +131,6 @@ def _labels(sent: Sequence[tuple[Job, str]], held: int) -> str:
     return live[0].label() + (f" and {len(live) - 1} more" if live[1:] else "")
 
 
-def table(found: Sequence[Row], width: int) -> str:
+def table(found: Sequence[StageRow], width: int) -> str:
     """The rows as a table."""
-    return aligned(HEADER, [row.cells() for row in found], width)
+    return align_columns(HEADER, [row.cells() for row in found], width)

@@ -16,12 +16,12 @@ from typing import Any
 from compclip.base.errors import UserError
 from compclip.base.files import read_mapping, write_json
 from compclip.base.shared import make_folder
-from compclip.runs.run_folder import Folder
+from compclip.runs.run_folder import RunFolder
 
 DAMAGED = (UserError, ValueError, KeyError, TypeError, OverflowError)  # of a file that is not what we wrote
 
 
-def begin(folder: Folder, devices: int) -> Path:
+def begin_life(folder: RunFolder, devices: int) -> Path:
     """Note that a process begins to work, on so many devices."""
     path = folder.lives / f"{uuid.uuid4().hex}.json"
     make_folder(folder.lives)
@@ -36,28 +36,28 @@ def _process() -> dict[str, Any]:
     return {"host": socket.gethostname(), "pid": os.getpid()}
 
 
-def touch(path: Path) -> None:
+def touch_life(path: Path) -> None:
     """It still lives."""
     with contextlib.suppress(OSError):
         os.utime(path, follow_symlinks=False)
 
 
-def end(path: Path) -> None:
+def end_life(path: Path) -> None:
     """It came to its end."""
-    touch(path)
+    touch_life(path)
     with contextlib.suppress(OSError, *DAMAGED):  # the work is done: this must not undo it
         life = read_mapping(path)
         write_json(path, {**life, "seconds": _seconds(path, life)})
 
 
-def device_seconds(folder: Folder) -> float:
+def sum_device_seconds(folder: RunFolder) -> float:
     """Seconds x devices over all lives of a run, requeued and killed ones counted, and this process's up to now."""
     total = 0.0
     for path in folder.lives.glob("*.json"):
         with contextlib.suppress(OSError, *DAMAGED):  # one that is being written
             life = read_mapping(path)
             if "seconds" not in life and _process().items() <= life.items():
-                touch(path)
+                touch_life(path)
             total += _seconds(path, life) * life["devices"]
     return round(total, 3)
 
@@ -66,9 +66,9 @@ def _seconds(path: Path, life: dict[str, Any]) -> float:
     return life["seconds"] if "seconds" in life else max(0.0, path.stat().st_mtime - life["started"])
 
 
-def spent(folder: Folder) -> float:
+def read_device_seconds(folder: RunFolder) -> float:
     """The same of a run that may have been taken over finished, from published files: these say it then."""
-    lived = device_seconds(folder)
+    lived = sum_device_seconds(folder)
     if lived or not folder.finished:
         return lived
     with contextlib.suppress(*DAMAGED):

@@ -38,7 +38,7 @@ def list_cells(params_path: str | Path = read.DEFAULT, root: Path = Path(".")) -
 def _keyed(run: Run, root: Path) -> KeyedCell:
     parameters = hash_parameters(run.plain, trains(run.method_name))
     try:
-        key, error = run_store.of(run, root).key, ""
+        key, error = run_store.locate_run(run, root).key, ""
     except UserError as missing:
         key, error = "", one_line(str(missing))
     return KeyedCell(run.cell, key, asdict(run.train), parameters, error)

@@ -23,7 +23,7 @@ def write(root: Path) -> int:
     for path in (root / run_store.KEYS).glob("*.json"):
         if path.name not in {plan.name for plan in plans}:
             links.remove(path)
-    made = [(plan.name, run_store.keys(read_mapping(plan), root)) for plan in plans]
+    made = [(plan.name, run_store.compute_keys(read_mapping(plan), root)) for plan in plans]
     for name, keys in made:
         write_json(root / run_store.KEYS / name, keys)
     return sum(len(keys) for _, keys in made)

@@ -15,12 +15,12 @@ from compclip.runs.progress import Follower
 from compclip.runs.run_store import StoredRun
 
 
-class Left(Exception):
+class DriverStopped(Exception):
     """The driver was told to go; the trainings go on without it."""
 
 
 @dataclass
-class Flight:
+class ActiveRun:
     """A run on its way: its job, and the slot that it takes; none where somebody else started it."""
 
     stored: StoredRun
@@ -45,7 +45,7 @@ class SideBySide:
     poll_s: float = 0.2
     failed: dict[str, str] = field(default_factory=dict)
     _over: int = field(default=0, init=False)
-    _flying: list[Flight] = field(default_factory=list, init=False)
+    _flying: list[ActiveRun] = field(default_factory=list, init=False)
 
     def drive(self) -> dict[str, str]:
         """Bring all runs to an end; why those failed that did, by the cell's name.
@@ -61,7 +61,7 @@ class SideBySide:
             for flight in self._flying:
                 followers[flight.stored.key]()
             if self.gone():
-                raise Left
+                raise DriverStopped
             time.sleep(self.poll_s if self._flying else 0)
         return self.failed
 
@@ -71,7 +71,7 @@ class SideBySide:
         for flight in own:
             flight.job.cancel()
         for flight in own:
-            jobs.wait(flight.job, lambda: None, self.poll_s)
+            jobs.wait_for_job(flight.job, lambda: None, self.poll_s)
 
     @property
     def live(self) -> list[str]:
@@ -79,10 +79,10 @@ class SideBySide:
         return [flight.stored.cell.name for flight in self._flying]
 
     def _attached(self, stored: StoredRun) -> bool:
-        job = jobs.attach(stored.folder)
+        job = jobs.find_live_job(stored.folder)
         if job is None or (self.module == jobs.SCORES and job.record["module"] == jobs.TRAINS):
             return False  # a process of ours waits behind one that only trains, and scores
-        self._flying.append(Flight(stored, job))
+        self._flying.append(ActiveRun(stored, job))
         self._say(f"{stored.cell.name}: attached to {job.label()}")
         return True
 
@@ -105,10 +105,10 @@ class SideBySide:
         except UserError as error:
             self._fail(stored, str(error))
             return
-        self._flying.append(Flight(stored, job, slot))
+        self._flying.append(ActiveRun(stored, job, slot))
         self._say(f"{stored.cell.name}: started as {job.label()}")
 
-    def _landed(self, flight: Flight) -> bool:
+    def _landed(self, flight: ActiveRun) -> bool:
         state, stored = flight.job.state(), flight.stored
         if state in jobs.LIVE:
             return False
@@ -134,12 +134,12 @@ class SideBySide:
         print(line, flush=True)
 
 
-def told(number: int, _frame: object) -> None:
+def raise_stopped(number: int, _frame: object) -> None:
     """A handler of signals that lets the trainings go on."""
-    raise Left(signal.Signals(number).name)
+    raise DriverStopped(signal.Signals(number).name)
 
 
-def going_on(driver: SideBySide, again: str) -> int:
+def report_detached(driver: SideBySide, again: str) -> int:
     """Say what goes on without the driver, and how to attach; gives the exit code."""
     listed = ", ".join(driver.live) or "nothing"
     print(f"stopped; in the background train on: {listed}; `{again}` attaches", file=sys.stderr, flush=True)

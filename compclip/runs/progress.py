@@ -39,18 +39,18 @@ class Progress:
         )
 
 
-def progress(log: Path, train: Mapping[str, Any]) -> Progress | None:
+def read_progress(log: Path, train: Mapping[str, Any]) -> Progress | None:
     """What a metrics.jsonl says last; None before the first step is logged. Raises UserError for a damaged one."""
     row = last_row(log)
     if row is None:
         return None
     try:
-        return _of(row, train)
+        return _parse_row(row, train)
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
         raise UserError(f"{log}: its last line is no step's ({error!r}); {AGAIN}") from error
 
 
-def _of(row: Mapping[str, Any], train: Mapping[str, Any]) -> Progress:
+def _parse_row(row: Mapping[str, Any], train: Mapping[str, Any]) -> Progress:
     # as train.total_steps, from the share of an epoch that the step is
     steps = train["max_steps"] or max(1, round(train["epochs"] * round(row["step"] / row["epoch"])))
     step, loss, speed, when = int(row["step"]), *(float(row[key]) for key in ("loss", "samples_per_second", "time"))
@@ -88,7 +88,7 @@ class Follower:
         """Look once."""
         if time.monotonic() - self._when < self.every_s:
             return
-        seen = progress(self.stored.folder.metrics, self.stored.resolved["train"])
+        seen = read_progress(self.stored.folder.metrics, self.stored.resolved["train"])
         if seen and seen.step != self._shown:
             print(f"{self.stored.cell.name}: {seen.line()}", flush=True)
             self._shown, self._when = seen.step, time.monotonic()

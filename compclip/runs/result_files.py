@@ -113,7 +113,7 @@ def read(trained: Trained, results_folder: Path) -> FinishedRun:
     """One run with all results of its folder. Raises UserError where its configuration names no cell."""
     config = read_config(trained)
     cell = parse_cell(config.get("cell"), f"{trained.config}: cell")
-    found = {result.benchmark: result for result in map(read_result, run_folder.results(results_folder))}
+    found = {result.benchmark: result for result in map(read_result, run_folder.result_paths(results_folder))}
     facts = config, read_curve(trained), read_environment(trained)
     return FinishedRun(trained, results_folder, cell, *facts, found)
 
@@ -121,7 +121,7 @@ def read(trained: Trained, results_folder: Path) -> FinishedRun:
 def files(trained: Trained, results_folder: Path) -> list[Path]:
     """The files of a run without its checkpoint's, which follows from them."""
     own = (trained.config, trained.metrics, trained.environment)
-    return [path for path in own if path.is_file()] + run_folder.results(results_folder)
+    return [path for path in own if path.is_file()] + run_folder.result_paths(results_folder)
 
 
 def read_config(trained: Trained) -> dict[str, Any]:
@@ -240,22 +240,22 @@ def _kind(name: str) -> str:
 
 
 def _items(raw: dict[str, Any], units: list[int]) -> Items:
-    ids, values = _shared(tuple(map(str, raw["ids"]))), np.asarray(raw["outcomes"], dtype=np.float64)
+    ids, values = _share_ids(tuple(map(str, raw["ids"]))), np.asarray(raw["outcomes"], dtype=np.float64)
     if values.shape != (len(ids),):
         raise ValueError(f"{len(ids)} ids for {values.shape[0] if values.ndim == 1 else values.shape} outcomes")
     if units and (len(units) != len(ids) or not all(type(unit) is int and 0 <= unit < MOST_UNITS for unit in units)):
         raise ValueError(f"{len(ids)} ids for {len(units)} units, which must be whole numbers from 0 on")
-    return Items(ids, values, units=_same(tuple(units)))
+    return Items(ids, values, units=_share_units(tuple(units)))
 
 
 @lru_cache(maxsize=LISTS)
-def _same(units: tuple[int, ...]) -> tuple[int, ...]:
+def _share_units(units: tuple[int, ...]) -> tuple[int, ...]:
     """The one copy of a list of units that runs and metrics have in common."""
     return units
 
 
 @lru_cache(maxsize=LISTS)
-def _shared(ids: tuple[str, ...]) -> tuple[str, ...]:
+def _share_ids(ids: tuple[str, ...]) -> tuple[str, ...]:
     """The one copy of a list of ids that runs and metrics have in common. Raises ValueError where one stands twice."""
     if len(set(ids)) != len(ids):
         raise ValueError(f"{len(ids)} ids, of which {len(set(ids))} are different")

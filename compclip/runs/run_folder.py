@@ -92,7 +92,7 @@ class Trained(NamedTuple):
         return fingerprint(*(part for part in self.parts if part.is_file()))
 
 
-class Folder(NamedTuple):
+class RunFolder(NamedTuple):
     """One run in the store."""
 
     path: Path
@@ -258,7 +258,7 @@ class Inputs(NamedTuple):
         return self.root / NEAR / self.cell.data / f"{self.cell.backbone}.npy"
 
 
-def near_made(root: Path) -> dict[str, dict[str, Any]]:
+def read_neighbours_record(root: Path) -> dict[str, dict[str, Any]]:
     """Of what the neighbours of each pair of data and backbone were made. Raises UserError for a damaged record."""
     path = root / NEAR_MADE
     found = read_mapping(path) if path.is_file() else {}
@@ -289,16 +289,16 @@ class Published(NamedTuple):
         return self.root / RESULTS / LINES / f"{self.cell.place}.json"
 
 
-def result(folder: Path, benchmark: Name) -> Path:
+def result_path(folder: Path, benchmark: Name) -> Path:
     """One benchmark's results in a folder of results."""
     return folder / f"{benchmark}.json"
 
 
-def results(folder: Path) -> list[Path]:
+def result_paths(folder: Path) -> list[Path]:
     """The result files of a folder, one a benchmark; summary.json repeats their metrics."""
     return sorted(p for p in folder.glob("*.json") if p.name != SUMMARY)
 
 
-def published(runs: Path) -> list[Path]:
+def published_folders(runs: Path) -> list[Path]:
     """The run folders below `runs`, sorted; one without config.yaml is no run yet."""
     return sorted(p.parent for p in runs.glob("*/*/config.yaml"))

@@ -8,10 +8,10 @@ from pathlib import Path
 
 from compclip.base.errors import UserError
 from compclip.base.files import read_mapping, write_json
-from compclip.runs.run_folder import Folder
+from compclip.runs.run_folder import RunFolder
 
 
-def note(folder: Folder, root: Path) -> None:
+def note_project(folder: RunFolder, root: Path) -> None:
     """A project publishes the run; nothing where the store cannot be written."""
     project = str(root.resolve())
     path = folder.users / f"{hashlib.sha256(project.encode()).hexdigest()[:16]}.json"
@@ -20,7 +20,7 @@ def note(folder: Folder, root: Path) -> None:
             write_json(path, {"project": project})
 
 
-def projects(folder: Folder) -> set[str]:
+def list_projects(folder: RunFolder) -> set[str]:
     """Their roots; of a process that did not say whose it was, an empty name."""
     found = set()
     for path in (*folder.users.glob("*.json"), *folder.lives.glob("*.json")):
@@ -31,6 +31,6 @@ def projects(folder: Folder) -> set[str]:
     return found
 
 
-def own(folder: Folder, root: Path) -> bool:
+def is_own(folder: RunFolder, root: Path) -> bool:
     """Whether the run belongs to this project and to no other."""
-    return projects(folder) == {str(root.resolve())}
+    return list_projects(folder) == {str(root.resolve())}

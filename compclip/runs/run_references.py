@@ -16,7 +16,7 @@ from compclip.config import read
 from compclip.config.cell import parse_cell
 from compclip.runs import grid_keys
 from compclip.runs import run_folder as folders
-from compclip.runs.run_folder import Folder, Trained
+from compclip.runs.run_folder import RunFolder, Trained
 from compclip.runs.run_key import hash_parameters
 
 GRIDS = Path("experiments/grids")
@@ -37,16 +37,16 @@ class Uses:
     lost: frozenset[str] = frozenset()
     missing: tuple[str, ...] = ()  # a line for each grid with such cells
 
-    def of(self, folder: Folder) -> list[str]:
+    def of(self, folder: RunFolder) -> list[str]:
         """Who names a run, or may name it."""
         found = list(self.named.get(folder.key, ()))
         if self.open or self.lost:
             found += self._perhaps(folder)
         return found
 
-    def _perhaps(self, folder: Folder) -> list[str]:
+    def _perhaps(self, folder: RunFolder) -> list[str]:
         try:
-            run = written(folder)
+            run = read_resolved_run(folder)
             if not run:
                 return ["perhaps a cell whose data is not here"] if self.open else []
             name = parse_cell(run.get("cell"), f"{folder.path}: cell").name
@@ -57,13 +57,13 @@ class Uses:
         return [f"MLflow: {name}"] * (name in self.lost) + ([f"perhaps {cell}"] if cell else [])
 
 
-def written(folder: Folder) -> Mapping[str, Any]:
+def read_resolved_run(folder: RunFolder) -> Mapping[str, Any]:
     """A run as whoever sent or finished it wrote it; empty where nobody has."""
     path = next((p for p in (folder.final.config, folder.run) if p.is_file()), None)
     return read.raw(path, ()) if path else {}
 
 
-def find(params_path: str, grids: Iterable[Path], root: Path) -> Uses:
+def find_references(params_path: str, grids: Iterable[Path], root: Path) -> Uses:
     """Who names which run: the cells of params.yaml and of other grids, studies, MLflow.
 
     Raises UserError where one of them cannot be read.
@@ -76,7 +76,7 @@ def find(params_path: str, grids: Iterable[Path], root: Path) -> Uses:
         unknown |= {one.parameters: f"{prefix}{one.cell.name}" for one in lacking}
         if lacking:
             missing.append(f"{path}: {len(lacking)} cells not judged ({lacking[0].error}); what may be theirs stays")
-    for run_key, name in trials(root):
+    for run_key, name in list_trials(root):
         named[run_key].append(name)
     lost = set()
     for name, run_key in _tracked(root):
@@ -92,15 +92,15 @@ def _cells(path: Path, root: Path, prefix: str, named: dict[str, list[str]]) -> 
     return found
 
 
-def trials(root: Path) -> Iterator[tuple[str, str]]:
+def list_trials(root: Path) -> Iterator[tuple[str, str]]:
     """Run key and name of every trial of every study, of those that are under way as well."""
     for path in sorted((root / STUDIES).glob("*/trials.json")):
-        yield from _tried(path)
+        yield from _finished_trials(path)
     for path in sorted((root / STORAGES).glob("*.db")):
-        yield from _stored(path)
+        yield from _storage_trials(path)
 
 
-def _tried(path: Path) -> list[tuple[str, str]]:
+def _finished_trials(path: Path) -> list[tuple[str, str]]:
     study, name = read_mapping(path), path.parent.name
     try:
         reference = study.get("reference")
@@ -110,7 +110,7 @@ def _tried(path: Path) -> list[tuple[str, str]]:
         raise UserError(f"{path}: not a study's trials ({error!r}); run the sweep again with --page") from error
 
 
-def _stored(path: Path) -> Iterator[tuple[str, str]]:
+def _storage_trials(path: Path) -> Iterator[tuple[str, str]]:
     """The trials of a study's own storage: trials.json learns of one when it is over."""
     query = (
         "SELECT number, json_extract(value_json, '$') FROM trial_user_attributes JOIN trials USING (trial_id) "
@@ -128,6 +128,6 @@ def _tracked(root: Path) -> Iterator[tuple[str, str]]:
     """Name and run key of every cell that MLflow holds; no key for one that is not published any more."""
     if not (root / SYNCED).is_file():
         return
-    published = {f"{p.parent.name}-{p.name}": p for p in folders.published(root / folders.RUNS)}
+    published = {f"{p.parent.name}-{p.name}": p for p in folders.published_folders(root / folders.RUNS)}
     for name in read_mapping(root / SYNCED):
         yield name, Trained(published[name]).run_key if name in published else ""

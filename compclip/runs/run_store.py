@@ -19,7 +19,7 @@ from compclip.base.errors import UserError
 from compclip.base.files import fingerprint, read_mapping, update, update_json
 from compclip.base.names import Name
 from compclip.config.cell import Cell
-from compclip.runs.run_folder import Folder, Inputs, Published, Trained, near_made
+from compclip.runs.run_folder import Inputs, Published, RunFolder, Trained, read_neighbours_record
 
 if TYPE_CHECKING:
     from compclip.config.sections import Run
@@ -33,7 +33,7 @@ class _Stored(NamedTuple):
     key: str
     resolved: Mapping[str, Any]
     data_fingerprint: str
-    folder: Folder
+    folder: RunFolder
     root: Path
 
 
@@ -74,7 +74,7 @@ class StoredRun(_Stored):
         trained = self.published.trained
         if trained.run_key != self.key:
             return False
-        adopt(trained, self.folder)
+        adopt_published(trained, self.folder)
         return True
 
     def config_text(self) -> str:
@@ -90,23 +90,23 @@ class StoredRun(_Stored):
         """
         self.folder.check()
         trained, final = self.published.trained, self.folder.final
-        if shared():
+        if is_shared():
             links.protect(final.path)
         update(trained.config, self.config_text())
         for part, place in zip(final.parts[1:], trained.parts[1:], strict=True):
             links.place(part, place)
-        if shared():
+        if is_shared():
             from compclip.runs import run_projects
 
-            run_projects.note(self.folder, self.root)
+            run_projects.note_project(self.folder, self.root)
 
 
-def shared() -> bool:
+def is_shared() -> bool:
     """Whether the store may be that of several projects."""
     return bool(os.environ.get(VARIABLE))
 
 
-def place(root: Path) -> Path:
+def store_folder(root: Path) -> Path:
     """The store of a project: the folder that COMPCLIP_STORE names, or its own."""
     named = os.environ.get(VARIABLE)
     if named and not Path(named).is_absolute():
@@ -114,24 +114,24 @@ def place(root: Path) -> Path:
     return Path(named) if named else root / "store"
 
 
-def folder(run_key: str, root: Path = Path(".")) -> Folder:
+def find_folder(run_key: str, root: Path = Path(".")) -> RunFolder:
     """A run's folder by its key. Raises UserError for a key that is none, which files of others may give."""
-    return Folder(place(root) / Name(run_key, "run key"))
+    return RunFolder(store_folder(root) / Name(run_key, "run key"))
 
 
-def adopt(trained: Trained, into: Folder) -> None:
+def adopt_published(trained: Trained, into: RunFolder) -> None:
     """Take published files into the store, which does not have their run: a checkout may have pulled them."""
     into.make()
     for part, own in zip(trained.parts, into.final.parts, strict=True):
         links.place(part, own)
 
 
-def folders(root: Path = Path(".")) -> list[Folder]:
+def list_folders(root: Path = Path(".")) -> list[RunFolder]:
     """Every run of the store, sorted by key."""
-    return [run for run in map(Folder, sorted(place(root).glob("*"))) if os.path.lexists(run.lock)]
+    return [run for run in map(RunFolder, sorted(store_folder(root).glob("*"))) if os.path.lexists(run.lock)]
 
 
-def of(run: Run, root: Path = Path(".")) -> StoredRun:
+def locate_run(run: Run, root: Path = Path(".")) -> StoredRun:
     """The place of any run, in the grid or not. Raises UserError for inputs that were not made yet."""
     from compclip.config import wanted
     from compclip.config.training_code import hash_training_code
@@ -139,12 +139,12 @@ def of(run: Run, root: Path = Path(".")) -> StoredRun:
     from compclip.runs.run_key import compute_key
 
     method, near = load_method(run.method_name), wanted.neighbours(run.method_name, run.method)
-    found = inputs(Inputs(root, run.cell), method.reads(run.method), near)
+    found = hash_inputs(Inputs(root, run.cell), method.reads(run.method), near)
     key = compute_key(run.plain, method.TRAINS, found.all, hash_training_code(run.method_name))
-    return StoredRun(run.cell, key, run.plain, found.data, folder(key, root), root)
+    return StoredRun(run.cell, key, run.plain, found.data, find_folder(key, root), root)
 
 
-def planned(method: Name, root: Path = Path(".")) -> list[StoredRun]:
+def load_planned(method: Name, root: Path = Path(".")) -> list[StoredRun]:
     """The cells of a method as the stages `plan` and `keys` left them. Raises UserError where these did not run."""
     plan, keys = (root / folder / f"{method}.json" for folder in (PLAN, KEYS))
     for path, stage in ((plan, "plan"), (keys, "keys")):
@@ -169,17 +169,17 @@ def write_trained(method: Name, cells: Iterable[StoredRun], root: Path = Path(".
 
 def _planned(resolved: Mapping[str, Any], made: Mapping[str, str], root: Path) -> StoredRun:
     cell = Cell(**resolved["cell"])
-    return StoredRun(cell, made["key"], resolved, made["data"], folder(made["key"], root), root)
+    return StoredRun(cell, made["key"], resolved, made["data"], find_folder(made["key"], root), root)
 
 
-def keys(plan: Mapping[str, Any], root: Path) -> dict[str, dict[str, str]]:
+def compute_keys(plan: Mapping[str, Any], root: Path) -> dict[str, dict[str, str]]:
     """What the stage `keys` writes of a method's plan: each cell's run key, and the fingerprint of its data."""
     from compclip.runs.run_key import compute_key
 
     made = {}
     for name, run in plan["cells"].items():
         reads, near = plan.get("reads", {}).get(name, {}), name in plan["near"]
-        found = inputs(Inputs(root, Cell(**run["cell"])), reads, near)
+        found = hash_inputs(Inputs(root, Cell(**run["cell"])), reads, near)
         made[name] = {"key": compute_key(run, plan["trains"], found.all, plan["code"]), "data": found.data}
     return made
 
@@ -191,7 +191,7 @@ class Fingerprints(NamedTuple):
     all: str
 
 
-def inputs(given: Inputs, reads: Mapping[str, str] | None = None, near: bool = False) -> Fingerprints:
+def hash_inputs(given: Inputs, reads: Mapping[str, str] | None = None, near: bool = False) -> Fingerprints:
     """The contents that a run depends on; `reads` are its method's own, with what brings each; `near`: neighbours too.
 
     Raises UserError for what was not made, or fetched, yet.
@@ -210,7 +210,7 @@ def inputs(given: Inputs, reads: Mapping[str, str] | None = None, near: bool = F
 
 def _neighbours(given: Inputs, every: str) -> Path:
     """Those of a run. Raises UserError where they are of other data, or of another backbone."""
-    if not given.near.is_file() or near_made(given.root).get(given.pair, {}).get("inputs") != every:
+    if not given.near.is_file() or read_neighbours_record(given.root).get(given.pair, {}).get("inputs") != every:
         raise UserError(
             f"{given.near}: not there, or of other data; run `dvc repro neighbours`, or for a method outside of the "
             f"grid `python -m compclip.train.neighbours --data {given.cell.data} --backbone {given.cell.backbone}`"
@@ -229,14 +229,14 @@ def _fingerprint(paths: tuple[Path, ...], _stamp: tuple) -> str:
     return fingerprint(*paths)
 
 
-def sent(run_key: str, root: Path = Path(".")) -> StoredRun:
+def load_sent(run_key: str, root: Path = Path(".")) -> StoredRun:
     """The run of a job that was sent. Raises UserError where there is none, or where its key is no longer this one."""
     from compclip.config import run_config
 
-    path = folder(run_key, root).run
+    path = find_folder(run_key, root).run
     if not path.is_file():
         raise UserError(f"{path}: no such run; give the key of one that was sent")
-    stored = of(run_config.from_yaml(path), root)
+    stored = locate_run(run_config.from_yaml(path), root)
     if stored.key != run_key:
         raise UserError(
             f"{path.parent}: code or data changed since it was submitted (its key is now {stored.key}); "

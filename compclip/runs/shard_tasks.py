@@ -17,7 +17,7 @@ from compclip.base.errors import UserError, unknown
 from compclip.base.files import read_mapping, write_json
 from compclip.base.names import Name
 from compclip.config import asked
-from compclip.runs.run_folder import Folder
+from compclip.runs.run_folder import RunFolder
 
 FILE, JOBS = "task.json", "jobs"
 
@@ -45,7 +45,7 @@ class Task:
         return f"{self.stage}@{self.data} {first}" + (f" and {len(others)} more" if others else "")
 
     @property
-    def folder(self) -> Folder:
+    def folder(self) -> RunFolder:
         """Its files."""
         return folder(self.key, self.root)
 
@@ -63,12 +63,12 @@ def is_key(key: str) -> bool:
     return "/" in key
 
 
-def folder(key: str, root: Path = Path()) -> Folder:
+def folder(key: str, root: Path = Path()) -> RunFolder:
     """A task's folder by its key. Raises UserError for a key that is none."""
     stage, data, task = (key.split("/") + ["", "", ""])[:3]
     if stage not in asked.STAGES or key.count("/") != 2:
         raise unknown("task of shards", key, ())
-    return Folder(work(stage, Name(data, "data"), root) / JOBS / Name(task, "task"))
+    return RunFolder(work(stage, Name(data, "data"), root) / JOBS / Name(task, "task"))
 
 
 def work(stage: str, data: Name, root: Path = Path()) -> Path:
@@ -76,7 +76,7 @@ def work(stage: str, data: Name, root: Path = Path()) -> Path:
     return root / asked.FOLDER / stage / data
 
 
-def read(at: Folder) -> Task:
+def read_task(at: RunFolder) -> Task:
     """The task whose files these are. Raises UserError where there is none, or a damaged one."""
     path, place = at.path / FILE, at.path.parents[1]
     raw = read_mapping(path).get("shards")
@@ -86,21 +86,21 @@ def read(at: Folder) -> Task:
     return Task(place.parent.name, place.name, shards, place.parents[3])
 
 
-def sent(folder: Path) -> list[Task]:
+def list_sent_tasks(folder: Path) -> list[Task]:
     """The tasks that were sent of a stage's folder, alive or not, by their first shards.
 
     Raises UserError where one is damaged.
     """
-    found = [read(Folder(path.parent)) for path in (folder / JOBS).glob(f"*/{FILE}")]
+    found = [read_task(RunFolder(path.parent)) for path in (folder / JOBS).glob(f"*/{FILE}")]
     return sorted(found, key=lambda task: next(iter(task.shards)))
 
 
-def of(stages: Iterable[str], data: Iterable[str], root: Path = Path()) -> list[Task]:
+def find_tasks(stages: Iterable[str], data: Iterable[str], root: Path = Path()) -> list[Task]:
     """The tasks that were sent of some stages and data sets."""
     places = [work(stage, Name(name, "data"), root) for name in data for stage in stages]
-    return [task for place in places for task in sent(place)]
+    return [task for place in places for task in list_sent_tasks(place)]
 
 
-def made(at: Folder) -> bool:
+def is_finished(at: RunFolder) -> bool:
     """Whether all shards of a task are there."""
-    return all((at.path.parents[1] / f"{key}.json").is_file() for key in read(at).shards.values())
+    return all((at.path.parents[1] / f"{key}.json").is_file() for key in read_task(at).shards.values())

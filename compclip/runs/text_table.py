@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 
-def aligned(header: Sequence[str], lines: Sequence[Sequence[str]], width: int) -> str:
+def align_columns(header: Sequence[str], lines: Sequence[Sequence[str]], width: int) -> str:
     """Aligned columns, cut at `width`; of the third and later ones those without any value are left out."""
     every = [header, *lines]
     shown = [i for i in range(len(header)) if i < 2 or any(line[i] for line in lines)]
@@ -14,7 +14,7 @@ def aligned(header: Sequence[str], lines: Sequence[Sequence[str]], width: int) -
     return "\n".join(line if len(line) <= width else f"{line[: width - 1]}…" for line in text)
 
 
-def duration(seconds: float) -> str:
+def format_duration(seconds: float) -> str:
     """As 45s, 3m20s or 5h07m."""
     whole = round(seconds)
     if whole < 60:

@@ -84,7 +84,7 @@ def base_key(study: Study, params: Path) -> str:
     """What all trials have in common: code, data and fixed parameters, of the training and of the evaluation."""
     corner = studies.overrides(study, studies.corner(study), read.load(params).methods)
     loaded = read.load(params, corner)
-    base = run_store.of(studies.run(study, loaded))
+    base = run_store.locate_run(studies.run(study, loaded))
     weights = fingerprint(Inputs(base.root, base.cell).backbone)
     return f"{base.key} {result_store.task_from_params(loaded).identity(weights)}"
 

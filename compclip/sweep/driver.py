@@ -199,10 +199,10 @@ class Driver:
     def _reference(self) -> None:
         """Score the pretrained model once; a wrong column is found here, before any training."""
         loaded = read.load(self.params)
-        stored = run_store.of(studies.run(self.study, loaded, studies.PRETRAINED), self.root)
+        stored = run_store.locate_run(studies.run(self.study, loaded, studies.PRETRAINED), self.root)
         if not self.scored(loaded, stored):
             sent = self.sender.attach(stored) or self._send(stored)
-            if jobs.wait(sent, lambda: None, self.poll_s) == FAILED:
+            if jobs.wait_for_job(sent, lambda: None, self.poll_s) == FAILED:
                 raise UserError(f"study {self.study.name}: the pretrained model was not scored: {sent.reason()}")
         self.columns = objectives.columns(self.study, stored, self._results(stored.key), loaded)
         if "reference" in self.opened.user_attrs:
@@ -214,10 +214,10 @@ class Driver:
         print(f"pretrained: {self._listed(values)}", flush=True)
 
     def _results(self, key: str) -> Path:
-        found = run_store.folder(key, self.root).results
-        if found is None:
-            raise UserError(f"{run_store.folder(key, self.root).path}: no results; start again with --retry-failed")
-        return found
+        folder = run_store.find_folder(key, self.root)
+        if folder.results is None:
+            raise UserError(f"{folder.path}: no results; start again with --retry-failed")
+        return folder.results
 
     def _send(self, stored: StoredRun) -> Job:
         return self.sender.submit(stored, self.params)
@@ -227,7 +227,7 @@ class Driver:
         values = draw(trial, self.study)
         try:
             loaded = read.load(self.params, studies.overrides(self.study, values, self._methods))
-            stored = run_store.of(studies.run(self.study, loaded), self.root)
+            stored = run_store.locate_run(studies.run(self.study, loaded), self.root)
         except UserError as error:
             self._fail(trial, str(error))
             return None
@@ -285,11 +285,11 @@ class Driver:
         except UserError as error:
             print(f"warning: trial {flight.trial.number}: {error}; it runs on", file=sys.stderr, flush=True)
             return
-        jobs.forget(run_store.folder(flight.key, self.root))
+        jobs.forget_job(run_store.find_folder(flight.key, self.root))
 
     def _pruned(self, flight: Flight) -> bool:
         """Report new intermediate scores, rung by rung, so that the verdict does not depend on when we look."""
-        path = run_store.folder(flight.key, self.root).intermediate
+        path = run_store.find_folder(flight.key, self.root).intermediate
         if self.study.pruner == "none" or not path.is_file():
             return False
         lines = [line for line in read_text(path).split("\n")[:-1] if line]  # the last one may be half-written

@@ -44,7 +44,7 @@ def columns(study: Study, pretrained: StoredRun, found: Path, params: Params) ->
     if not any(o.benchmark == SUMMARY for o in study.objectives):
         return tuple(Column(o.benchmark, o.column.partition("/")[2]) for o in study.objectives)
     evaluated = params.evaluate.benchmarks
-    scored = {name: result_files.read_result(folders.result(found, Name(name, "benchmark"))) for name in evaluated}
+    scored = {name: result_files.read_result(folders.result_path(found, Name(name, "benchmark"))) for name in evaluated}
     return of_runs(study, [FinishedRun(pretrained.folder.final, found, pretrained.cell, {}, [], {}, scored)], params)
 
 
@@ -81,7 +81,7 @@ def scores(columns: Sequence[Column], folder: Path) -> list[float]:
     """The columns' values from a finished run's results folder. Raises UserError for one that is not there."""
     found: dict[str, float] = {}
     for name in benchmarks(columns):
-        path = folders.result(folder, Name(name, "benchmark"))
+        path = folders.result_path(folder, Name(name, "benchmark"))
         metrics = mapping(read_mapping(path).get("metrics"), f"{path}: metrics")
         for column in leaves(columns):
             if column.benchmark == name:

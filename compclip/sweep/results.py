@@ -22,7 +22,7 @@ CONFIRMED = "confirmation.json"
 
 def shown_folder(key: str, root: Path) -> str:
     """Where a run's files are: from the project's root, or absolute where a shared store has them."""
-    path = run_store.folder(key, root).path
+    path = run_store.find_folder(key, root).path
     return str(path.relative_to(root)) if path.is_relative_to(root) else str(path)
 
 

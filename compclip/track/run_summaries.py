@@ -20,7 +20,7 @@ from compclip.base.files import fingerprint, read_text, write_atomic
 from compclip.config.cell import Cell
 from compclip.runs import result_files, run_folder
 from compclip.runs.result_files import FinishedRun, Result
-from compclip.runs.run_folder import Folder, Trained
+from compclip.runs.run_folder import RunFolder, Trained
 
 MOMENT_NS = 2_000_000_000  # file systems of today tick at least once in it
 
@@ -89,7 +89,7 @@ class SummaryCache:
 
 def list_published(root: Path) -> Iterator[tuple[Trained, Path]]:
     """Every published run and the folder of its results, sorted by name."""
-    for path in run_folder.published(root / run_folder.RUNS):
+    for path in run_folder.published_folders(root / run_folder.RUNS):
         yield Trained(path), root / run_folder.RESULTS / path.parent.name / path.name
 
 
@@ -98,7 +98,7 @@ def cell_name(published: Trained) -> str:
     return f"{published.path.parent.name}-{published.path.name}"
 
 
-def find_in_store(at: Folder) -> tuple[Trained, Path] | None:
+def find_in_store(at: RunFolder) -> tuple[Trained, Path] | None:
     """A run in the store and the folder of its last job's results; None before it is finished. Raises as `check`."""
     at.check()
     return (at.final, at.results or at.scores("none")) if at.finished else None

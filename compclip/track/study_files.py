@@ -10,7 +10,7 @@ from typing import Any
 
 from compclip.base.errors import UserError
 from compclip.base.files import read_json
-from compclip.runs.run_folder import Folder
+from compclip.runs.run_folder import RunFolder
 from compclip.track import run_summaries
 from compclip.track.run_summaries import RunSummary, SummaryCache
 
@@ -89,7 +89,7 @@ def _parse_time(moment: str | None) -> float | None:
 
 def _read_run(raw: dict[str, Any], root: Path, summaries: SummaryCache) -> RunSummary | None:
     """The trial's run in the store; None before it is finished."""
-    location = run_summaries.find_in_store(Folder(root / raw["folder"])) if raw.get("folder") else None
+    location = run_summaries.find_in_store(RunFolder(root / raw["folder"])) if raw.get("folder") else None
     return summaries.summary(*location) if location else None
 
 

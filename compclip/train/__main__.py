@@ -37,7 +37,7 @@ def bring(method: Name, params: str, root: Path = Path(".")) -> int:
     What is finished costs no training and none of its imports.
     """
     cells: dict[str, list[StoredRun]] = defaultdict(list)
-    for stored in run_store.planned(method, root):
+    for stored in run_store.load_planned(method, root):
         cells[stored.key].append(stored)
     todo = [same[0] for same in cells.values() if not any(stored.finished for stored in same)]
     waiting, failed = {stored.key for stored in todo}, dict[str, str]()
@@ -82,7 +82,7 @@ def _one(args: argparse.Namespace) -> int:
     from compclip.config import grid, read
     from compclip.train import driver
 
-    stored = run_store.of(grid.resolve(read.load(args.params, args.overrides), args.cell))
+    stored = run_store.locate_run(grid.resolve(read.load(args.params, args.overrides), args.cell))
     try:
         driver.run_cell(stored)
     except KeyboardInterrupt:

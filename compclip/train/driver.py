@@ -10,7 +10,7 @@ from pathlib import Path
 
 from compclip.base.errors import UserError
 from compclip.runs import jobs, local_runs, machine
-from compclip.runs.local_runs import Left, SideBySide
+from compclip.runs.local_runs import DriverStopped, SideBySide
 from compclip.runs.run_store import StoredRun
 
 
@@ -20,21 +20,21 @@ def train(todo: Sequence[StoredRun], method: str, params: str, landed: Callable[
     ready = [stored for stored in todo if stored.cell.name not in given_up]
     threads = max((s.resolved["train"]["threads"] + s.resolved["train"]["workers"] for s in ready), default=1)
     driver = SideBySide(ready, params, machine.slots(threads), jobs.TRAINS, landed, _lost, _orphaned())
-    signal.signal(signal.SIGTERM, local_runs.told)
+    signal.signal(signal.SIGTERM, local_runs.raise_stopped)
     try:
         return given_up | driver.drive()
     except KeyboardInterrupt:
         print("stopping; what trains saves first, and the same command goes on", file=sys.stderr, flush=True)
         driver.stop()
         raise SystemExit(130) from None
-    except Left:
-        raise SystemExit(local_runs.going_on(driver, f"dvc repro train@{method}")) from None
+    except DriverStopped:
+        raise SystemExit(local_runs.report_detached(driver, f"dvc repro train@{method}")) from None
 
 
 def _lost(stored: StoredRun, _reason: str) -> None:
     """A cluster's job that failed while we waited: its own process may not have been able to say so."""
-    if job := jobs.find(stored.folder):
-        jobs.tell_found(job)
+    if job := jobs.find_job(stored.folder):
+        jobs.post_found_failure(job)
 
 
 def _orphaned() -> Callable[[], bool]:
@@ -58,7 +58,7 @@ def _failed_on_cluster(stored: StoredRun) -> str:
     What needs a cluster should not start here by itself. A process of this machine that is gone is no obstacle.
     """
     try:
-        job = jobs.find(stored.folder)
+        job = jobs.find_job(stored.folder)
     except UserError as error:
         return str(error)
     if not isinstance(job, jobs.SlurmJob) or job.state() != jobs.FAILED:
@@ -67,7 +67,7 @@ def _failed_on_cluster(stored: StoredRun) -> str:
 
 
 def _advised(stored: StoredRun, job: jobs.Job) -> str:
-    jobs.tell_found(job)
+    jobs.post_found_failure(job)
     print("\n".join(f"    {line}" for line in jobs.last_lines(stored.folder)), file=sys.stderr)
     return (
         f"{job.label()} failed: {job.reason()}; launch it again to go on from its last checkpoint, or "
@@ -93,11 +93,11 @@ def _await_job(stored: StoredRun) -> None:
     """Wait for the run's job, if it has one. Raises UserError with the reason where that ended without finishing."""
     from compclip.runs.progress import Follower
 
-    job = jobs.find(stored.folder)
+    job = jobs.find_job(stored.folder)
     state = job.state() if job else jobs.DONE
     if job and state in jobs.LIVE:
         print(f"{stored.cell.name}: {job.label()} trains this run ({state}); waiting for it", flush=True)
-        state = jobs.wait(job, Follower(stored))
+        state = jobs.wait_for_job(job, Follower(stored))
     elif isinstance(job, jobs.LocalJob):
         return
     if job and state == jobs.FAILED and not stored.finished:

@@ -60,6 +60,6 @@ def _write_files(stored: StoredRun, model: Model, facts: dict[str, Any]) -> None
         "data_fingerprint": stored.data_fingerprint,
         "weights_fingerprint": backbone.weights_fingerprint(final.checkpoint),
     }
-    write_json(final.environment, {**identity, **facts, "device_seconds": device_time.device_seconds(folder)})
+    write_json(final.environment, {**identity, **facts, "device_seconds": device_time.sum_device_seconds(folder)})
     for path in folder.checkpoints():
         path.unlink()

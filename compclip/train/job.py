@@ -34,7 +34,7 @@ def key_of(argv: list[str]) -> str:
 
 def main(argv: list[str]) -> int:
     """Bring one run to its checkpoint."""
-    hold_and_complete(run_store.sent(key_of(argv)))
+    hold_and_complete(run_store.load_sent(key_of(argv)))
     return 0
 
 

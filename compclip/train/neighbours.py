@@ -21,7 +21,7 @@ from compclip.base.names import Name
 from compclip.config import plan
 from compclip.config.cell import PRETRAINED, Cell
 from compclip.runs import run_store
-from compclip.runs.run_folder import NEAR_MADE, Inputs, near_made
+from compclip.runs.run_folder import NEAR_MADE, Inputs, read_neighbours_record
 
 STAGE = "neighbours"
 SPOOL = Path(".work/neighbours")
@@ -29,10 +29,10 @@ SPOOL = Path(".work/neighbours")
 
 def bring(pairs: list[tuple[Name, Name]], code: str, root: Path = Path()) -> list[str]:
     """Make what is missing for pairs of data and backbone; gives what was made. Raises UserError for missing inputs."""
-    known, done = near_made(root), []
+    known, done = read_neighbours_record(root), []
     for data, backbone in pairs:
         given = Inputs(root, Cell(Name(PRETRAINED, "method"), backbone, data, 0))
-        wanted = {"inputs": run_store.inputs(given).all, "code": code}
+        wanted = {"inputs": run_store.hash_inputs(given).all, "code": code}
         if not given.near.is_file() or not wanted.items() <= known.get(given.pair, {}).items():
             known[given.pair] = wanted | _make(given)
             update_json(root / NEAR_MADE, known)

@@ -26,7 +26,7 @@ from compclip.model import __main__ as model_command
 from compclip.prepare import shard_stages
 from compclip.runs import __main__ as runs_command
 from compclip.runs import run_store
-from compclip.runs.run_folder import Folder, Trained
+from compclip.runs.run_folder import RunFolder, Trained
 from compclip.sweep import __main__ as sweep_command
 from compclip.train import __main__ as train_command
 from compclip.train import job as train_job
@@ -159,10 +159,10 @@ def test_run_keys_of_files(tmp_path):
     path.mkdir(parents=True)
     (path / "environment.json").write_text('{"run_key": "../../elsewhere"}')
     with pytest.raises(UserError, match=f"run key '../../elsewhere': {RULE}"):
-        run_store.folder(Trained(path).run_key, tmp_path)
+        run_store.find_folder(Trained(path).run_key, tmp_path)
     (path / "scored.json").write_text('{"identity": "../../.."}')
     with pytest.raises(UserError, match=f"scored.json: identity '../../..': {RULE}"):
-        _ = Folder(path).results
+        _ = RunFolder(path).results
 
 
 @pytest.mark.parametrize("bad", ["../x", "a/b", "", ["a"], "x" * 65])

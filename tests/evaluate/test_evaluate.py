@@ -351,7 +351,7 @@ def test_a_failure_leaves_the_old_results(published, params, root, monkeypatch):
     assert [p.read_text() for p in published.results.iterdir()] == ["old"]
     assert not list(root.glob("store/clip-key/scores/*"))
     assert (
-        result_store.find_results(result_store.task_from_params(params, root), run_store.folder("clip-key", root))
+        result_store.find_results(result_store.task_from_params(params, root), run_store.find_folder("clip-key", root))
         is None
     )
 

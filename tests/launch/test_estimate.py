@@ -10,7 +10,7 @@ import pytest
 from compclip.base.files import read_json, write_json
 from compclip.launch import __main__ as launch_command
 from compclip.launch import estimate
-from compclip.launch.estimate import Finished
+from compclip.launch.estimate import FinishedCost
 from compclip.launch.profiles import Profile
 from compclip.runs import run_store
 from tests import fake_store
@@ -33,14 +33,14 @@ def run(method="clic", backbone="vit", data="coco", **train) -> dict:
     return {"cell": {"method": method, "backbone": backbone, "data": data, "seed": 0}, "train": schedule | train}
 
 
-def done(spent: float = 120.0, **kind) -> Finished:
+def done(spent: float = 120.0, **kind) -> FinishedCost:
     """A finished run."""
-    return estimate.measured(run(**kind), GPU, LAST, spent)
+    return estimate.measure_cost(run(**kind), GPU, LAST, spent)
 
 
-def cost(asked: dict, *finished: Finished, steps: int = 0, on_gpu: bool = True) -> float | None:
+def cost(asked: dict, *finished: FinishedCost, steps: int = 0, on_gpu: bool = True) -> float | None:
     """Device-seconds."""
-    return estimate.cost(asked, steps, finished, on_gpu)
+    return estimate.estimate_cost(asked, steps, finished, on_gpu)
 
 
 def test_what_a_run_cost():
@@ -48,9 +48,9 @@ def test_what_a_run_cost():
     one = done()
     assert (one.step_s, one.fixed_s, one.steps, one.steps_an_epoch) == (1.0, 20.0, 100, 50.0)
     assert done(spent=90.0).fixed_s == 0  # a run that paused costs no less than nothing
-    older = estimate.measured(run(), {"processes": 2, "seconds": 70.0}, LAST, 0.0)
+    older = estimate.measure_cost(run(), {"processes": 2, "seconds": 70.0}, LAST, 0.0)
     assert (older.fixed_s, older.on_gpu) == (40.0, False)
-    said = estimate.measured(run(), {**GPU, "device_seconds": 130.0}, LAST, 0.0)
+    said = estimate.measure_cost(run(), {**GPU, "device_seconds": 130.0}, LAST, 0.0)
     assert said.fixed_s == 30.0
 
 
@@ -71,7 +71,7 @@ def test_what_is_done_costs_no_more():
 
 def test_a_method_that_trains_nothing():
     """All of it is fixed."""
-    one = estimate.measured(run("pretrained"), GPU, None, 12.0)
+    one = estimate.measure_cost(run("pretrained"), GPU, None, 12.0)
     assert cost(run("pretrained"), one) == 12
 
 
@@ -109,12 +109,12 @@ def test_the_median_of_the_closest():
 def test_the_report():
     """A line a run, the sum of what is known, and by name what is not."""
     asked = [("a", run(), 0), ("b", run("negclip"), 0), ("c", run("negclip"), 0), ("d", run(epochs=1.0), 0)]
-    lines = estimate.report(asked, [done(spent=3600.0)], True)
+    lines = estimate.format_costs(asked, [done(spent=3600.0)], True)
     assert lines[:4] == ["a: 1.00 GPU-hours", "b: unknown", "c: unknown", "d: 0.99 GPU-hours"]
     assert lines[4] == "about 1.99 GPU-hours for 2 of 4 runs"
     assert lines[5].startswith("no estimate for 2 runs: no finished run of negclip on vit (on GPUs, ")
-    assert estimate.report([], [], True) == []
-    assert "process-hours" not in "".join(estimate.report(asked, [], False))
+    assert estimate.format_costs([], [], True) == []
+    assert "process-hours" not in "".join(estimate.format_costs(asked, [], False))
 
 
 @pytest.fixture
@@ -128,18 +128,18 @@ def project(tmp_path, monkeypatch) -> Path:
 def test_from_the_files_of_the_store(project):
     """The newest finished runs, each once however often it is published; a damaged one is passed over."""
     first, second = fake_store.runs(Path("."))
-    assert estimate.finished([second], Path(".")) == []
+    assert estimate.read_finished([second], Path(".")) == []
     fake_store.finish(first, 36.0, publish=True)
-    [one] = estimate.finished([second], Path("."))
+    [one] = estimate.read_finished([second], Path("."))
     # 10 steps of 8 pictures at 80 a second: 0.1 s each, and 35 s besides
     assert (one.steps, one.step_s, one.fixed_s) == (10, 0.1, 35.0)
-    assert estimate.cost(second.resolved, 0, [one], False) == pytest.approx(36)
+    assert estimate.estimate_cost(second.resolved, 0, [one], False) == pytest.approx(36)
     shutil.rmtree(first.folder.path)
-    [published] = estimate.finished([second], Path("."))
+    [published] = estimate.read_finished([second], Path("."))
     assert published.fixed_s == 35.0
     first.published.trained.metrics.unlink()
     first.published.trained.metrics.write_text("{}\n")
-    assert estimate.finished([second], Path(".")) == []
+    assert estimate.read_finished([second], Path(".")) == []
 
 
 def test_runs_of_other_methods_are_not_read(project):
@@ -148,7 +148,7 @@ def test_runs_of_other_methods_are_not_read(project):
     fake_store.finish(first)
     text = first.folder.final.config.read_text()
     first.folder.final.config.write_text(text.replace("method: fsc_clip.v0", "method: finetune"))
-    assert estimate.finished([second], Path(".")) == []
+    assert estimate.read_finished([second], Path(".")) == []
 
 
 def test_the_newest_few(project):
@@ -156,7 +156,7 @@ def test_the_newest_few(project):
     every = [fake_store.runs(Path("."), "params.yaml", f"train.lr={n}")[0] for n in range(1, 8)]
     for number, stored in enumerate(every):
         fake_store.finish(stored, seconds=number, days=number)
-    found = estimate.finished(fake_store.runs(Path(".")), Path("."))
+    found = estimate.read_finished(fake_store.runs(Path(".")), Path("."))
     assert sorted(one.fixed_s for one in found) == [0, 0, 1, 2, 3]
 
 

@@ -40,12 +40,12 @@ BROKEN = "finetune: {train: {lr: 1.0e+30, grad_clip_norm: 0, warmup_steps: 0}}"
 def stale(name: str) -> bool:
     """Whether launch would send a cell."""
     params = read.load("params.yaml")
-    return name in [stored.cell.name for stored in grid_runs.stale(runs(), params)]
+    return name in [stored.cell.name for stored in grid_runs.list_stale(runs(), params)]
 
 
 def runs() -> list[StoredRun]:
     """The runs of the current folder's grid."""
-    return list(grid_runs.runs(read.load("params.yaml"), Path(".")).values())
+    return list(grid_runs.locate_runs(read.load("params.yaml"), Path(".")).values())
 
 
 def edit(old: str, new: str) -> str:
@@ -103,7 +103,7 @@ def test_the_driver_dies_and_the_next_attaches(here, monkeypatch, capsys):
     os.kill(first, signal.SIGKILL)
     assert tiny_project.ended(first) == -signal.SIGKILL
     [made] = runs()
-    pid = runs_jobs.attach(made.folder).record["pid"]
+    pid = runs_jobs.find_live_job(made.folder).record["pid"]
     monkeypatch.setattr(Follower, "__call__", lambda _: Path("go").touch())
     assert launch_command.main([LOCAL]) == 0
     said = capsys.readouterr().out
@@ -129,7 +129,7 @@ def test_cancel_stops_and_forgets(here, capsys, monkeypatch):
     assert "1 jobs stopped, 0 that were over forgotten" in capsys.readouterr().out
     wait_for(lambda: job.state() != runs_jobs.RUNNING)  # its parent may hear of the end a moment later
     assert job.state() == runs_jobs.FAILED
-    assert runs_jobs.find(made.folder) is None
+    assert runs_jobs.find_job(made.folder) is None
     assert made.folder.checkpoints()
 
 
@@ -236,7 +236,7 @@ def test_options_of_a_profile(here, tmp_path):
     chosen = profiles.load(
         profile("{partition: gpu, gpus: 1, memory_gb: 1.5, setup: [module load cuda], options: {nice: '5'}}", tmp_path)
     )
-    options = slurm.parameters(chosen, runs(), Path("code"), Path("."))
+    options = slurm.submitit_options(chosen, runs(), Path("code"), Path("."))
     assert {"account", "qos", "constraint"}.isdisjoint(options)
     assert (options["partition"], options["gpus_per_node"], options["cpus_per_task"], options["mem"]) == (
         "gpu",
@@ -253,8 +253,8 @@ def test_options_of_a_profile(here, tmp_path):
 
 def test_the_code_is_copied_once_for_each_state(tmp_path):
     """The same files, the same copy; run keys computed in it are those of the original."""
-    first = slurm.snapshot(tmp_path)
-    assert slurm.snapshot(tmp_path) == first
+    first = slurm.copy_package(tmp_path)
+    assert slurm.copy_package(tmp_path) == first
     assert len(list((tmp_path / ".work" / "code").iterdir())) == 1
     done = subprocess.run(
         [sys.executable, "-c", "import compclip; print(compclip.__file__)"],
@@ -288,6 +288,6 @@ def test_jobs_of_a_command_that_was_killed_are_found(tmp_path, monkeypatch):
     monkeypatch.setattr(cluster, "run", lambda *c: subprocess.CompletedProcess(c, 0, "9_0\n9_2\n", ""))
     sender = slurm.Slurm(profiles.Profile(), tmp_path)
     assert sender.recover() == 2
-    found = [runs_jobs.find(run_store.folder(key, tmp_path)) for key in ("k0", "k1", "k2")]
+    found = [runs_jobs.find_job(run_store.find_folder(key, tmp_path)) for key in ("k0", "k1", "k2")]
     assert [job and job.id for job in found] == ["9_0", None, "9_2"]
     assert sender.recover() == 0

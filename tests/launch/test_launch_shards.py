@@ -108,7 +108,7 @@ def launch(*words: str) -> int:
 
 def sent() -> list[Task]:
     """The tasks of the data set's first stage."""
-    return shard_tasks.of(["recaption"], ["d"])
+    return shard_tasks.find_tasks(["recaption"], ["d"])
 
 
 def test_from_nothing_to_collected(project, there, capsys):
@@ -134,7 +134,7 @@ def test_from_nothing_to_collected(project, there, capsys):
     assert "2 tasks sent: job 10_0 to job 10_1" in capsys.readouterr().out
     there.work("10_0")
     there.live.clear()
-    shard_tasks.read(shard_tasks.folder(there.keys["10_1"])).forget()
+    shard_tasks.read_task(shard_tasks.folder(there.keys["10_1"])).forget()
     assert stage_command.main(["--data", "annotate@d", "--annotate"]) == 0
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(undisturbed)
@@ -146,7 +146,7 @@ def test_from_nothing_to_collected(project, there, capsys):
 def test_the_stage_waits_and_makes_the_rest(project, there, monkeypatch, capsys):
     """It says so once; a shard that no job was sent for is made here."""
     assert launch("--stage", "recaption") == 0
-    shard_tasks.read(shard_tasks.folder(there.keys.pop("9_0"))).forget()
+    shard_tasks.read_task(shard_tasks.folder(there.keys.pop("9_0"))).forget()
     capsys.readouterr()
     alone = shard_work.ShardWork.complete
     monkeypatch.setattr(
@@ -176,7 +176,7 @@ def test_ctrl_c_leaves_the_jobs(project, there, monkeypatch, capsys):
 def test_a_job_that_failed_is_named(project, there):
     """Nothing is made in its place, until it is launched again, or given up."""
     assert launch("--stage", "recaption") == 0
-    shard_tasks.read(shard_tasks.folder(there.keys["8_0"])).folder.log.write_text("error: d.json: gone\n")
+    shard_tasks.read_task(shard_tasks.folder(there.keys["8_0"])).folder.log.write_text("error: d.json: gone\n")
     for job in sorted(there.live - {"8_0", "8_1"}):
         there.work(job)
     there.live.clear()
@@ -208,7 +208,9 @@ def test_here_in_processes(project, there):
     assert launch("--stage", "recaption", "--shards-per-task", "3") == 0
     there.live.remove("7_0")
     assert launch_command.main([LOCAL, "--stage", "recaption"]) == 0
-    assert [task.name for task in sent() if not shard_tasks.made(task.folder)] == ["recaption@d 00003 and 1 more"]
+    assert [task.name for task in sent() if not shard_tasks.is_finished(task.folder)] == [
+        "recaption@d 00003 and 1 more"
+    ]
     assert not Path("data").exists()
 
 
@@ -265,13 +267,15 @@ def test_what_is_opened_once_a_task(project, section, stage, costly):
     write_json("params.yaml", PARAMS | {"data": {"d": section}})
     cfg = read.load("params.yaml").data["d"]
     items = tuple(shard_work.ShardTask(f"{n:05d}", f"{n:032x}", {}) for n in range(7))
-    one = sending.Left("d", shard_work.ShardWork(stage, cfg, Path("w"), items, {}), items, frozenset([items[3].key]))
+    one = sending.MissingShards(
+        "d", shard_work.ShardWork(stage, cfg, Path("w"), items, {}), items, frozenset([items[3].key])
+    )
     assert sending.costly(one.work) is costly
     profile = profiles.load("slurm.yaml")
-    made = sending.Sender(profile).cut(one, costly)
+    made = sending.ShardSender(profile).cut(one, costly)
     assert [len(task.shards) for task in made] == ([3, 3] if costly else [1] * 6)
     assert [n for task in made for n in task.shards] == [i.name for i in items if i.name != "00003"]
-    given = slurm.parameters(profile.of_shards(costly), made, Path("code"), Path("."))
+    given = slurm.submitit_options(profile.of_shards(costly), made, Path("code"), Path("."))
     wanted = (1, 2, 8, "8192M") if costly else (1, None, 1, "4096M")
     assert tuple(map(given.get, ("ntasks_per_node", "gpus_per_node", "cpus_per_task", "mem"))) == wanted
 
@@ -285,7 +289,7 @@ def test_jobs_of_a_command_that_was_killed_are_found(project, there, monkeypatch
     write_json(Path(".work/slurm/compclip-1a2b3c4d.json"), keys)
     monkeypatch.setattr(cluster, "run", lambda *c: subprocess.CompletedProcess(c, 0, "7_0\n7_1\n", ""))
     assert slurm.Slurm(profiles.Profile()).recover() == 2
-    assert [jobs.attach(shard_tasks.folder(key)).label() for key in keys] == ["job 7_0", "job 7_1"]
+    assert [jobs.find_live_job(shard_tasks.folder(key)).label() for key in keys] == ["job 7_0", "job 7_1"]
 
 
 def test_a_task_whose_shards_became_others_refuses(project, there):
@@ -344,7 +348,7 @@ def test_a_stage_under_way(half, there):
         for n in (2, 3):
             fcntl.flock(held.enter_context(open(half / f"{n:08x}.lock", "w")), fcntl.LOCK_EX)
         [row] = data_stages.rows()
-    assert row == data_stages.Row("annotate@d", "running", 2, 5, 8.0, 7.5, "2 processes")
+    assert row == data_stages.StageRow("annotate@d", "running", 2, 5, 8.0, 7.5, "2 processes")
     text = data_stages.table([row], 100)
     assert text.splitlines()[1].split() == ["annotate@d", "running", "2/5", "8", "8s", "2", "processes"]
 

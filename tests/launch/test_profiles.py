@@ -27,7 +27,7 @@ def runs(tmp_path_factory) -> list[StoredRun]:
 def script(path: Path, runs: list[StoredRun]) -> list[str]:
     """What sbatch would be given of a profile, above the commands."""
     root = runs[0].root
-    options = slurm.parameters(profiles.load(path), runs, root / "code", root)
+    options = slurm.submitit_options(profiles.load(path), runs, root / "code", root)
     text = _make_sbatch_string(command="true", folder=root, map_count=2, **options)
     return text[: text.index("\n# setup\n")].split("\n")
 
@@ -103,7 +103,7 @@ def test_no_value_ends_a_line(tmp_path_factory, runs, values, options):
 def test_a_folder_that_ends_a_line(tmp_path, runs):
     """The project's own place stands in the script too."""
     with pytest.raises(UserError, match=r"cannot stand in a job's script; rename the folder"):
-        slurm.parameters(profiles.Profile(), runs, Path("code"), tmp_path / "a\ntouch X")
+        slurm.submitit_options(profiles.Profile(), runs, Path("code"), tmp_path / "a\ntouch X")
 
 
 def test_a_name_that_no_file_can_have():

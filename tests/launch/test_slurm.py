@@ -87,8 +87,8 @@ def ran_twice(made: StoredRun) -> bool:
 def test_the_grid_as_an_array(here, serial, monkeypatch, capsys):
     """One array; the stages wait for its jobs, publish, and have the bits of the serial run; then nothing is stale."""
     assert launch_command.main([str(profile())]) == 0
-    made = {p.run.cell.name: p for p in grid_runs.runs(read.load("params.yaml"), Path(".")).values()}
-    ids = [jobs.find(p.folder).id for p in made.values()]
+    made = {p.run.cell.name: p for p in grid_runs.locate_runs(read.load("params.yaml"), Path(".")).values()}
+    ids = [jobs.find_job(p.folder).id for p in made.values()]
     assert [i.partition("_")[2] for i in ids] == ["0", "1", "2"]
     assert len({i.partition("_")[0] for i in ids}) == 1
     assert launch_command.main([str(profile())]) == 0
@@ -106,7 +106,7 @@ def test_the_code_of_a_job_is_that_of_its_submission(here):
     """It imports the copy, not the checkout."""
     made = at(cell("pretrained"))
     sent = slurm.Slurm(profiles.load(profile()), module="tests.where").submit(made, "params.yaml")
-    assert jobs.wait(sent, lambda: None) == jobs.FAILED
+    assert jobs.wait_for_job(sent, lambda: None) == jobs.FAILED
     assert str((Path(".work") / "code").resolve()) in made.folder.log.read_text()
 
 
@@ -117,7 +117,7 @@ def test_preempted_jobs_go_on(here, serial, how):
     job = send(made)
     command_ = ["scontrol", "requeue", job.id] if how == "requeue" else ["scancel", "--signal=USR2", job.id]
     assert cluster.run(*command_).returncode == 0
-    assert jobs.wait(job, lambda: None) == jobs.DONE, job.reason()
+    assert jobs.wait_for_job(job, lambda: None) == jobs.DONE, job.reason()
     assert ran_twice(made)
     collect(NAME)
     assert outcome(here, NAME) == serial[NAME]
@@ -130,7 +130,7 @@ def test_a_higher_partition_preempts(here, serial):
     cpus = cluster.run("sinfo", "-h", "-o", "%c").stdout.split()[0]
     done = cluster.run("srun", "--partition=urgent", f"--cpus-per-task={cpus}", "--ntasks=1", "--mem=100", "true")
     assert done.returncode == 0, done.stderr
-    assert jobs.wait(job, lambda: None) == jobs.DONE, job.reason()
+    assert jobs.wait_for_job(job, lambda: None) == jobs.DONE, job.reason()
     assert ran_twice(made)
     collect(NAME)
     assert outcome(here, NAME) == serial[NAME]
@@ -182,7 +182,7 @@ def test_the_node_s_daemon_is_killed(here, serial):
         assert job.state() == jobs.RUNNING
     finally:
         wait_for(lambda: subprocess.run(["slurmd"]).returncode == 0, 30)
-    assert jobs.wait(job, lambda: None) == jobs.DONE, job.reason()
+    assert jobs.wait_for_job(job, lambda: None) == jobs.DONE, job.reason()
     collect(NAME)
     assert outcome(here, NAME) == serial[NAME]
 
@@ -202,7 +202,7 @@ def test_a_job_that_raises_leaves_its_line(here):
     """The exception's line from the job's log."""
     made = at(NAME, *["train.lr=1e30", "train.grad_clip_norm=0", "train.warmup_steps=0"])
     job = slurm.Slurm(profiles.load(profile())).submit(made, "params.yaml")
-    assert jobs.wait(job, lambda: None) == jobs.FAILED
+    assert jobs.wait_for_job(job, lambda: None) == jobs.FAILED
     assert "failed, exit code 1: error: train: the loss is nan at step" in job.reason()
 
 
@@ -242,7 +242,7 @@ def test_two_tasks_a_run(here):
     made = at(NAME)
     sender = slurm.Slurm(profiles.load(profile(tasks_per_node=2)), module="tests.ranks")
     job = sender.submit(made, "params.yaml")
-    assert jobs.wait(job, lambda: None) == jobs.FAILED  # it makes no results
+    assert jobs.wait_for_job(job, lambda: None) == jobs.FAILED  # it makes no results
     said = [made.folder.log_of(rank).read_text().strip() for rank in (0, 1)]
     assert said == [f"{made.key}: rank {rank} of 2, local {rank}" for rank in (0, 1)]
 
@@ -252,7 +252,7 @@ def test_a_run_on_two_processes(here):
     made = at(NAME)
     job = send(made, tasks_per_node=2)
     assert cluster.run("scancel", "--signal=USR2", job.id).returncode == 0
-    assert jobs.wait(job, lambda: None) == jobs.DONE, job.reason()
+    assert jobs.wait_for_job(job, lambda: None) == jobs.DONE, job.reason()
     assert ran_twice(made)
     collect(NAME)
     assert json.loads((trained(Path("."), NAME) / "environment.json").read_text())["processes"] == 2
@@ -266,7 +266,7 @@ def test_a_lost_node(here, serial):
     assert cluster.run("scontrol", "update", f"node={node}", "state=down", "reason=test").returncode == 0
     back = cluster.run("scontrol", "update", f"node={node}", "state=resume")
     assert back.returncode == 0 or "Invalid node state" in back.stderr  # it may have registered again by itself
-    assert jobs.wait(job, lambda: None) == jobs.DONE, job.reason()
+    assert jobs.wait_for_job(job, lambda: None) == jobs.DONE, job.reason()
     collect(NAME)
     assert outcome(here, NAME) == serial[NAME]
 
@@ -278,9 +278,9 @@ def test_a_cluster_without_accounting(here, monkeypatch):
     monkeypatch.setenv("PATH", f"{Path.cwd()}:{os.environ['PATH']}")
     made = at(cell("pretrained"))
     job = slurm.Slurm(profiles.load(profile())).submit(made, "params.yaml")
-    assert jobs.wait(job, lambda: None) == jobs.DONE, job.reason()
+    assert jobs.wait_for_job(job, lambda: None) == jobs.DONE, job.reason()
     made = at(NAME)
     job = send(made)
     assert cluster.run("scancel", job.id).returncode == 0
-    assert jobs.wait(job, lambda: None) == jobs.FAILED
+    assert jobs.wait_for_job(job, lambda: None) == jobs.FAILED
     assert job.reason().startswith("cancelled: stopped by a signal")

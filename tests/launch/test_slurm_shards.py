@@ -71,7 +71,7 @@ def test_tars_to_the_report(here, tmp_path, capsys):
     """One task is killed on the way; shards and questions are those of an undisturbed run."""
     alone = shutil.copytree(here, tmp_path / "alone")
     launch("--stage", "recaption")
-    assert [len(task.shards) for task in shard_tasks.of(["recaption"], ["tars"])] == [
+    assert [len(task.shards) for task in shard_tasks.find_tasks(["recaption"], ["tars"])] == [
         2,
         1,
     ]  # two servers for three shards
@@ -79,8 +79,8 @@ def test_tars_to_the_report(here, tmp_path, capsys):
     assert "at work on its shards; waiting" in capsys.readouterr().out
     assert stage_command.main(["--data", "tars", "--rewrite"]) == 0
     launch("--stage", "annotate")
-    killed = shard_tasks.of(["annotate"], ["tars"])[0]
-    job = jobs.find(killed.folder)
+    killed = shard_tasks.find_tasks(["annotate"], ["tars"])[0]
+    job = jobs.find_job(killed.folder)
     wait_for(killed.folder.log.exists)
     assert cluster.run("scancel", "--signal=KILL", job.id).returncode == 0
     with pytest.raises(UserError, match=f"annotate@tars: job {job.id} failed: .*; launch the stage again"):

@@ -80,7 +80,7 @@ def test_plan_and_keys_name_what_is_read(here):
         )
     )
     tiny_project.plan()
-    planned = {stored.name: stored.key for stored in run_store.planned("released.theirs")}
+    planned = {stored.name: stored.key for stored in run_store.load_planned("released.theirs")}
     assert planned == {CELL: tiny_project.at(CELL).key}
     Path(PATH).unlink()
     with pytest.raises(UserError, match=rf"{PATH}: not there; run `compclip fetch theirs`"):

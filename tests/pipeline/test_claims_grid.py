@@ -45,7 +45,7 @@ def params() -> str:
 def metric(root: Path, method: str, seed: int, column: str) -> float:
     """A run's number from its own result file."""
     benchmark, _, name = column.partition("/")
-    path = run_folder.result(Published(root, Cell(method, "scenes", "scenes", seed)).results, benchmark)
+    path = run_folder.result_path(Published(root, Cell(method, "scenes", "scenes", seed)).results, benchmark)
     return json.loads(path.read_text())["metrics"][name]
 
 

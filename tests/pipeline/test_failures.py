@@ -159,11 +159,11 @@ def test_a_disk_without_room_for_a_line(here, disk, undisturbed):
     with open(made.folder.path / "filler", "wb") as file:
         os.posix_fallocate(file.fileno(), 0, free)
     Path("go").touch()
-    assert jobs.wait(job, lambda: None) == jobs.FAILED
+    assert jobs.wait_for_job(job, lambda: None) == jobs.FAILED
     assert "no space left there" in job.reason()
     (made.folder.path / "filler").unlink()
     again = jobs.Local().submit(made, "params.yaml")
-    assert jobs.wait(again, lambda: None) == jobs.DONE, again.reason()
+    assert jobs.wait_for_job(again, lambda: None) == jobs.DONE, again.reason()
     collect(NAME)
     assert outcome(here, NAME) == undisturbed
 
@@ -223,23 +223,23 @@ def test_any_write_that_fails_for_the_disk_is_one_line(monkeypatch, capsys, erro
 def test_an_evaluation_that_fails_where_older_results_are(here):
     """The results of an evaluation with other benchmarks do not make the job of this one look done."""
     made = at(NAME)
-    assert jobs.wait(jobs.Local().submit(made, "params.yaml"), lambda: None) == jobs.DONE
+    assert jobs.wait_for_job(jobs.Local().submit(made, "params.yaml"), lambda: None) == jobs.DONE
     text = Path("params.yaml").read_text()
     Path("params.yaml").write_text(text.replace("path: world/sugarcrepe", "path: world/retrieval"))
     failed = jobs.Local().submit(made, "params.yaml")
-    assert jobs.wait(failed, lambda: None) == jobs.FAILED
-    orphan = jobs.find(made.folder)
+    assert jobs.wait_for_job(failed, lambda: None) == jobs.FAILED
+    orphan = jobs.find_job(made.folder)
     assert orphan.state() == jobs.FAILED  # nobody's child: told from its files alone, as SLURM's are
     assert orphan.reason().startswith("error: ")
     Path("params.yaml").write_text(text)
-    assert jobs.wait(jobs.Local().submit(made, "params.yaml"), lambda: None) == jobs.DONE
+    assert jobs.wait_for_job(jobs.Local().submit(made, "params.yaml"), lambda: None) == jobs.DONE
 
 
 def test_launch_beside_a_training_scores_what_that_made(here):
     """A job that ends with the checkpoint is no job of launch's, which waits behind it and trains nothing again."""
     made = at(NAME)
     first = jobs.Local(jobs.TRAINS).submit(made, "params.yaml")
-    wait_for(lambda: lock.holder(made.folder) is not None)
+    wait_for(lambda: lock.find_holder(made.folder) is not None)
     assert launch() == 0
     assert first.child.wait() == 0 and other_is_done()
     assert made.folder.scored.is_file()

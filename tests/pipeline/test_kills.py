@@ -7,7 +7,7 @@ import subprocess
 import sys
 
 from compclip.runs import lock
-from compclip.runs.run_folder import Folder
+from compclip.runs.run_folder import RunFolder
 from tests import tiny_project
 from tests.conftest import ROOT
 
@@ -39,6 +39,6 @@ def test_half_written_files_go_with_the_next_holder(tmp_path):
     for name in half + whole:
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text("x")
-    with lock.hold(Folder(tmp_path)):
+    with lock.hold(RunFolder(tmp_path)):
         left = {str(p.relative_to(tmp_path)) for p in tmp_path.rglob("*") if p.is_file()}
     assert not left & set(half) and left >= set(whole)

@@ -171,9 +171,9 @@ def grid(tmp_path, monkeypatch) -> list[run_store.StoredRun]:
     return [fake_store.finish(one, publish=i == 0) for i, one in enumerate(fake_store.runs(Path(".")))]
 
 
-def states() -> dict[str, status.Row]:
+def states() -> dict[str, status.StatusRow]:
     """What `status` shows, by name."""
-    return {row.name: row for row in map(status.row, status.listed("params.yaml")[0])}
+    return {row.name: row for row in map(status.make_row, status.list_runs("params.yaml")[0])}
 
 
 @pytest.mark.parametrize("how", [name for name in NOTHING if name != "long number"])
@@ -223,9 +223,9 @@ def test_the_list_of_runs_goes_on(grid, how, capsys):
     lines = {line.split()[0]: line for line in capsys.readouterr().out.splitlines() if line}
     assert "damaged" in lines[grid[0].key] and "job.json" in lines[grid[0].key]
     assert grid[1].key in lines
-    assert device_time.device_seconds(grid[1].folder) == 36.0
+    assert device_time.sum_device_seconds(grid[1].folder) == 36.0
     with pytest.raises(UserError, match="job.json"):
-        jobs.find(grid[0].folder)
+        jobs.find_job(grid[0].folder)
     assert runs_command.main(["gc", "--keep-grids"]) in (0, 2)
     assert grid[0].folder.path.is_dir() and final.weights.is_file()
 
@@ -245,10 +245,10 @@ def test_a_job_that_is_none_is_never_stopped(grid, change):
     """A process -1 would be every process of the user's."""
     record = {"kind": "local", "host": os.uname().nodename, "pid": 7, "started": "", "module": jobs.SCORES}
     write_json(grid[0].folder.job, record)
-    assert jobs.find(grid[0].folder).state() == jobs.DONE
+    assert jobs.find_job(grid[0].folder).state() == jobs.DONE
     write_json(grid[0].folder.job, record | change)
     with pytest.raises(UserError, match="job.json: not what was noted of a job; remove it when no such job runs"):
-        jobs.find(grid[0].folder)
+        jobs.find_job(grid[0].folder)
 
 
 def test_keys_are_of_files(grid):

@@ -19,7 +19,7 @@ from compclip.config import read
 from compclip.evaluate import cell_results, result_store
 from compclip.runs import __main__ as command
 from compclip.runs import device_time, inventory, jobs, lock, run_store, status
-from compclip.runs.run_folder import Folder
+from compclip.runs.run_folder import RunFolder
 from compclip.runs.run_store import StoredRun
 from compclip.train import __main__ as train_command
 from tests import fake_store
@@ -60,7 +60,7 @@ def state(folder: Path) -> dict[str, tuple[int, bytes]]:
     return {str(p): (stat.S_IMODE(p.stat().st_mode), p.read_bytes() if p.is_file() else b"") for p in found}
 
 
-def link(run: Folder, name: str, target: Path) -> None:
+def link(run: RunFolder, name: str, target: Path) -> None:
     """Put a link in the place of an entry of a run, or of the whole run."""
     path = run.path / name if name != "." else run.path
     if path.is_dir() and not path.is_symlink():
@@ -77,13 +77,13 @@ def refuse(call) -> str:
     return str(error.value)
 
 
-def work(run: Folder) -> None:
+def work(run: RunFolder) -> None:
     """Hold a run, as training and scoring do."""
     with lock.hold(run):
         pass
 
 
-def attack(run: Folder, name: str, victim: Path) -> str:
+def attack(run: RunFolder, name: str, victim: Path) -> str:
     """A link to the victim's file or folder; the words that must name it."""
     link(run, name, victim / "notes.txt" if name in FILES else victim)
     return f"{run.path / name if name != '.' else run.path}: is a link"
@@ -143,15 +143,15 @@ def test_a_training_refuses_it(here, tmp_path, monkeypatch):
     run.final.path.symlink_to(victim)
     assert "final: is a link" in refuse(lambda: train_command.main(["--cell", cell("finetune")]))
     run.final.path.unlink()
-    monkeypatch.setattr(device_time, "begin", _begin_and_link(run, victim))
+    monkeypatch.setattr(device_time, "begin_life", _begin_and_link(run, victim))
     assert "final: is a link" in refuse(lambda: train_command.main(["--cell", cell("finetune")]))
     assert not list(victim.iterdir()) and stat.S_IMODE(victim.stat().st_mode) == 0o755
 
 
-def _begin_and_link(run: Folder, victim: Path):
-    begin = device_time.begin
+def _begin_and_link(run: RunFolder, victim: Path):
+    begin = device_time.begin_life
 
-    def begun(folder: Folder, devices: int) -> Path:
+    def begun(folder: RunFolder, devices: int) -> Path:
         run.final.path.symlink_to(victim)
         return begin(folder, devices)
 
@@ -189,7 +189,7 @@ def test_a_pipe_blocks_nobody(grid, words, name):
 @pytest.fixture
 def deep(grid):
     """A tree without end in the first run, and one that is on its way out."""
-    for top in (grid[0].folder.path, run_store.place(Path(".")) / f"{inventory.REMOVED}{'0' * 16}.1"):
+    for top in (grid[0].folder.path, run_store.store_folder(Path(".")) / f"{inventory.REMOVED}{'0' * 16}.1"):
         top.mkdir(exist_ok=True)
         at_top = os.open(".", os.O_RDONLY)
         os.chdir(top)
@@ -199,7 +199,7 @@ def deep(grid):
         os.fchdir(at_top)
         os.close(at_top)
     yield grid
-    subprocess.run(["rm", "-r", run_store.place(Path("."))], check=True)  # pytest's own way has an end
+    subprocess.run(["rm", "-r", run_store.store_folder(Path("."))], check=True)  # pytest's own way has an end
 
 
 def test_a_deep_tree_ends_no_command(deep, capsys):
@@ -229,16 +229,16 @@ def test_links_that_dvc_made_are_taken_in_as_files(grid, tmp_path):
     for path in [p for p in trained.path.rglob("*") if p.is_file()]:
         path.rename(cache / path.name)
         path.symlink_to(cache / path.name)
-    into = Folder(run_store.place(Path(".")) / ("f" * 16))
-    run_store.adopt(trained, into)
+    into = RunFolder(run_store.store_folder(Path(".")) / ("f" * 16))
+    run_store.adopt_published(trained, into)
     into.check()
     assert into.final.weights.samefile(cache / into.final.weights.name) and not into.final.weights.is_symlink()
 
 
 def test_the_end_of_a_life_follows_no_link(tmp_path, victim):
     """Its file's name is known to everybody who shares the store while it runs."""
-    run = Folder(tmp_path / "key")
-    path = device_time.begin(run, 1)
+    run = RunFolder(tmp_path / "key")
+    path = device_time.begin_life(run, 1)
     path.with_suffix(".new").symlink_to(victim / "notes.txt")
-    device_time.end(path)
+    device_time.end_life(path)
     assert (victim / "notes.txt").read_text() == "precious"

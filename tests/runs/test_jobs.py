@@ -23,7 +23,7 @@ from compclip.evaluate import result_store, score
 from compclip.launch import job as launch_job
 from compclip.runs import cluster, jobs, lock, progress, run_store
 from compclip.runs import run_folder as results
-from compclip.runs.run_folder import Folder
+from compclip.runs.run_folder import RunFolder
 from compclip.runs.run_store import StoredRun
 from compclip.train import __main__ as train_command
 from compclip.train import job as train_job
@@ -56,7 +56,7 @@ def collect(name: str) -> None:
 def test_a_job_makes_what_the_stages_make(here, serial, monkeypatch):
     """Trained and scored by a job; the stages publish its files without a step or a picture encoded, bit for bit."""
     job = submit(stored("fsc_clip"))
-    assert jobs.wait(job, lambda: None) == jobs.DONE, job.reason()
+    assert jobs.wait_for_job(job, lambda: None) == jobs.DONE, job.reason()
     monkeypatch.setattr(loop, "train", None)
     monkeypatch.setattr(score, "load_benchmarks", None)
     collect(cell("fsc_clip"))
@@ -67,7 +67,7 @@ def test_results_of_another_evaluation_are_not_taken_over(here_finished):
     """What was scored stands for its benchmarks, the way, code and weights alone; threads and cache are no part."""
     made, asked = stored("finetune"), result_store.task_from_params(read.load("params.yaml"))
     found = result_store.find_results(asked, made.folder)
-    assert read_json(results.result(found, "sugarcrepe"))["n"] == 14
+    assert read_json(results.result_path(found, "sugarcrepe"))["n"] == 14
     for same in (replace(asked.how, threads=7), replace(asked.how, cache="elsewhere")):
         assert result_store.find_results(replace(asked, how=same), made.folder) == found
     again = {"again": replace(asked.sections["sugarcrepe"], benchmark="sugarcrepe")}
@@ -83,15 +83,15 @@ def test_the_train_stage_attaches_to_a_live_job(here, serial, monkeypatch, capsy
     made = stored("fsc_clip")
     submit(made, "tests.held_job")
     wait_for(lambda: Path("held").exists())
-    assert jobs.attach(made.folder).state() == jobs.RUNNING
-    assert lock.holder(made.folder) == jobs.find(made.folder).record["pid"]
+    assert jobs.find_live_job(made.folder).state() == jobs.RUNNING
+    assert lock.find_holder(made.folder) == jobs.find_job(made.folder).record["pid"]
     monkeypatch.setattr(loop, "train", None)
     published = []
     monkeypatch.setattr(progress.Follower, "__call__", lambda _: published.append(Path("runs").exists()) or go())
     assert train_command.main(["--cell", cell("fsc_clip")]) == 0
     assert "trains this run (running); waiting for it" in capsys.readouterr().out
     assert published and not any(published)
-    assert lock.holder(made.folder) is None
+    assert lock.find_holder(made.folder) is None
     collect(cell("fsc_clip"))
     assert outcome(here, cell("fsc_clip")) == serial[cell("fsc_clip")]
 
@@ -107,9 +107,9 @@ def test_killed_and_sent_again_ends_with_the_same_bits(here, serial):
     job = killed(made, signal.SIGUSR1)
     assert "stopped by a signal after step 4 of 10" in job.reason()
     assert [p.name for p in made.folder.checkpoints()][-1] == "step_00000004.safetensors"
-    assert jobs.attach(made.folder) is None
+    assert jobs.find_live_job(made.folder) is None
     again = submit(made)
-    assert jobs.wait(again, lambda: None) == jobs.DONE, again.reason()
+    assert jobs.wait_for_job(again, lambda: None) == jobs.DONE, again.reason()
     collect(cell("fsc_clip"))
     assert outcome(here, cell("fsc_clip")) == serial[cell("fsc_clip")]
 
@@ -130,7 +130,7 @@ def killed(made: StoredRun, how: signal.Signals) -> jobs.LocalJob:
     wait_for(lambda: Path("held").exists())
     os.kill(job.record["pid"], how)
     go()
-    assert jobs.wait(job, lambda: None) == jobs.FAILED
+    assert jobs.wait_for_job(job, lambda: None) == jobs.FAILED
     return job
 
 
@@ -138,7 +138,7 @@ def test_a_job_that_fails_says_why(here):
     """The line the job ended with, and where the rest is; the stage repeats it while it waits."""
     made = stored("finetune", "train.lr=1e30", "train.grad_clip_norm=0", "train.warmup_steps=0")
     job = submit(made)
-    assert jobs.wait(job, lambda: None) == jobs.FAILED
+    assert jobs.wait_for_job(job, lambda: None) == jobs.FAILED
     assert "exit code 2: error: train: the loss is nan at step" in job.reason()
     assert str(made.folder.log) in job.reason()
 
@@ -155,14 +155,14 @@ def test_a_cluster_job_that_is_gone_leaves_the_cell_stale(here, monkeypatch, cap
         train_command.main(["--cell", cell("finetune")])
     assert capsys.readouterr().err == "    step 3/10\n    RuntimeError: CUDA error\n"
     assert not Path("runs").exists()
-    jobs.forget(made.folder)
+    jobs.forget_job(made.folder)
     assert train_command.main(["--cell", cell("finetune")]) == 0
 
 
 def test_a_job_whose_inputs_changed_refuses(here):
     """The key is of the data and code at submission."""
     made = stored("finetune")
-    jobs.write_inputs(made._replace(folder=run_store.folder("0123456789abcdef")), "params.yaml")
+    jobs.write_inputs(made._replace(folder=run_store.find_folder("0123456789abcdef")), "params.yaml")
     for module in (launch_job, train_job):
         with pytest.raises(UserError, match=rf"code or data changed .* \(its key is now {made.key}\)"):
             module.main(["0123456789abcdef"])
@@ -176,14 +176,14 @@ def test_a_job_just_sent_is_not_taken_for_dead(monkeypatch):
     monkeypatch.setattr(cluster, "run", lambda *c: subprocess.CompletedProcess(c, *answers.pop(0)))
     monkeypatch.setattr(cluster, "queue", lambda: asked)
     assert asked.state("4") is None
-    job = jobs.SlurmJob(Folder(Path("k")), {"kind": "slurm", "id": "5", "sent": time.time()})
+    job = jobs.SlurmJob(RunFolder(Path("k")), {"kind": "slurm", "id": "5", "sent": time.time()})
     assert job.state() == jobs.PENDING
     assert not answers
 
 
 def test_the_end_of_a_log(tmp_path):
     """Ten lines at most, none of them blank."""
-    folder = Folder(tmp_path)
+    folder = RunFolder(tmp_path)
     assert jobs.last_lines(folder) == []
     folder.log.write_text("".join(f"line {n}\n\n" for n in range(30)))
     assert jobs.last_lines(folder) == [f"line {n}" for n in range(20, 30)]
@@ -192,7 +192,7 @@ def test_the_end_of_a_log(tmp_path):
 
 def test_liveness_needs_more_than_a_process_id(tmp_path):
     """An id that another process has now, another boot, another machine: no live job."""
-    pid, ours = os.getpid(), jobs.started(os.getpid())
+    pid, ours = os.getpid(), jobs.read_start_time(os.getpid())
     host = socket.gethostname()
     for record, live in (
         ({"pid": pid, "started": ours, "host": host}, True),
@@ -200,14 +200,14 @@ def test_liveness_needs_more_than_a_process_id(tmp_path):
         ({"pid": pid, "started": ours.partition("@")[0] + "@other", "host": host}, False),
         ({"pid": pid, "started": ours, "host": "elsewhere"}, False),
     ):
-        write_json(Folder(tmp_path).job, {"kind": "local", **record})
-        assert (jobs.attach(Folder(tmp_path)) is not None) == live
+        write_json(RunFolder(tmp_path).job, {"kind": "local", **record})
+        assert (jobs.find_live_job(RunFolder(tmp_path)) is not None) == live
 
 
 def test_a_zombie_is_not_alive():
     """A process that ended but was not waited for."""
     child = subprocess.Popen([sys.executable, "-S", "-c", ""])
-    wait_for(lambda: jobs.started(child.pid) == "")
+    wait_for(lambda: jobs.read_start_time(child.pid) == "")
     assert Path(f"/proc/{child.pid}").exists()
     child.wait()
 
@@ -259,7 +259,7 @@ def test_slurm_that_does_not_answer_leaves_the_state_as_it_was(monkeypatch, caps
     monkeypatch.setattr(cluster, "run", lambda *c: subprocess.CompletedProcess(c, *answers.pop(0)))
     asked = cluster.Queue(max_age_s=-1)
     monkeypatch.setattr(cluster, "queue", lambda: asked)
-    job = jobs.SlurmJob(Folder(Path("k")), {"kind": "slurm", "id": "5"})
+    job = jobs.SlurmJob(RunFolder(Path("k")), {"kind": "slurm", "id": "5"})
     assert [job.state() for _ in range(4)] == [jobs.RUNNING] * 3 + [jobs.FAILED]
     said = capsys.readouterr().err.splitlines()
     assert said == [
@@ -272,7 +272,7 @@ def test_a_job_that_left_its_results_needs_no_slurm(tmp_path, monkeypatch):
     """A cluster that is gone for good keeps nobody from publishing what it made."""
     monkeypatch.setattr(cluster, "run", lambda *c: subprocess.CompletedProcess(c, 1, "", "away"))
     monkeypatch.setattr(cluster, "queue", cluster.Queue)
-    folder = Folder(tmp_path)
+    folder = RunFolder(tmp_path)
     scores, trains = (
         jobs.SlurmJob(folder, {"kind": "slurm", "module": module, "id": "5"}) for module in (jobs.SCORES, jobs.TRAINS)
     )
@@ -289,7 +289,7 @@ def test_a_slurm_that_is_away_is_asked_once_for_all_jobs(monkeypatch):
     monkeypatch.setattr(cluster, "run", lambda *c: asked.append(c) or subprocess.CompletedProcess(c, 1, "", "away"))
     queue = cluster.Queue(max_age_s=1e9)
     monkeypatch.setattr(cluster, "queue", lambda: queue)
-    every = [jobs.SlurmJob(Folder(Path("k")), {"kind": "slurm", "id": str(i)}) for i in range(3)]
+    every = [jobs.SlurmJob(RunFolder(Path("k")), {"kind": "slurm", "id": str(i)}) for i in range(3)]
     assert [job.state() for job in every] == [jobs.PENDING] * 3
     assert len(asked) == 1
 

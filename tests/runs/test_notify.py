@@ -245,7 +245,7 @@ def test_a_cluster_s_job_says_it_itself(hook, sent, monkeypatch):
     )
     record = {"kind": "slurm", "id": "41_3", "log": "", "notify": "HOOK"}
     monkeypatch.setattr(jobs.SlurmJob, "reason", lambda self: "exit code 2")
-    jobs.tell_found(jobs.SlurmJob(sent.folder, record))
+    jobs.post_found_failure(jobs.SlurmJob(sent.folder, record))
     assert len(hook.bodies) == 1
 
 
@@ -323,7 +323,7 @@ def test_a_study_that_ends(hook, sent):
 def test_profiles_without_one(hook, sent):
     """Nothing is posted."""
     write_json(sent.folder.job, {"kind": "slurm", "id": "1", "log": ""})
-    jobs.tell_found(jobs.SlurmJob(sent.folder, {"kind": "slurm", "id": "1", "log": ""}))
-    jobs.tell(sent.folder, Profile().notify, "job 1", "lost")
+    jobs.post_found_failure(jobs.SlurmJob(sent.folder, {"kind": "slurm", "id": "1", "log": ""}))
+    jobs.post_failure(sent.folder, Profile().notify, "job 1", "lost")
     assert launch_command._local([], "params.yaml", 1, Profile().notify) == 0
     assert hook.bodies == []

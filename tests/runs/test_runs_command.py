@@ -72,17 +72,17 @@ def test_the_list(grid, spare, capsys):
 
 def test_sizes_count_a_file_once(grid):
     """Hard links within a run and between runs; what has another name is not given back."""
-    first, second = (inventory.look(one.folder) for one in grid)
+    first, second = (inventory.inspect_run(one.folder) for one in grid)
     own = sum(p.stat().st_blocks * 512 for p in grid[1].folder.path.rglob("*") if p.is_file())
-    assert second.size == inventory.freed([second]) == own
+    assert second.size == inventory.count_freed_bytes([second]) == own
     os.link(grid[1].folder.final.weights, grid[1].folder.path / "again")
-    assert inventory.look(grid[1].folder).size == own
+    assert inventory.inspect_run(grid[1].folder).size == own
     weights = grid[0].folder.final.weights
     assert weights.stat().st_nlink == 2, "published by a link"
-    assert inventory.freed([first]) <= first.size - weights.stat().st_blocks * 512
+    assert inventory.count_freed_bytes([first]) <= first.size - weights.stat().st_blocks * 512
     os.link(weights, grid[1].folder.path / "other")
-    both = [inventory.look(one.folder) for one in grid]
-    assert inventory.size(both) == first.size + own
+    both = [inventory.inspect_run(one.folder) for one in grid]
+    assert inventory.count_bytes(both) == first.size + own
 
 
 @pytest.mark.parametrize(
@@ -90,17 +90,17 @@ def test_sizes_count_a_file_once(grid):
 )
 def test_sizes_as_said(size, shown):
     """Three digits at most."""
-    assert command.bytes_said(size) == shown
+    assert command.format_bytes(size) == shown
 
 
 def test_states(grid, spare):
     """running by a lock, stopped with a checkpoint, empty."""
     with lock.hold(spare.folder):
-        assert inventory.look(spare.folder).state == jobs.RUNNING
+        assert inventory.inspect_run(spare.folder).state == jobs.RUNNING
     shutil.rmtree(spare.folder.final.path)
-    assert inventory.look(spare.folder).state == inventory.EMPTY
+    assert inventory.inspect_run(spare.folder).state == inventory.EMPTY
     write_atomic(spare.folder.path / "step_00000002.safetensors", b"")
-    assert inventory.look(spare.folder).state == inventory.STOPPED
+    assert inventory.inspect_run(spare.folder).state == inventory.STOPPED
 
 
 def test_what_is_not_used_goes(grid, spare, capsys):
@@ -197,16 +197,16 @@ def test_a_live_run_is_never_removed(grid, spare, capsys):
         assert f"process {os.getpid()} works on it" in refused("remove", "--force", spare.key)
         assert "0 runs" in said(capsys, "gc", "--keep-grids", "params.yaml")
     record = {"kind": "local", "module": jobs.TRAINS, "host": os.uname().nodename, "pid": os.getpid()}
-    write_json(spare.folder.job, {**record, "started": jobs.started(os.getpid())})
+    write_json(spare.folder.job, {**record, "started": jobs.read_start_time(os.getpid())})
     assert f"process {os.getpid()} is running" in refused("remove", "--force", spare.key)
     assert "0 runs" in said(capsys, "gc", "--keep-grids", "params.yaml")
 
 
 def test_a_run_that_is_taken_up_meanwhile_stays(grid, spare, capsys):
     """Between the list and the removal: it is named, the exit code says so."""
-    held = [inventory.look(spare.folder)]
+    held = [inventory.inspect_run(spare.folder)]
     with lock.hold(spare.folder):
-        assert command._out(held, dry=False) == 2
+        assert command._remove_entries(held, dry=False) == 2
     assert f"error: {spare.key}: process {os.getpid()} works on it" in capsys.readouterr().err
     assert spare.folder.finished
 

@@ -15,9 +15,9 @@ from compclip.train import loop
 from tests.tiny_project import at, cell, wait_for
 
 
-def rows() -> dict[str, status.Row]:
+def rows() -> dict[str, status.StatusRow]:
     """All rows by name."""
-    return {found.name: status.row(found) for found in status.listed("params.yaml")[0]}
+    return {found.name: status.make_row(found) for found in status.list_runs("params.yaml")[0]}
 
 
 def test_a_run_from_nothing_to_published(here):
@@ -29,10 +29,10 @@ def test_a_run_from_nothing_to_published(here):
     seen = rows()[name]
     assert (seen.state, seen.progress.step, seen.progress.steps, seen.job) == ("running", 3, 10, job.label())
     job.child.kill()
-    assert jobs.wait(job, lambda: None) == jobs.FAILED
+    assert jobs.wait_for_job(job, lambda: None) == jobs.FAILED
     assert rows()[name].state == "failed"
     assert "job.log" in rows()[name].error
-    jobs.forget(made.folder)
+    jobs.forget_job(made.folder)
     assert rows()[name].state == "stopped"
     assert launch_job.main([made.key]) == 0
     assert rows()[name].state == "done"
@@ -40,7 +40,7 @@ def test_a_run_from_nothing_to_published(here):
     assert rows()[name].state == "published"
     shown = status.page("params.yaml", 200)
     assert "10/10" in shown and "3 runs: 2 stale, 1 published" in shown
-    assert f"{device_time.device_seconds(made.folder) / 3600:.2f} GPU-hours" in shown
+    assert f"{device_time.sum_device_seconds(made.folder) / 3600:.2f} GPU-hours" in shown
 
 
 def test_a_run_that_dvc_trains_is_shown(here):
@@ -65,13 +65,13 @@ def test_trials_of_sweeps_and_older_folders(here):
     with lock.hold(made.folder):
         pass
     jobs.write_inputs(made, "params.yaml")
-    found, older = status.listed("params.yaml")
+    found, older = status.list_runs("params.yaml")
     assert (len(found), older) == (3, 1)
     trial = {"number": 4, "run_key": made.key, "reason": "it failed", "state": "failed"}
     write_json("studies/gamma/trials.json", {"trials": [trial, {"number": 5, "run_key": None, "reason": ""}]})
-    found, older = status.listed("params.yaml")
+    found, older = status.list_runs("params.yaml")
     assert (len(found), older) == (4, 0)
-    shown = status.row(found[-1])
+    shown = status.make_row(found[-1])
     assert (shown.name, shown.state, shown.progress, shown.job, shown.error) == (
         "gamma#4",
         "stale",
@@ -83,11 +83,11 @@ def test_trials_of_sweeps_and_older_folders(here):
 
 def test_a_live_run_of_neither_grid_nor_study_is_shown(here):
     """By the name that it was sent with, or by its key where nobody sent it."""
-    sent, other = at(cell("finetune"), "train.lr=2e-3"), run_store.folder("0123456789abcdef")
+    sent, other = at(cell("finetune"), "train.lr=2e-3"), run_store.find_folder("0123456789abcdef")
     jobs.write_inputs(sent, "params.yaml")
     with lock.hold(sent.folder), lock.hold(other):
-        found, older = status.listed("params.yaml")
-        shown = [status.row(one) for one in found[3:]]
+        found, older = status.list_runs("params.yaml")
+        shown = [status.make_row(one) for one in found[3:]]
     assert older == 0
     assert {(row.name, row.state) for row in shown} == {(cell("finetune"), "running"), (other.key, "running")}
 
@@ -110,7 +110,7 @@ def test_steps_are_those_of_the_trainer(here, tmp_path, settings, per_epoch):
     log.write_text(
         '{"step": 3, "epoch": %r, "loss": 1.0, "samples_per_second": 10.0, "time": 0.0}\n{"step": 4' % (3 / per_epoch)
     )
-    seen = progress.progress(log, cfg.resolved["train"])
+    seen = progress.read_progress(log, cfg.resolved["train"])
     assert (seen.step, seen.steps) == (3, loop.total_steps(cfg.run.train, per_epoch))
 
 
@@ -118,13 +118,15 @@ def test_the_table():
     """Aligned; empty columns left out; cut at the terminal's width."""
     done = progress.Progress(10, 10, 1.5, 80.0, 0.0, 0.0)
     going = progress.Progress(5, 10, 2.25, 40.0, 3700.0, 0.0)
-    text = status.table([status.Row("a", "done", done), status.Row("bcd", "running", going, "job 5_1")], 200)
+    text = status.table(
+        [status.StatusRow("a", "done", done), status.StatusRow("bcd", "running", going, "job 5_1")], 200
+    )
     assert text.splitlines() == [
         "run  state    step   loss    samples/s  left   job",
         "a    done     10/10  1.5000",
         "bcd  running  5/10   2.2500  40         1h01m  job 5_1",
     ]
-    assert max(map(len, status.table([status.Row("a" * 50, "done")], 20).splitlines())) == 20
+    assert max(map(len, status.table([status.StatusRow("a" * 50, "done")], 20).splitlines())) == 20
     assert [status.duration(s) for s in (0.4, 59, 200, 18420)] == ["0s", "59s", "3m20s", "5h07m"]
 
 
@@ -137,10 +139,10 @@ def test_a_trained_run_is_being_scored(here_finished):
 def test_a_short_window():
     """What lives or failed is shown, in the grid's order; the page says how many rows are not."""
     states = ("done", "stale", "failed", "published", "running", "pending")
-    every = [status.Row(state[0], state) for state in states]
-    assert [r.state for r in status.fitting(every, 3)] == ["failed", "running", "pending"]
-    assert status.fitting(every, 6) == every
-    assert [r.state for r in status.fitting(every, 0)] == ["running"]
+    every = [status.StatusRow(state[0], state) for state in states]
+    assert [r.state for r in status.select_rows(every, 3)] == ["failed", "running", "pending"]
+    assert status.select_rows(every, 6) == every
+    assert [r.state for r in status.select_rows(every, 0)] == ["running"]
 
 
 def test_a_params_file_that_is_being_edited(here, monkeypatch):

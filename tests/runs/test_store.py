@@ -90,7 +90,7 @@ def test_the_store_knows_its_projects(team):
     """Both published each run, whoever trained it."""
     where, roots = team
     for path in where.iterdir():
-        assert run_projects.projects(run_store.Folder(path)) == {str(root) for root in roots}
+        assert run_projects.list_projects(run_store.Folder(path)) == {str(root) for root in roots}
 
 
 def test_a_third_checkout_trains_nothing(team, project, tmp_path, monkeypatch, capsys):

@@ -29,7 +29,7 @@ def test_what_another_command_sends_is_not_taken_for_lost(tmp_path, monkeypatch)
     """A note of jobs in the making is left alone while its writer lives; a dead one's jobs are found in the queue."""
     cluster = slurm.Slurm(Profile(), tmp_path)
     monkeypatch.setattr(slurm, "_ids_named", lambda name: ["7_0", "7_1"])
-    with pytest.raises(KeyboardInterrupt), slurm._noted(tmp_path / ".work" / "slurm", ["a", "b"]):
+    with pytest.raises(KeyboardInterrupt), slurm._note_keys(tmp_path / ".work" / "slurm", ["a", "b"]):
         assert cluster.recover() == 0
         raise KeyboardInterrupt
     assert cluster.recover() == 2

@@ -16,7 +16,7 @@ from compclip.base.errors import UserError
 from compclip.base.files import write_atomic
 from compclip.config import read
 from compclip.runs import run_store
-from compclip.runs.run_folder import Folder
+from compclip.runs.run_folder import RunFolder
 from compclip.sweep import declared, pruning
 from tests import fake_sweep
 from tests.driven_sweep import Here, drawn, driver, forget, project, states, study, trials  # noqa: F401
@@ -25,11 +25,11 @@ PRUNING = {"pruner": "median", "startup_trials": 1, "space": {"gamma": {"float":
            "paper": [{"gamma": 1.0}, {"gamma": 5.0}]}  # fmt: skip
 
 
-def rungs(gamma: float, *values: float) -> Folder:
+def rungs(gamma: float, *values: float) -> RunFolder:
     """Write a trial's scores at the rungs, and half a line behind them; gives its folder."""
     made = study(**PRUNING)
     params = read.load("params.yaml", declared.overrides(made, {"gamma": gamma}, {}))
-    folder = run_store.of(declared.run(made, params)).folder
+    folder = run_store.locate_run(declared.run(made, params)).folder
     lines = [json.dumps({"step": i + 1, "metrics": {"sugarcrepe/swap": v}}) + "\n" for i, v in enumerate(values)]
     write_atomic(folder.intermediate, "".join(lines) + '{"step": 9')
     return folder
@@ -46,11 +46,11 @@ DOMINATED = {
 SCORES = [(0.5, 0.5), (0.6, 0.4), (0.7, 0.6), (0.4, 0.5), (0.4, 0.1), (0.55, 0.45)]  # of six trials at the first rung
 
 
-def at_rung(gamma: float, swap: float, loss: float) -> Folder:
+def at_rung(gamma: float, swap: float, loss: float) -> RunFolder:
     """A run with scores of both objectives at a rung; gives its folder."""
     made = study(**DOMINATED)
     params = read.load("params.yaml", declared.overrides(made, {"gamma": gamma}, {}))
-    folder = run_store.of(declared.run(made, params)).folder
+    folder = run_store.locate_run(declared.run(made, params)).folder
     metrics = {"sugarcrepe/swap": swap, "retrieval/loss": loss}
     write_atomic(folder.intermediate, json.dumps({"step": 1, "metrics": metrics}) + "\n")
     return folder

@@ -103,7 +103,7 @@ def test_trials_are_runs_of_the_grid(here):
     document = found("s")
     first, states = document["trials"][0], Counter(t["state"] for t in document["trials"])
     assert states["complete"] + states["pruned"] == 3, (out, err)
-    ours = run_store.folder(first["run_key"])
+    ours = run_store.find_folder(first["run_key"])
     lines = list(map(json.loads, ours.intermediate.read_text().splitlines()))
     assert [line["step"] for line in lines] == [4, 7] and list(first["intermediate"]) == ["4", "7"]
     assert first["folder"] == str(ours.path)
@@ -130,7 +130,7 @@ def test_a_failed_trial_and_a_vanished_server(here, monkeypatch):
     assert driver.returncode == 0, err
     assert "studies/odd/index.html: 1 complete, 1 failed" in out
     failed = found("odd")["trials"][0]
-    log = run_store.folder(failed["run_key"]).log
+    log = run_store.find_folder(failed["run_key"]).log
     assert failed["reason"].startswith("exit code 2: error: train: the loss is nan at step")
     assert failed["reason"].endswith(f"({log})")
     (line,) = err.splitlines()
@@ -143,7 +143,7 @@ def test_a_failed_trial_and_a_vanished_server(here, monkeypatch):
 def test_a_killed_job_scores_each_rung_once(here):
     """Killed after a rung, with half a line behind it, the run goes on and ends with the undisturbed bits."""
     study = declared.load("s")
-    made = run_store.of(declared.run(study, read.load("params.yaml", ["methods.fsc_clip.gamma=1.5"])))
+    made = run_store.locate_run(declared.run(study, read.load("params.yaml", ["methods.fsc_clip.gamma=1.5"])))
     ends = []
     for disturbed in (False, True):
         shutil.rmtree(made.folder.path, ignore_errors=True)
@@ -156,7 +156,7 @@ def test_a_killed_job_scores_each_rung_once(here):
             with open(made.folder.intermediate, "a") as file:
                 file.write('{"step": 7, "metr')
             job = jobs.Local().submit(made, "params.yaml")
-        assert jobs.wait(job, lambda: None) == jobs.DONE, job.reason()
+        assert jobs.wait_for_job(job, lambda: None) == jobs.DONE, job.reason()
         ends.append((fingerprint(made.folder.final.checkpoint), (made.folder.intermediate).read_text()))
     assert ends[0] == ends[1] and len(ends[0][1].splitlines()) == 2
 
@@ -188,7 +188,7 @@ def test_trials_as_jobs_of_a_cluster(here, cluster_profile):
     assert driver.returncode == 0, err
     states = Counter(t["state"] for t in found("s")["trials"])
     assert states["complete"] + states["pruned"] == 3, out
-    kept = {k: json.loads(p.read_text())["id"] for k in before if (p := run_store.folder(k).job).is_file()}
+    kept = {k: json.loads(p.read_text())["id"] for k in before if (p := run_store.find_folder(k).job).is_file()}
     assert kept.items() <= before.items() and len(kept) >= 2
     steps = [
         json.loads(line)["step"]

@@ -9,7 +9,7 @@ import pytest
 
 from compclip.base.errors import UserError
 from compclip.base.files import write_json
-from compclip.runs.run_folder import Folder, Published
+from compclip.runs.run_folder import Published, RunFolder
 from compclip.track import study_files, sync
 from compclip.track.run_summaries import SummaryCache
 from tests import fake_runs
@@ -31,7 +31,7 @@ STUDY = {
 def sweep(tmp_path, runs):
     """A study whose second trial has a finished run."""
     folder = tmp_path / "studies" / "gamma"
-    stored, place = Folder(tmp_path / "store" / "b"), Published(tmp_path, fake_runs.cell("clic"))
+    stored, place = RunFolder(tmp_path / "store" / "b"), Published(tmp_path, fake_runs.cell("clic"))
     shutil.copytree(place.trained.path, stored.final.path)
     shutil.copytree(place.results, stored.scores("new"))
     write_json(stored.scores("old") / "sugarcrepe.json", {"of": "another evaluation"})

@@ -10,14 +10,14 @@ import torch
 from compclip.base.files import write_json
 from compclip.config import read
 from compclip.evaluate.rungs import Rungs
-from compclip.runs.run_folder import Folder
+from compclip.runs.run_folder import RunFolder
 from tests import small_training, tiny_project
 
 
 @pytest.fixture
-def folder(here) -> Folder:
+def folder(here) -> RunFolder:
     """A run's folder in which a pruner asks for two rungs."""
-    found = Folder(here / "store" / "key")
+    found = RunFolder(here / "store" / "key")
     write_json(found.rungs, {"shares": [0.4, 0.7, 1.0], "benchmarks": ["sugarcrepe"]})
     return found
 

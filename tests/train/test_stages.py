@@ -52,7 +52,7 @@ def seeds(*numbers: int) -> None:
 def planned(name: str) -> run_store.StoredRun:
     """The run of a cell as the stages left it."""
     method = name.partition("-")[0]
-    return next(stored for stored in run_store.planned(method) if stored.cell.name == name)
+    return next(stored for stored in run_store.load_planned(method) if stored.cell.name == name)
 
 
 def bring(method: str) -> int:
@@ -173,7 +173,7 @@ def test_ctrl_c_stops_the_trainings_which_save(here, monkeypatch, capsys, held):
     assert "stopping; what trains saves first, and the same command goes on" in capsys.readouterr().err
     folder = planned(cell("finetune")).folder
     assert [path.name for path in folder.checkpoints()][-1] == "step_00000004.safetensors"
-    assert jobs.attach(folder) is None and lock.holder(folder) is None
+    assert jobs.find_live_job(folder) is None and lock.find_holder(folder) is None
     assert not Path("runs").exists()
 
 
@@ -188,7 +188,7 @@ def test_sigterm_leaves_the_trainings_and_the_next_call_attaches(here, finished,
     told = f"stopped; in the background train on: {name}; `dvc repro train@finetune` attaches"
     assert told in capsys.readouterr().err
     folder = planned(name).folder
-    pid = jobs.attach(folder).record["pid"]
+    pid = jobs.find_live_job(folder).record["pid"]
     monkeypatch.setattr(driver, "_orphaned", lambda: lambda: False)
     monkeypatch.setattr(Follower, "__call__", lambda _: Path("go").touch())
     assert bring("finetune") == 0

@@ -69,7 +69,7 @@ def project(root: Path) -> Path:
                 "headline": HEADLINE[benchmark],
                 "metrics": values,
             }
-            write_json(run_folder.result(place.results, benchmark), head)
+            write_json(run_folder.result_path(place.results, benchmark), head)
     return path
 
 

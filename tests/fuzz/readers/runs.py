@@ -82,7 +82,7 @@ def _looked(_: random.Random) -> None:
     from compclip.runs import data_stages, shard_tasks
 
     list(data_stages.rows())
-    for one in shard_tasks.of(["annotate"], ["d"]):
+    for one in shard_tasks.find_tasks(["annotate"], ["d"]):
         task.check(one)
 
 
