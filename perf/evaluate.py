@@ -34,7 +34,7 @@ import torch
 from compclip.base.errors import UserError
 from compclip.base.files import read_json, write_atomic, write_json
 from compclip.benchmarks import retrieval, sugarcrepe, sugarcrepe_pp
-from compclip.benchmarks._files import spread
+from compclip.benchmarks._files import spread_evenly
 from compclip.config.sections import BenchmarkSection as Section
 from compclip.config.sections import Scoring
 from compclip.evaluate import score
@@ -156,7 +156,7 @@ def pairs(data: Path, folder: Path, args: argparse.Namespace) -> dict[str, Any]:
     files = at_hand(data / "sugarcrepe_pp", coco, folder / "sugarcrepe_pp")
     loaded = sugarcrepe_pp.load(files, coco, ",".join(sorted(file.stem for file in files.glob("*.json"))))
     model, how = backbone.create(MODEL, seed=0), Scoring(threads=args.threads)
-    sample = spread(loaded.records, args.sample)
+    sample = spread_evenly(loaded.records, args.sample)
     found = compared(
         lambda: len(score.score_model(model, {"sugarcrepe_pp": loaded}, how)),
         lambda: sum(_pair_by_pair(model, sample)),

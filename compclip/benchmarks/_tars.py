@@ -15,27 +15,29 @@ from compclip.evaluate import picture_references
 SUFFIXES = frozenset((".png", ".jpg", ".jpeg", ".webp", ".bmp", ".gif", ".tif", ".tiff", ".ppm"))  # of pictures
 
 
-def found(folder: Path) -> list[Path]:
+def tar_files(folder: Path) -> list[Path]:
     """The tars of a folder by number: 2.tar before 10.tar."""
     return sorted(folder.glob("*.tar"), key=lambda tar: (len(tar.name), tar.name))
 
 
-def told(folder: Path, suffix: str, most: int, missing: str, lost: Counter[str]) -> Iterator[tuple[str, str, bytes]]:
+def read_tar_pairs(
+    folder: Path, suffix: str, most: int, missing_count: str, lost: Counter[str]
+) -> Iterator[tuple[str, str, bytes]]:
     """Key, reference of the picture, and the bytes of the member with this suffix, of every key that has both.
 
     The pictures are read where they lie. The others are counted as `no_picture`, or by `missing`. A text of more than
     `most` bytes is none. Raises UserError for a tar that is compressed or damaged, and a key that comes twice in it.
     """
-    for tar in found(folder):
-        seen = set[str]()
+    for tar in tar_files(folder):
+        keys = set[str]()
         for group in _groups(tar):
             picture, text = _picture(group), group.members.get(suffix)
             if picture is None or text is None or not picture.size:
-                lost["no_picture" if text else missing] += 1
+                lost["no_picture" if text else missing_count] += 1
                 continue
-            if group.key in seen:
+            if group.key in keys:
                 raise UserError(f"{tar}: key {group.key!r} comes twice; fetch the tar again")
-            seen.add(group.key)
+            keys.add(group.key)
             ref = picture_references.bytes_of_file(str(tar), picture.offset, picture.size)
             yield f"{tar.stem}/{group.key}", ref, tar_members.read_member(str(tar), text, most) or b""
 

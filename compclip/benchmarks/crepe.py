@@ -27,7 +27,7 @@ from pathlib import Path
 from compclip.base.errors import UserError
 from compclip.base.files import read_text
 from compclip.benchmarks import _choice
-from compclip.benchmarks._files import chosen, images_folder, present, value
+from compclip.benchmarks._files import existing_file, images_folder, read_field, selected_names
 from compclip.evaluate.benchmark import Benchmark, Groups, Record, by_subset
 from compclip.evaluate.picture_references import with_box
 from compclip.runs.item_outcomes import COMPOSITION
@@ -50,57 +50,57 @@ def load(path: str | Path, images: str | Path | None = None, split: str = "") ->
     """
     folder, pictures = Path(path), images_folder(Path(path), images)
     files = _files(folder, split)
-    found = [_record(kind, n, file, i, row, pictures) for (kind, n), file in files.items() for i, row in _rows(file)]
+    records = [_record(kind, n, file, i, row, pictures) for (kind, n), file in files.items() for i, row in _rows(file)]
     authors = Benchmark(
-        tuple(found), tuple(files.values()), _choice.of_texts, MEANS, _by_complexity(found), kind=COMPOSITION
+        tuple(records), tuple(files.values()), _choice.choose_texts, MEANS, _by_complexity(records), kind=COMPOSITION
     )
     return _choice.without_repeats(authors)
 
 
 def _files(folder: Path, split: str) -> dict[tuple[str, int], Path]:
     stem = "prod_vg_hard_negs_{}_complexity_{}.csv"
-    return {(kind, n): present(folder / kind / stem.format(kind, n))
-            for kind in chosen(folder, TYPES, split) for n in COMPLEXITIES}  # fmt: skip
+    return {(kind, n): existing_file(folder / kind / stem.format(kind, n))
+            for kind in selected_names(folder, TYPES, split) for n in COMPLEXITIES}  # fmt: skip
 
 
 def _rows(file: Path) -> list[tuple[int, Mapping[str, str]]]:
     """The rows and their numbers, from 0."""
     reader = csv.DictReader(io.StringIO(read_text(file), newline=""))
     try:
-        found = list(enumerate(reader))
+        rows: list[tuple[int, Mapping[str, str]]] = list(enumerate(reader))
     except csv.Error as error:
         raise UserError(f"{file}: not CSV after line {reader.line_num}: {error}; fetch the official file") from error
     names = list(reader.fieldnames or [])
-    if lacking := [name for name in COLUMNS if name not in names]:
-        raise UserError(f"{file}: no column {lacking[0]!r}; found {', '.join(names)}; fetch the official file")
-    if not found:
+    if absent := [name for name in COLUMNS if name not in names]:
+        raise UserError(f"{file}: no column {absent[0]!r}; found {', '.join(names)}; fetch the official file")
+    if not rows:
         raise UserError(f"{file}: holds no records; fetch the official file")
-    return found
+    return rows
 
 
 def _record(kind: str, n: int, file: Path, index: int, row: Mapping[str, str], pictures: Path) -> Record:
     """Ids are complexity and row: one picture has several records."""
     key = str(index)
     image = with_box(
-        _image(pictures, value(file, key, row, "image_id")), [_number(file, key, row, name) for name in BOX]
+        _image(pictures, read_field(file, key, row, "image_id")), [_number(file, key, row, name) for name in BOX]
     )
-    return Record(kind, f"{n}-{key}", (image,), (value(file, key, row, "caption"), *_foils(file, key, row)))
+    return Record(kind, f"{n}-{key}", (image,), (read_field(file, key, row, "caption"), *_foils(file, key, row)))
 
 
 def _foils(file: Path, key: str, row: Mapping[str, str]) -> list[str]:
     """`hard_negs` is a Python list, or in some rows a set: sorted, since the order of a set differs from run to run."""
-    text = value(file, key, row, "hard_negs")
+    text = read_field(file, key, row, "hard_negs")
     try:
-        found = ast.literal_eval(text)
+        foils = ast.literal_eval(text)
     except (ValueError, SyntaxError, MemoryError, RecursionError):
-        found = None
-    if not isinstance(found, (list, set)) or not found or not all(isinstance(foil, str) for foil in found):
+        foils = None
+    if not isinstance(foils, (list, set)) or not foils or not all(isinstance(foil, str) for foil in foils):
         raise UserError(f"{file}: record {key}: field 'hard_negs' is {text[:80]!r}, no list of texts; fetch it again")
-    return sorted(found) if isinstance(found, set) else found
+    return sorted(foils) if isinstance(foils, set) else foils
 
 
 def _number(file: Path, key: str, row: Mapping[str, str], name: str) -> float:
-    text = value(file, key, row, name)
+    text = read_field(file, key, row, name)
     try:
         number = float(text)
     except ValueError:
@@ -111,12 +111,14 @@ def _number(file: Path, key: str, row: Mapping[str, str], name: str) -> float:
 
 
 def _image(pictures: Path, name: str) -> str:
-    places = [pictures / folder / f"{name}.jpg" for folder in FOLDERS]
-    return str(next((place for place in places if place.is_file()), pictures / f"{name}.jpg"))
+    paths = [pictures / folder / f"{name}.jpg" for folder in FOLDERS]
+    return str(next((path for path in paths if path.is_file()), pictures / f"{name}.jpg"))
 
 
 def _by_complexity(records: Sequence[Record]) -> Groups:
     return {
-        kind: {f"complexity_{n}": frozenset(r.id for r in part if r.id.startswith(f"{n}-")) for n in COMPLEXITIES}
-        for kind, part in by_subset(records).items()
+        kind: {
+            f"complexity_{n}": frozenset(r.id for r in type_records if r.id.startswith(f"{n}-")) for n in COMPLEXITIES
+        }
+        for kind, type_records in by_subset(records).items()
     }

@@ -46,6 +46,7 @@ def sugarcrepe_pp_outcomes(
     p1_p2_N: np.ndarray,
     p1_n_N: np.ndarray,
     p2_n_N: np.ndarray,
+    *,
     beats: Beats = np.greater,
 ) -> PerItem:
     """`itt`: both captions beat the negative on the image; `tot`: the captions are nearer each other than it."""
@@ -73,7 +74,7 @@ def winoground_outcomes(scores_N22: np.ndarray, beats: Beats = np.greater) -> Pe
 
 
 def hard_positives_outcomes(
-    original_N: np.ndarray, negative_N: np.ndarray, positive_N: np.ndarray, beats: Beats = np.greater
+    original_N: np.ndarray, negative_N: np.ndarray, positive_N: np.ndarray, *, beats: Beats = np.greater
 ) -> PerItem:
     """REPLACE and SWAP from the scores of caption c, hard negative n and hard positive p on the image.
 

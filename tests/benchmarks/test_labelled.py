@@ -225,7 +225,7 @@ def test_a_packed_archive_is_to_be_unpacked(names, dump):
 
 def test_every_known_set_is_whole():
     """Names that differ but for ImageNet's, at most one empty, templates with a place for them; 21 are ELEVATER's."""
-    counts = {name: _class_sets.get(name) for name in _class_sets.names()}
+    counts = {name: _class_sets.load_class_set(name) for name in _class_sets.names()}
     assert len(counts) == 32 and sum(bool(one.metric) for one in counts.values()) == 21
     for name, one in counts.items():
         assert one.templates and all("{c}" in template for template in one.templates), name
@@ -243,7 +243,7 @@ def test_imagenet_from_its_folders_of_synsets(picture, tmp_path):
     for synset in ("n01440764", "n02124075", "n15075141"):
         picture(f"val/{synset}/ILSVRC2012_val_1.JPEG.png")
     benchmark = zeroshot.load(tmp_path, tmp_path, "val", Config("imagenet"))
-    known = _class_sets.get("imagenet")
+    known = _class_sets.load_class_set("imagenet")
     labels = benchmark.evaluate.keywords["labels"]
     assert [known.names[label] for label in labels.values()] == ["tench", "Egyptian Mau", "toilet paper"]
     assert list(labels.values()) == [0, 285, 999] and len(benchmark.texts) == 998 * 80
@@ -265,7 +265,7 @@ def test_flat_pictures_are_told_to_be_sorted(picture, tmp_path):
 
 def test_one_class_may_have_an_empty_name(names, embeddings):
     """CLEVR's distances have one in CLIP_benchmark's own file; folders go by number then."""
-    known = _class_sets.get("clevr_closest_object_distance")
+    known = _class_sets.load_class_set("clevr_closest_object_distance")
     assert known.names[3] == "" and known.templates == ("{c} shapes.",)
     folder = names("near", "", "far")
     tar_files.write(folder / "0.tar", [*sample("a", 1), *sample("b", 2)])
