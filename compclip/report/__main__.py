@@ -27,11 +27,10 @@ from compclip.report import (
     published_coverage,
     published_models,
     published_numbers,
-    reference_table,
     report_figures,
     report_page,
+    run_collection,
     shared_pictures,
-    stale,
     table_formats,
     table_heads,
     tables,
@@ -61,7 +60,7 @@ def main(argv: list[str]) -> int:
     check.reference(params)
     benchmarks = list(params.evaluate.benchmarks)
     runs, missing = collect_runs(grid.cells(params), benchmarks, args.root, args.partial)
-    missing += stale.find_stale_runs(params, runs, args.partial)
+    missing += run_collection.find_stale_runs(params, runs, args.partial)
     folder = args.published or PUBLISHED
     printed = published_numbers.read_numbers(folder)
     stated = _claims(args.claims or CLAIMS, params, runs, printed)
@@ -163,14 +162,14 @@ def write_report(made: report_page.ReportPage, out: Path) -> None:
     }
     files = {
         "report.md": table_formats.format_markdown(groups, made.missing, LEGEND, made.notes)
-        + reference_table.format_contrasts_markdown(made.contrasts, made.reference)
+        + table_formats.format_contrasts_markdown(made.contrasts, made.reference)
         + claims_table.format_markdown(made.findings),
         "report.csv": table_formats.format_results_csv((*groups, *made.parts, *made.rest)),
         "report.tex": table_formats.format_latex(groups, made.notes)
-        + reference_table.format_contrasts_latex(made.contrasts, made.reference)
+        + table_formats.format_contrasts_latex(made.contrasts, made.reference)
         + claims_table.format_latex(made.findings),
         "claims.csv": claims_table.format_csv(made.findings),
-        "reference.csv": reference_table.format_contrasts_csv(made.contrasts, made.reference),
+        "reference.csv": table_formats.format_contrasts_csv(made.contrasts, made.reference),
         **{f"plots/{name}": text for name, text in drawn.items()},
         "index.html": report_page.render_page(made),
     }

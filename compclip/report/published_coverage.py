@@ -9,13 +9,17 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from pathlib import Path
+from typing import Any
 
 from compclip.base import plugins, yaml_text
 from compclip.base.errors import UserError
 from compclip.base.files import write_atomic
-from compclip.report import column_notes, published_numbers
+from compclip.report import published_numbers
 from compclip.report.published_numbers import PublishedNumber
+from compclip.report.tables import SUMMARIES, SUMMARY
 
 FOLDER, GRIDS, PARAMS = Path("experiments/published"), Path("experiments/grids"), Path("params.yaml")
 FILE, REASONS = "coverage.md", "reasons.yaml"
@@ -42,8 +46,8 @@ def main(argv: Sequence[str]) -> int:
 
 def format_coverage(folder: Path, methods: Collection[str]) -> str:
     """The whole file. Raises UserError for a row that has neither a method nor a reason, and such a column."""
-    numbers, told = published_numbers.read_numbers(folder), column_notes.read_column_notes(folder / column_notes.FILE)
-    matched = column_notes.format_column_table(numbers, told, plugins.names(plugins.BENCHMARKS))
+    numbers, told = published_numbers.read_numbers(folder), read_column_notes(folder / NOTES_FILE)
+    matched = format_column_table(numbers, told, plugins.names(plugins.BENCHMARKS))
     return (
         format_method_coverage(numbers, methods, read_reasons(folder / REASONS))
         + "\n".join(["", COLUMNS, *matched])
@@ -93,3 +97,80 @@ def _without(numbers: Sequence[PublishedNumber], methods: Collection[str], why: 
             raise UserError(f"{paper}: {row}: has no method in a grid and no reason; give it one in {REASONS}")
         lines.append(f"| {paper} | {row} | {n} | {reason} |")
     return lines
+
+
+NOTES_FILE = "columns.yaml"
+NOTES_SECTIONS = ("printed", "differs", "none")
+COLUMNS_HEAD = ["| paper | tables | its column | our metric | what differs |", "|---|---|---|---|---|"]
+ColumnKey = tuple[str, str]  # paper and column
+
+
+@dataclass(frozen=True)
+class ColumnNotes:
+    """How columns are printed by paper and column; what differs, and why a column is none of ours, by pattern.
+
+    A pattern is `paper: column`, in which * stands for anything.
+    """
+
+    printed: Mapping[str, Mapping[str, str]]
+    differs: Mapping[str, str]
+    none: Mapping[str, str]
+
+
+def read_column_notes(path: Path) -> ColumnNotes:
+    """The facts about columns. Raises UserError for a file of another form."""
+    form = f"must hold the mappings {', '.join(NOTES_SECTIONS)}"
+    raw = yaml_text.plain(yaml_text.read(path, form), str(path))
+    if sorted(raw) != sorted(NOTES_SECTIONS) or not all(isinstance(section, dict) for section in raw.values()):
+        raise UserError(f"{path}: {form}, and nothing else")
+    if wrong := next((paper for paper, own in raw["printed"].items() if not isinstance(own, dict)), None):
+        raise UserError(f"{path}: printed.{wrong}: must be a mapping of columns to how they are printed")
+    printed = {str(paper): _texts(own) for paper, own in raw["printed"].items()}
+    return ColumnNotes(printed, _texts(raw["differs"]), _texts(raw["none"]))
+
+
+def _texts(raw: Mapping[Any, Any]) -> dict[str, str]:
+    return {str(name): str(text) for name, text in raw.items()}
+
+
+def format_column_table(
+    numbers: Sequence[PublishedNumber], told: ColumnNotes, benchmarks: Collection[str]
+) -> list[str]:
+    """A line for each column of each paper, those of one paper together, in the order of the transcription.
+
+    Raises UserError for a column whose print is not told, and for one that is no metric of ours without a reason.
+    """
+    places: dict[ColumnKey, dict[str, None]] = {}
+    for n in numbers:
+        places.setdefault((n.paper, n.column), {})[n.table] = None
+    return COLUMNS_HEAD + [_column_line(key, list(tables), told, benchmarks) for key, tables in places.items()]
+
+
+def _column_line(key: ColumnKey, tables: Sequence[str], notes: ColumnNotes, benchmarks: Collection[str]) -> str:
+    paper, column = key
+    printed = notes.printed.get(paper, {}).get(column)
+    if printed is None:
+        raise UserError(f"{paper}: {column}: no word of how it is printed; give it one in {NOTES_FILE}: printed")
+    if reasons := match_patterns(notes.none, key):
+        metric = f"none: {reasons[0]}"
+    elif find_benchmark(column, benchmarks):
+        metric = f"`{column}`"
+    else:
+        raise UserError(f"{paper}: {column}: is no metric of ours; say why in {NOTES_FILE}: none, or add the benchmark")
+    return f"| {paper} | {', '.join(tables)} | {printed} | {metric} | {'; '.join(match_patterns(notes.differs, key))} |"
+
+
+def match_patterns(told: Mapping[str, str], key: ColumnKey) -> list[str]:
+    """What is told under the patterns that fit a paper's column."""
+    return [text for pattern, text in told.items() if fnmatchcase(": ".join(key), pattern)]
+
+
+def find_benchmark(column: str, benchmarks: Collection[str]) -> str:
+    """The module that measures a column: of its benchmark's name or the longest beginning of it; empty for none.
+
+    Several sections of params.yaml may use one module: `retrieval_coco`. The report's own means are `summary`.
+    """
+    name, _, metric = column.partition("/")
+    if name == SUMMARY:
+        return SUMMARY if metric in SUMMARIES else ""
+    return max((b for b in benchmarks if name == b or name.startswith(f"{b}_")), key=len, default="")

@@ -6,13 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from html import escape
 from itertools import pairwise
-from math import ceil, floor, log10
 from types import MappingProxyType
 
 import numpy as np
 
 from compclip.config.cell import PRETRAINED
 from compclip.report.escape import format_csv
+from compclip.report.svg_figures import COLOURS, Axis, draw_axes, draw_line, draw_path, draw_text, linear_axis, wrap_svg
 from compclip.report.tables import SUMMARY, ResultTable, Statistic
 from compclip.runs.result_files import FinishedRun
 from compclip.runs.run_folder import SHARE
@@ -22,36 +22,7 @@ NOT_TERMS = {
     "matrix_share", "data_wait", "time",
 }  # fmt: skip
 POINTS = 160  # a curve is drawn as at most so many means over neighbouring steps
-COLOURS = 8
 CROWD = 12  # a plot of more points has numbers in place of names
-
-
-@dataclass(frozen=True)
-class Axis:
-    """A linear map from the values [low, high] to the pixels [start, stop], with its ticks."""
-
-    low: float
-    high: float
-    start: float
-    stop: float
-    ticks: tuple[float, ...]
-
-    def __call__(self, value: float) -> float:
-        share = (value - self.low) / (self.high - self.low)
-        return round(self.start + share * (self.stop - self.start), 1)
-
-
-def linear_axis(values: Sequence[float], start: float, stop: float, ticks: int = 5) -> Axis:
-    """An axis over `values` that ends on round ticks."""
-    low, high = min(values), max(values)
-    if high - low < 1e-9:
-        low, high = low - 0.5, high + 0.5
-    rough = (high - low) / ticks
-    power = 10.0 ** floor(log10(rough))
-    step = next(s * power for s in (1, 2, 2.5, 5, 10) if s * power >= rough * 0.999)
-    first, last = floor(low / step + 1e-9), ceil(high / step - 1e-9)
-    found = tuple(round(i * step, 10) for i in range(first, last + 1))
-    return Axis(found[0], found[-1], start, stop, found)
 
 
 def list_terms(runs: Sequence[FinishedRun]) -> list[str]:
@@ -94,13 +65,13 @@ def draw_loss(runs: Sequence[FinishedRun], title: str, size: tuple[int, int] = (
 
 def _curve(at: np.ndarray, values: np.ndarray, x: Axis, y: Axis, colour: int) -> str:
     top = y.ticks[-1]
-    line = _path([(x(s), y(min(v, top))) for s, v in zip(at, values.mean(axis=0), strict=True)])
+    line = draw_path([(x(s), y(min(v, top))) for s, v in zip(at, values.mean(axis=0), strict=True)])
     shape = f'<path class="line c{colour % COLOURS}" d="{line}"/>'
     if len(values) < 2:
         return shape
     upper = [(x(s), y(min(v, top))) for s, v in zip(at, values.max(axis=0), strict=True)]
     lower = [(x(s), y(min(v, top))) for s, v in zip(at, values.min(axis=0), strict=True)]
-    return f'<path class="band f{colour % COLOURS}" d="{_path(upper + lower[::-1])}Z"/>' + shape
+    return f'<path class="band f{colour % COLOURS}" d="{draw_path(upper + lower[::-1])}Z"/>' + shape
 
 
 def _legend(names: Sequence[str], width: int) -> str:
@@ -194,7 +165,7 @@ def draw_trajectories(found: Sequence[Trajectory], x_label: str, size: tuple[int
 
 
 def _way(t: Trajectory, x: Axis, y: Axis) -> str:
-    line = f'<path class="line c{t.colour % COLOURS}" d="{_path([(x(p.x), y(p.y)) for p in t.points])}"/>'
+    line = f'<path class="line c{t.colour % COLOURS}" d="{draw_path([(x(p.x), y(p.y)) for p in t.points])}"/>'
     dots = [
         f'<circle class="f{t.colour % COLOURS}" cx="{x(p.x)}" cy="{y(p.y)}" r="2.6"><title>{escape(p.name)}: '
         f"{p.x:.1f} / {p.y:.1f}</title></circle>"
@@ -263,43 +234,6 @@ def draw_interval(low: float, high: float, estimate: float, limit: float, verdic
     mark = {1: "good", -1: "bad", 0: "none"}[verdict]
     body = draw_line(x(0), 1, x(0), 13, "zero") + draw_line(x(low), 7, x(high), 7, f"range {mark}")
     return wrap_svg(body + f'<circle class="{mark}" cx="{x(estimate)}" cy="7" r="3"/>', width, 14, "", "spark")
-
-
-def draw_axes(x: Axis, y: Axis, x_label: str, y_label: str) -> str:
-    """Grid lines, ticks and labels of both axes."""
-    out = [draw_line(x.start, y(t), x.stop, y(t), "grid") for t in y.ticks]
-    out += [draw_text(x.start - 6, y(t) + 4, format_tick(t), "tick end") for t in y.ticks]
-    out += [draw_text(x(t), y.start + 16, format_tick(t), "tick middle") for t in x.ticks]
-    out.append(draw_text((x.start + x.stop) / 2, y.start + 32, x_label, "label middle"))
-    if y_label:
-        turn = f"translate(14 {(y.start + y.stop) / 2:.1f}) rotate(-90)"
-        out.append(f'<text class="label middle" transform="{turn}">{escape(y_label)}</text>')
-    return "".join(out)
-
-
-def format_tick(value: float) -> str:
-    """A tick's number, with a true minus sign."""
-    return f"{value:.4g}".replace("-", "−")
-
-
-def draw_line(x1: float, y1: float, x2: float, y2: float, css: str) -> str:
-    """A straight line, in pixels."""
-    return f'<line class="{css}" x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}"/>'
-
-
-def draw_text(x: float, y: float, told: str, css: str) -> str:
-    """A text that begins, ends or has its middle there, by its class."""
-    return f'<text class="{css}" x="{x:.1f}" y="{y:.1f}">{escape(told)}</text>'
-
-
-def _path(points: Sequence[tuple[float, float]]) -> str:
-    return "M" + "L".join(f"{a:.1f} {b:.1f}" for a, b in points)
-
-
-def wrap_svg(body: str, width: int, height: int, title: str, css: str = "plot") -> str:
-    """The whole figure; one without a title is decoration."""
-    label = f' role="img" aria-label="{escape(title)}"' if title else ' aria-hidden="true"'
-    return f'<svg class="{css}" viewBox="0 0 {width} {height}" width="{width}" height="{height}"{label}>{body}</svg>'
 
 
 def format_loss_csv(runs: Sequence[FinishedRun]) -> str:

@@ -16,14 +16,12 @@ from compclip.report import (
     claims_table,
     crossed_intervals,
     published_models,
-    reference,
     report_figures,
     run_details,
     shared_pictures,
     table_heads,
     table_rows,
     tables,
-    view_shares,
     wise_ft_lines,
 )
 from compclip.report.claims import Claim, Finding, judge_claims
@@ -113,7 +111,7 @@ def build_page(
         shared or {},
         tuple(models),
         against,
-        tuple(reference.build_contrasts(made[0], against)),
+        tuple(table_rows.build_contrasts(made[0], against)),
         official or OfficialBenchmarks(),
     )
 
@@ -150,7 +148,7 @@ def render_page(page: ReportPage) -> str:
         machines=run_details.tabulate_runs(page.runs),
         versions=run_details.list_package_versions(page.runs),
         settings=list_settings(page),
-        view_shares=view_shares.tabulate_view_shares(page.main),
+        view_shares=run_details.tabulate_view_shares(page.main),
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from compclip.report import escape, table_heads
+from compclip.report import crossed_intervals, escape, table_heads
 from compclip.report.escape import to_latex, to_markdown
 from compclip.report.run_collection import MissingResult
 from compclip.report.statistics import Interval
@@ -200,3 +200,110 @@ def flatten_means(groups: Sequence[ResultTable]) -> dict[str, float]:
         for column, found in zip(group.columns, row.statistics, strict=True)
         if found is not None
     }
+
+
+CONTRAST_MARKS = {1: " ▲", -1: " ▼", 0: ""}
+CONTRAST_FIELDS = (
+    "backbone",
+    "data",
+    "method",
+    "reference",
+    "benchmark",
+    "metric",
+    "better",
+    "seeds",
+    "difference",
+    "low",
+    "high",
+    "over",
+    "items",
+    "verdict",
+)
+CONTRAST_LEGEND = (
+    "Row minus {}, over the seeds of both, with its 95 % interval over seeds and items together, both paired; ▲ ▼ "
+    "better or worse where it excludes 0. Where it is over less it says so: items alone, of one seed, or seeds alone, "
+    "where a metric keeps no items."
+)
+
+
+def format_contrasts_markdown(groups: Sequence[ResultTable], method: str) -> str:
+    """A table for each group in Markdown; empty without rows."""
+    return "".join(_contrast_table(group, method) for group in groups if group.rows)
+
+
+def _contrast_table(group: ResultTable, method: str) -> str:
+    head = ["method", "seeds", *markdown_headings(group)]
+    lines = [head, ["---", *["---:"] * (len(head) - 1)], *(_contrast_row(row, group) for row in group.rows)]
+    table = "\n".join("| " + " | ".join(line) + " |" for line in lines)
+    title, legend = f"{to_markdown(method)}: {to_markdown(group.name)}", CONTRAST_LEGEND.format(to_markdown(method))
+    return f"\n## Difference to {title}\n\n{legend}\n\n{table}\n"
+
+
+def _contrast_row(row: MethodRow, group: ResultTable) -> list[str]:
+    cells = [_contrast_cell(e, c) for e, c in zip(row.statistics, group.columns, strict=True)]
+    return [to_markdown(table_heads.row_label(row, group)), str(row.seeds), *cells]
+
+
+def _contrast_cell(found: Statistic | None, column: Column) -> str:
+    if found is None:
+        return "–"
+    return (
+        f"{format_number(found.change, column, sign=True)} {_contrast_interval(found, column)}".rstrip()
+        + CONTRAST_MARKS[found.verdict]
+    )
+
+
+def _contrast_interval(found: Statistic, column: Column) -> str:
+    """The ends, and what the interval is over where that is less than seeds and items; empty without one."""
+    return (
+        f"{format_interval(found.difference, column)} {crossed_intervals.describe_basis(found.basis)}".rstrip()
+        if found.difference
+        else ""
+    )
+
+
+def format_contrasts_csv(groups: Sequence[ResultTable], method: str) -> str:
+    """One line for each method and column, in the metrics' own unit; the head alone without rows."""
+    lines = [
+        _contrast_csv_line(group, row.method, method, column, found)
+        for group in groups
+        for row in group.rows
+        for column, found in zip(group.columns, row.statistics, strict=True)
+        if found is not None
+    ]
+    return escape.format_csv([CONTRAST_FIELDS, *lines])
+
+
+def _contrast_csv_line(group: ResultTable, name: str, method: str, column: Column, found: Statistic) -> list[Any]:
+    gap = found.difference
+    tail = (gap.low, gap.high, found.basis, gap.items) if gap else (None, None, None, None)
+    line = [
+        group.backbone,
+        group.data,
+        name,
+        method,
+        column.benchmark,
+        column.metric,
+        column.better,
+        found.seeds,
+        found.change,
+        *tail,
+        VERDICT[found.verdict],
+    ]
+    return [csv_value(v) for v in line]
+
+
+def format_contrasts_latex(groups: Sequence[ResultTable], method: str) -> str:
+    """One booktabs table for each group; empty without rows."""
+    caption = (
+        rf"difference to {to_latex(method)} over the seeds of both, with its 95\,\% interval over seeds and items "
+        r"together, unless it says less; $\ast$ marks one that excludes 0."
+    )
+    return "".join("\n" + format_latex_table(group, _contrast_latex_cell, caption) for group in groups if group.rows)
+
+
+def _contrast_latex_cell(found: Statistic | None, column: Column) -> str:
+    if found is None:
+        return "--"
+    ends = rf" {{\scriptsize {to_latex(_contrast_interval(found, column))}}}" if found.difference else ""
+    return to_latex(format_number(found.change, column, sign=True)) + (r"$^\ast$" if found.verdict else "") + ends

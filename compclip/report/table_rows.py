@@ -89,3 +89,24 @@ def _ranked(rows: Sequence[MethodRow], columns: Sequence[Column]) -> tuple[Metho
         for of_row, rank in zip(statistics, rank_values(means, column.lower, column.digits + 2), strict=True):
             of_row[i] = of_row[i] and replace(of_row[i], rank=rank)
     return tuple(replace(row, statistics=tuple(of_row)) for row, of_row in zip(rows, statistics, strict=True))
+
+
+def build_contrasts(groups: Sequence[ResultTable], method: str) -> list[ResultTable]:
+    """Each table's rows as differences to its row `method`; without rows where it has none.
+
+    A statistic's `mean` is the row's own, over the seeds of both.
+    """
+    return [_contrast_table(group, method) for group in groups] if method else []
+
+
+def _contrast_table(group: ResultTable, method: str) -> ResultTable:
+    base = next((row for row in group.rows if row.method == method), None)
+    rows = tuple(_contrast_row(row, base, group.columns) for row in group.rows if row is not base) if base else ()
+    made = ResultTable(group.backbone, group.data, group.columns, rows)
+    return remove_marks(made) if table_heads.has_random_weights(made) else made
+
+
+def _contrast_row(row: MethodRow, base: MethodRow, columns: Sequence[Column]) -> MethodRow:
+    left, right = ({run.cell.seed: run for run in of_method.runs} for of_method in (row, base))
+    shared = tuple(run for seed, run in left.items() if seed in right)
+    return MethodRow(row.method, shared, tuple(compute_difference(column, left, right) for column in columns))

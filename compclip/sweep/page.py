@@ -10,9 +10,10 @@ from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 
 from compclip.report.crossed_intervals import BOTH, NEITHER
+from compclip.report.svg_figures import Axis, category_axis, draw_line, format_tick, logarithmic_axis
 from compclip.sweep import plots
 from compclip.sweep.confirm import VERDICTS
-from compclip.sweep.plots import BOTTOM, LEFT, RIGHT, TOP, Dot, Scale
+from compclip.sweep.plots import BOTTOM, LEFT, RIGHT, TOP, Dot
 
 TEMPLATE = Path(__file__).with_name("page.html.j2")
 SIGNS = dict(zip(VERDICTS, "▲▼±·", strict=True))
@@ -111,7 +112,7 @@ def rows(found: Mapping[str, Any]) -> list[dict]:
 def _cell(value: Any) -> str:
     if value is None:
         return "·"
-    return plots.short(value) if isinstance(value, float) else str(value)
+    return format_tick(value) if isinstance(value, float) else str(value)
 
 
 def _marks(found: Mapping[str, Any], t: Mapping[str, Any]) -> str:
@@ -131,7 +132,7 @@ def _title(t: Mapping[str, Any]) -> str:
     return f"trial {t['number']}: {drawn}: {', '.join(f'{v:.4f}' for v in t['values'])}"
 
 
-def _scale(found: Mapping[str, Any], done: list[dict], i: int, start: float, stop: float) -> Scale:
+def _scale(found: Mapping[str, Any], done: list[dict], i: int, start: float, stop: float) -> Axis:
     """The axis of an objective, the pretrained model's value on it too."""
     values = [t["values"][i] for t in done]
     return plots.linear([*values, *_reference(found, i)], start, stop)
@@ -161,9 +162,9 @@ def slice_(found: Mapping[str, Any], done: list[dict], d: Mapping[str, Any], i: 
         return ""
     place: Any = (lambda v: float([repr(c) for c in d["choices"]].index(repr(v)))) if d["choices"] else float
     if d["choices"]:
-        x = plots.names([str(c) for c in d["choices"]], LEFT, RIGHT)
+        x = category_axis([str(c) for c in d["choices"]], LEFT, RIGHT)
     else:
-        x = (plots.logarithmic if d["log"] else plots.linear)([d["low"], d["high"]], LEFT, RIGHT)
+        x = (logarithmic_axis if d["log"] else plots.linear)([d["low"], d["high"]], LEFT, RIGHT)
     y, metric = _scale(found, done, i, BOTTOM, TOP), found["objectives"][i]["metric"]
     extra = "".join(plots.level(v, y, "pretrained") for v in _reference(found, i))
     dots = [Dot(place(t["params"][name]), t["values"][i], _kind(found, t), _title(t)) for t in drawn]
@@ -177,7 +178,7 @@ def pareto(found: Mapping[str, Any], done: list[dict]) -> str:
     extra = ""
     if found["reference"]:
         first, second = found["reference"]["values"]
-        extra = plots.line(x(second), TOP, x(second), BOTTOM, "guide") + plots.level(first, y, "pretrained")
+        extra = draw_line(x(second), TOP, x(second), BOTTOM, "guide") + plots.level(first, y, "pretrained")
     corners = sorted((t["values"][1], t["values"][0]) for t in done if t["number"] in found["front"])
     extra += '<path class="line c3" d="M' + "L".join(f"{x(a)} {y(b)}" for a, b in corners) + '"/>'
     labels = found["objectives"][1]["metric"], found["objectives"][0]["metric"]

@@ -19,15 +19,14 @@ from compclip.base.files import out_folder, read_json, write_atomic, write_json
 from compclip.config import grid, read
 from compclip.config.cell import PRETRAINED
 from compclip.config.sections import Params
-from compclip.report import published_coverage, published_numbers, stale, tables
+from compclip.report import published_coverage, published_numbers, run_collection, tables
 from compclip.report.run_collection import MissingResult, collect_runs
 from compclip.report.tables import Column
 from compclip.runs.result_files import FinishedRun
 from compclip.validity import counterparts, pair_summary, unpaired, validity_page
 from compclip.validity import difference_pairs as pairs_of
-from compclip.validity.counterparts import Counterparts
+from compclip.validity.counterparts import CHOOSING, HELD_OUT, Counterparts
 from compclip.validity.difference_pairs import DifferencePair
-from compclip.validity.halves import CHOOSING, HELD_OUT
 from compclip.validity.validity_page import ValidityResults
 
 FILE = Path("experiments/validity.yaml")
@@ -102,7 +101,7 @@ def _runs(
     wanted = {row for row, half in stated.row_halves.items() if args.held_out or half == CHOOSING} | {PRETRAINED}
     cells = [cell for cell in grid.cells(params) if cell.method in wanted]
     runs, missing = collect_runs(cells, params.evaluate.benchmarks, args.root, args.partial)
-    missing += stale.find_stale_runs(params, runs, args.partial)
+    missing += run_collection.find_stale_runs(params, runs, args.partial)
     tables.check_same_files(runs)
     return runs, missing
 

@@ -5,7 +5,8 @@ The file's head tells what each section means.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+import hashlib
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -15,8 +16,6 @@ from compclip.base import yaml_text
 from compclip.base.errors import UserError, unknown
 from compclip.config.cell import PRETRAINED
 from compclip.report.published_numbers import PublishedNumber
-from compclip.validity import halves
-from compclip.validity.halves import CHOOSING, HALVES
 
 SECTIONS = ("headline", "rows", "same", "baselines", "columns", "without", "split")
 HEADLINES = ("within_columns", "raw")
@@ -200,8 +199,8 @@ def _halves(
     _keys(stated, HALVES, f"{path}: split")
     papers = {row: list(dict.fromkeys(s.paper for s in own)) for row, own in rows.items()}
     made = {
-        "rows": halves.split_rows(papers, same),
-        "columns": halves.split_families({f.name: f.kind for f in families}, {f.name: f.of for f in families}),
+        "rows": split_rows(papers, same),
+        "columns": split_families({f.name: f.kind for f in families}, {f.name: f.of for f in families}),
     }
     for part, rule in made.items():
         _check_split(part, rule, stated, path)
@@ -263,3 +262,37 @@ def _check_printed(declared: Counterparts, numbers: Sequence[PublishedNumber], w
 def _known(kind: str, name: str, known: Collection[str], where: str) -> None:
     if name not in known:
         raise unknown(kind, name, known, where)
+
+
+CHOOSING, HELD_OUT = "choosing", "held_out"
+HALVES = (CHOOSING, HELD_OUT)
+SEVERAL = "several papers"
+
+
+def alternate_halves(strata: Mapping[str, Iterable[str]]) -> dict[str, str]:
+    """The half of each name: among those of a stratum, by ascending SHA-256, the first, third, … are choosing."""
+    found: dict[str, str] = {}
+    for names in strata.values():
+        ordered = sorted(names, key=lambda name: hashlib.sha256(name.encode()).hexdigest())
+        found |= {name: HALVES[place % 2] for place, name in enumerate(ordered)}
+    return found
+
+
+def split_rows(papers: Mapping[str, Sequence[str]], same: Mapping[str, str]) -> dict[str, str]:
+    """The half of each row of ours; `papers` are those that print it, `same` which other row it is like."""
+    strata: dict[str, list[str]] = {}
+    for row, names in papers.items():
+        strata.setdefault(names[0] if len(names) == 1 else SEVERAL, []).append(row)
+    found = alternate_halves(strata)
+    return found | {row: found[like] for row, like in same.items()}
+
+
+def split_families(kinds: Mapping[str, str], made_of: Mapping[str, Sequence[str]]) -> dict[str, str]:
+    """The half of each family of columns; one that is made of others is choosing if all of them are."""
+    strata: dict[str, list[str]] = {}
+    for family, kind in kinds.items():
+        if not made_of.get(family):
+            strata.setdefault(kind, []).append(family)
+    found = alternate_halves(strata)
+    whole = {family: all(found[part] == CHOOSING for part in parts) for family, parts in made_of.items() if parts}
+    return found | {family: CHOOSING if seen else HELD_OUT for family, seen in whole.items()}

@@ -7,9 +7,8 @@ from dataclasses import dataclass
 
 from compclip.config.cell import PRETRAINED
 from compclip.report.published_numbers import PublishedNumber
-from compclip.validity.counterparts import Counterparts
+from compclip.validity.counterparts import CHOOSING, Counterparts
 from compclip.validity.difference_pairs import DifferencePair
-from compclip.validity.halves import CHOOSING
 
 UNTOLD = "no word of it in the file"
 ASIDE = "kept aside"

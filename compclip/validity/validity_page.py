@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from html import escape as escape_html
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from markupsafe import Markup
 
 from compclip.report import escape
 from compclip.report.run_collection import MissingResult
-from compclip.validity import plot
+from compclip.report.svg_figures import COLOURS, Axis, draw_axes, draw_line, format_tick, linear_axis, wrap_svg
 from compclip.validity.counterparts import Counterparts
 from compclip.validity.difference_pairs import DifferencePair
 from compclip.validity.pair_summary import CorrelationRow, Correlations, PairSummary
@@ -79,14 +80,14 @@ def list_facts(found: ValidityResults) -> list[tuple[str, str]]:
 def layout_half(found: ValidityResults, of: PairSummary) -> dict[str, Any]:
     """One half: its numbers, tables and plots; a set of pairs that only sums up others has no tables."""
     pairs = sorted((p for p in _of(found, of) if not p.column.detail), key=lambda p: p.column.place)
-    look = plot.assign_markers(pairs)
+    look = assign_markers(pairs)
     points = [p for p in pairs if not p.unit.score]
     return {
         "summary": of, "headline": found.headline(of),
         "columns": sorted(of.columns, key=lambda own: own.detail), "rows": of.rows,
-        "scatter": Markup(plot.draw_pairs(points, look, f"All pairs, {of.name}")) if points else "",
-        "key": [(Markup(plot.draw_swatch(look[name])), name) for name in dict.fromkeys(p.column.name for p in points)],
-        "figures": [(name, Markup(plot.draw_pairs(own, look, name, (300, 220)))) for name, own in _by_column(pairs)],
+        "scatter": Markup(draw_pairs(points, look, f"All pairs, {of.name}")) if points else "",
+        "key": [(Markup(draw_swatch(look[name])), name) for name in dict.fromkeys(p.column.name for p in points)],
+        "figures": [(name, Markup(draw_pairs(own, look, name, (300, 220)))) for name, own in _by_column(pairs)],
     }  # fmt: skip
 
 
@@ -170,3 +171,56 @@ def _lines(pairs: Sequence[DifferencePair]) -> list[list[Any]]:
         ]
         for p in pairs
     ]  # fmt: skip
+
+
+SHAPES = ("circle", "square", "triangle")
+Marker = tuple[int, str]  # colour and shape
+
+
+def assign_markers(pairs: Sequence[DifferencePair]) -> dict[str, Marker]:
+    """A colour and a shape for each column, no two alike among the first 24."""
+    names = dict.fromkeys(p.column.name for p in sorted(pairs, key=lambda p: p.column.place))
+    return {name: (1 + i % (COLOURS - 1), SHAPES[i // (COLOURS - 1) % len(SHAPES)]) for i, name in enumerate(names)}
+
+
+def draw_pairs(
+    pairs: Sequence[DifferencePair], look: Mapping[str, Marker], title: str, size: tuple[int, int] = (860, 520)
+) -> str:
+    """All pairs in the unit of their columns; dashed lines through 0, the pretrained model, on both sides."""
+    width, height = size
+    x = linear_axis([0.0, *(p.published for p in pairs)], 58, width - 20, 8 if width > 500 else 4)
+    y = linear_axis([0.0, *(p.mean for p in pairs)], height - 44, 18)
+    unit = "" if any(p.unit.score for p in pairs) else ", points"
+    body = draw_axes(x, y, f"published difference{unit}", f"on the scenes{unit}") + _draw_zero(x, y)
+    return wrap_svg(body + "".join(_draw_pair(p, look[p.column.name], x, y) for p in pairs), width, height, title)
+
+
+def _draw_zero(x: Axis, y: Axis) -> str:
+    return draw_line(x(0), y.start, x(0), y.stop, "guide") + draw_line(x.start, y(0), x.stop, y(0), "guide")
+
+
+def _draw_pair(pair: DifferencePair, look: Marker, x: Axis, y: Axis) -> str:
+    told = (
+        f"{pair.row}, {pair.column.name}: published {_format_signed(pair.published)}, ours {_format_signed(pair.mean)}"
+    )
+    return draw_marker(x(pair.published), y(pair.mean), look, told)
+
+
+def _format_signed(value: float) -> str:
+    return f"{'+' if value > 0 else ''}{format_tick(round(value, 3))}"
+
+
+def draw_marker(left: float, top: float, look: Marker, told: str = "") -> str:
+    """One point, with what is shown when it is pointed at."""
+    colour, shape = look
+    css, title = f'class="f{colour} dot"', f"<title>{escape_html(told)}</title>" if told else ""
+    if shape == "circle":
+        return f'<circle {css} cx="{left:.1f}" cy="{top:.1f}" r="4.5">{title}</circle>'
+    if shape == "square":
+        return f'<rect {css} x="{left - 4:.1f}" y="{top - 4:.1f}" width="8" height="8">{title}</rect>'
+    return f'<path {css} d="M{left:.1f} {top - 5:.1f}l5 9h-10Z">{title}</path>'
+
+
+def draw_swatch(look: Marker) -> str:
+    """The mark of a column for the key below a plot."""
+    return wrap_svg(draw_marker(7, 7, look), 14, 14, "", "spark")

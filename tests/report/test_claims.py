@@ -335,7 +335,7 @@ def test_the_command_ends_with_2_for_a_name_that_nobody_has(tmp_path, monkeypatc
     )  # fmt: skip
     monkeypatch.setattr(report_command.read, "load", lambda path: params)
     monkeypatch.setattr(report_command.grid, "cells", lambda params: fake_runs.cells())
-    monkeypatch.setattr(report_command.stale, "find_stale_runs", lambda params, runs, partial: [])
+    monkeypatch.setattr(report_command.run_collection, "find_stale_runs", lambda params, runs, partial: [])
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "argv", ["report", "--claims", "claims.yaml"])
     assert entry(report_command.main) == 2

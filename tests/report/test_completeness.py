@@ -11,7 +11,7 @@ import pytest
 
 from compclip.base.files import write_atomic
 from compclip.report import __main__ as report_command
-from compclip.report import reference_table, report_page, table_formats, table_heads
+from compclip.report import report_page, table_formats, table_heads
 from compclip.report.run_collection import collect_runs
 from compclip.report.table_heads import Coverage
 from compclip.report.tables import Column
@@ -76,7 +76,7 @@ def test_the_head_says_what_the_backbone_is(tmp_path, backbone, words, is_random
     assert {line["method"] for line in lines} == set(fake_runs.METHODS)
     assert {line["weights"] == "random" for line in lines} == {is_random}
     assert any(line["rank"] or line["verdict"] for line in lines) is not is_random
-    contrast = reference_table.format_contrasts_markdown(made.contrasts, "clic")
+    contrast = table_formats.format_contrasts_markdown(made.contrasts, "clic")
     assert ("| random weights |" in contrast) is is_random
     assert not (is_random and re.search("▲|▼", contrast.partition("| ---")[2]))
 
@@ -128,7 +128,7 @@ def test_the_terminal_says_both(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(report_command.check, "reference", lambda params: None)
     monkeypatch.setattr(report_command.grid, "cells", lambda params: fake_runs.cells())
     monkeypatch.setattr(report_command, "make_defaults", lambda params: lambda run: {})
-    monkeypatch.setattr(report_command.stale, "find_stale_runs", lambda params, runs, partial: [])
+    monkeypatch.setattr(report_command.run_collection, "find_stale_runs", lambda params, runs, partial: [])
     monkeypatch.chdir(tmp_path)
     assert report_command.main([]) == 0
     assert capsys.readouterr().err.splitlines() == [

@@ -7,7 +7,7 @@ import pytest
 from compclip.base import plugins
 from compclip.base.errors import UserError
 from compclip.report import __main__ as report_command
-from compclip.report import column_notes, published_coverage, published_numbers
+from compclip.report import published_coverage, published_numbers
 from compclip.report.published_numbers import PublishedNumber
 from tests import fake_grid
 from tests.conftest import ROOT
@@ -32,20 +32,23 @@ def test_every_reason_is_needed():
 def test_every_word_on_a_column_is_needed():
     """Each pattern fits a column, each printed column stands in a table."""
     told, keys = (
-        column_notes.read_column_notes(FOLDER / column_notes.FILE),
+        published_coverage.read_column_notes(FOLDER / published_coverage.NOTES_FILE),
         {(n.paper, n.column) for n in published_numbers.read_numbers(FOLDER)},
     )
     for pattern in [*told.differs, *told.none]:
-        assert any(column_notes.match_patterns({pattern: ""}, key) for key in keys), pattern
+        assert any(published_coverage.match_patterns({pattern: ""}, key) for key in keys), pattern
     assert {(paper, column) for paper, own in told.printed.items() for column in own} == keys
 
 
 def test_every_column_is_a_metric_of_the_module_that_measures_it():
     """Or the report's mean of some: of both ways of retrieval, of several sets, of the benchmarks."""
-    told, names = column_notes.read_column_notes(FOLDER / column_notes.FILE), plugins.names(plugins.BENCHMARKS)
+    told, names = (
+        published_coverage.read_column_notes(FOLDER / published_coverage.NOTES_FILE),
+        plugins.names(plugins.BENCHMARKS),
+    )
     for n in published_numbers.read_numbers(FOLDER):
-        if not column_notes.match_patterns(told.none, (n.paper, n.column)) and n.benchmark != "summary":
-            metrics = fake_grid.METRICS[column_notes.find_benchmark(n.column, names)]
+        if not published_coverage.match_patterns(told.none, (n.paper, n.column)) and n.benchmark != "summary":
+            metrics = fake_grid.METRICS[published_coverage.find_benchmark(n.column, names)]
             assert {n.metric, *(f"{way}_{n.metric.removeprefix('mean_')}" for way in ("i2t", "t2i"))} & set(metrics), n
 
 
@@ -57,11 +60,11 @@ def test_columns_by_hand():
     """One line a column, its tables together; several words on one stand together; summaries are the report's."""
     numbers = [number("A", "x", "", "retrieval_coco/i2t_recall_at_1", table) for table in ("1", "2", "1")]
     numbers += [number("A", "x", "", "summary/ZS"), number("B", "y", "", "overall/average")]
-    told = column_notes.ColumnNotes(
+    told = published_coverage.ColumnNotes(
         {"A": {"retrieval_coco/i2t_recall_at_1": "COCO", "summary/ZS": "ZS"}, "B": {"overall/average": "Mean"}},
         {"A: retrieval_*": "cut", "*: *_at_1": "ties", "B: nothing": "never"}, {"B: overall/*": "of all kinds"},
     )  # fmt: skip
-    assert column_notes.format_column_table(numbers, told, ["retrieval"])[2:] == [
+    assert published_coverage.format_column_table(numbers, told, ["retrieval"])[2:] == [
         "| A | 1, 2 | COCO | `retrieval_coco/i2t_recall_at_1` | cut; ties |",
         "| A | t | ZS | `summary/ZS` |  |",
         "| B | t | Mean | none: of all kinds |  |",
@@ -73,15 +76,15 @@ def test_columns_by_hand():
     ("retrieval/x", "A: retrieval/x: is no metric of ours; say why in columns.yaml: none, or add the benchmark"),
     ("summary/All", "A: summary/All: is no metric of ours")])  # fmt: skip
 def test_a_column_without_a_match_or_a_word_is_named(column, message):
-    told = column_notes.ColumnNotes({"A": {"retrieval/x": "X", "summary/All": "All"}}, {}, {})
+    told = published_coverage.ColumnNotes({"A": {"retrieval/x": "X", "summary/All": "All"}}, {}, {})
     with pytest.raises(UserError, match=message):
-        column_notes.format_column_table([number("A", "x", "", column)], told, ["winoground", "retrieval_coco"])
+        published_coverage.format_column_table([number("A", "x", "", column)], told, ["winoground", "retrieval_coco"])
 
 
 def test_sections_that_use_one_module_are_its():
     names = ["sugarcrepe", "sugarcrepe_pp", "retrieval"]
     found = [
-        column_notes.find_benchmark(column, names)
+        published_coverage.find_benchmark(column, names)
         for column in ("sugarcrepe_pp/x", "sugarcrepe/x", "retrieval_iiw/x", "retro/x")
     ]
     assert found == ["sugarcrepe_pp", "sugarcrepe", "retrieval", ""]
@@ -92,7 +95,7 @@ def test_sections_that_use_one_module_are_its():
 def test_a_file_of_another_form_is_refused(tmp_path, text):
     (tmp_path / "columns.yaml").write_text(text)
     with pytest.raises(UserError, match="columns.yaml: .*must "):
-        column_notes.read_column_notes(tmp_path / "columns.yaml")
+        published_coverage.read_column_notes(tmp_path / "columns.yaml")
 
 
 def test_counts_by_hand(tmp_path, monkeypatch):

@@ -215,7 +215,7 @@ def project(tmp_path, monkeypatch):
     monkeypatch.setattr(report_command.read, "load", lambda path: params)
     monkeypatch.setattr(report_command.grid, "cells", lambda params: fake_runs.cells())
     monkeypatch.setattr(report_command, "make_defaults", lambda params: lambda run: DEFAULTS)
-    monkeypatch.setattr(report_command.stale, "find_stale_runs", lambda params, runs, partial: [])
+    monkeypatch.setattr(report_command.run_collection, "find_stale_runs", lambda params, runs, partial: [])
     monkeypatch.chdir(tmp_path)
     return tmp_path
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from compclip.report import __main__ as report_command
-from compclip.report import reference_table, report_page, table_formats, table_rows, tables
+from compclip.report import report_page, table_formats, table_rows, tables
 from compclip.report.run_collection import collect_runs
 from compclip.report.tables import Column, MethodRow, ResultTable
 from compclip.runs.item_outcomes import COMPOSITION, Items
@@ -154,12 +154,12 @@ def test_page_markdown_csv_and_latex_say_the_same(made):
     assert "over seeds and items: 2 seeds, 4 item pairs" in row
     assert row.count("<small>seeds alone</small>") == 1  # mean_score
     assert "items alone" not in row
-    assert f"+50.0 {between} |" in reference_table.format_contrasts_markdown(made.contrasts, "clic")
-    tex = reference_table.format_contrasts_latex(made.contrasts, "clic")
+    assert f"+50.0 {between} |" in table_formats.format_contrasts_markdown(made.contrasts, "clic")
+    tex = table_formats.format_contrasts_latex(made.contrasts, "clic")
     assert rf"+50.0 {{\scriptsize {{}}{between.replace('−', '$-$')}}}" in tex
     assert r"\caption{vit / scenes: difference to clic" in tex
     assert tex.count(r"\begin{tabular}") == tex.count(r"\end{tabular}") == 1
-    lines = list(csv.DictReader(reference_table.format_contrasts_csv(made.contrasts, "clic").splitlines()))
+    lines = list(csv.DictReader(table_formats.format_contrasts_csv(made.contrasts, "clic").splitlines()))
     (line,) = [x for x in lines if (x["method"], x["metric"]) == ("negclip", "brittleness")]
     assert (line["reference"], line["better"], line["seeds"], line["difference"]) == ("clic", "lower", "2", "0.500000")
     assert (line["low"], line["high"]) == (f"{ours.difference.low:.6f}", f"{ours.difference.high:.6f}")
@@ -183,13 +183,13 @@ def test_marks_and_what_an_interval_is_over_are_the_same_everywhere():
         (ends[0], "items alone", "▼", "worse"), (ends[1], "", "▼", "worse"),
     ]  # fmt: skip
     assert cells[0].title == "over items alone: 1 seed, 400 item pairs"
-    text = reference_table.format_contrasts_markdown([group], "clic")
+    text = table_formats.format_contrasts_markdown([group], "clic")
     assert f"| x_y | 3 | +25.0 {ends[0]} items alone ▼ | +25.5 {ends[1]} ▼ |" in text
-    tex = reference_table.format_contrasts_latex([group], "clic")
+    tex = table_formats.format_contrasts_latex([group], "clic")
     assert (
         rf"+25.0$^\ast$ {{\scriptsize {{}}{ends[0]} items alone}} & +25.5$^\ast$ {{\scriptsize {{}}{ends[1]}}}" in tex
     )
-    lines = list(csv.DictReader(reference_table.format_contrasts_csv([group], "clic").splitlines()))
+    lines = list(csv.DictReader(table_formats.format_contrasts_csv([group], "clic").splitlines()))
     assert [(line["over"], line["verdict"]) for line in lines] == [
         ("items alone", "worse"),
         ("seeds and items", "worse"),
@@ -200,9 +200,9 @@ def test_a_number_without_items_and_seeds_has_no_interval():
     """And a missing number is a dash."""
     score = Column("b", "mean_score", score=True)
     group = shown(score, compared(score, (100,), (100,), keep=False), None)
-    assert "| x_y | 1 | 0.000 | – |" in reference_table.format_contrasts_markdown([group], "clic")
-    assert r"x\_y & 0.000 & -- \\" in reference_table.format_contrasts_latex([group], "clic")
-    (line,) = csv.DictReader(reference_table.format_contrasts_csv([group], "clic").splitlines())
+    assert "| x_y | 1 | 0.000 | – |" in table_formats.format_contrasts_markdown([group], "clic")
+    assert r"x\_y & 0.000 & -- \\" in table_formats.format_contrasts_latex([group], "clic")
+    (line,) = csv.DictReader(table_formats.format_contrasts_csv([group], "clic").splitlines())
     assert (line["difference"], line["low"], line["over"], line["items"]) == ("0.000000", "", "", "")
 
 
@@ -210,11 +210,13 @@ def test_without_a_reference_nothing_is_said(tmp_path):
     made = built(tmp_path, fake_runs.cells(), against="")
     assert 'id="reference"' not in report_page.render_page(made) and "#reference" not in report_page.render_page(made)
     assert (
-        reference_table.format_contrasts_markdown(made.contrasts, "")
-        == reference_table.format_contrasts_latex(made.contrasts, "")
+        table_formats.format_contrasts_markdown(made.contrasts, "")
+        == table_formats.format_contrasts_latex(made.contrasts, "")
         == ""
     )
-    assert reference_table.format_contrasts_csv(made.contrasts, "").splitlines() == [",".join(reference_table.FIELDS)]
+    assert table_formats.format_contrasts_csv(made.contrasts, "").splitlines() == [
+        ",".join(table_formats.CONTRAST_FIELDS)
+    ]
 
 
 def test_the_files_hold_it(made, tmp_path):

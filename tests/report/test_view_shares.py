@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from compclip.report import report_figures, report_page, view_shares
+from compclip.report import report_figures, report_page, run_details
 from compclip.report.run_collection import collect_runs
 from tests import fake_runs
 from tests.report.test_page import build
@@ -20,18 +20,18 @@ def made(tmp_path, shares_by_seed):
 
 def test_shares_are_means_over_seeds(tmp_path):
     shares = [{"captions": 1, "positives/positives.swap": 0.02}, {"captions": 1, "positives/positives.swap": 0.03}]
-    (group,) = view_shares.tabulate_view_shares(made(tmp_path, shares).main)
-    assert group.methods == (view_shares.MethodShares("clic", "captions", "positives/positives.swap 2.5 %"),)
+    (group,) = run_details.tabulate_view_shares(made(tmp_path, shares).main)
+    assert group.methods == (run_details.MethodShares("clic", "captions", "positives/positives.swap 2.5 %"),)
     assert group.notes == ("clic: positives/positives.swap was there for 2.5 % of the samples",)
 
 
 def test_a_part_of_a_twentieth_is_not_rare(tmp_path):
-    (group,) = view_shares.tabulate_view_shares(made(tmp_path, [{"a": 0.05}, {"a": 0.05}]).main)
+    (group,) = run_details.tabulate_view_shares(made(tmp_path, [{"a": 0.05}, {"a": 0.05}]).main)
     assert group.notes == ()
 
 
 def test_neither_nothing_nor_all_is_said_of_almost(tmp_path):
-    (group,) = view_shares.tabulate_view_shares(made(tmp_path, [{"few": 0.0001, "most": 0.9999}] * 2).main)
+    (group,) = run_details.tabulate_view_shares(made(tmp_path, [{"few": 0.0001, "most": 0.9999}] * 2).main)
     assert group.methods[0].others == "few 0.0100 %, most 99.9900 %"
 
 

@@ -14,10 +14,9 @@ from compclip.config import read
 from compclip.report import published_coverage, published_numbers
 from compclip.report.published_numbers import PublishedNumber
 from compclip.report.tables import Column
-from compclip.validity import counterparts, difference_pairs, halves, pair_summary
-from compclip.validity.counterparts import Counterpart, Counterparts, PublishedRow
+from compclip.validity import counterparts, difference_pairs, pair_summary
+from compclip.validity.counterparts import CHOOSING, HELD_OUT, Counterpart, Counterparts, PublishedRow
 from compclip.validity.difference_pairs import DifferencePair, PrintedDifference
-from compclip.validity.halves import CHOOSING, HELD_OUT
 from tests.conftest import ROOT
 
 FILE, TABLES = ROOT / "experiments" / "validity.yaml", ROOT / "experiments" / "published"
@@ -243,9 +242,9 @@ def test_seeds_widen_an_interval():
 
 def test_halves_by_hand():
     """A stratum of one is choosing; who is made of others needs them all."""
-    found = halves.split_families({"a": "k", "b": "l", "c": "m", "d": "m", "e": "k"}, {"e": ["a", "b"]})
+    found = counterparts.split_families({"a": "k", "b": "l", "c": "m", "d": "m", "e": "k"}, {"e": ["a", "b"]})
     assert {found["a"], found["b"], found["e"]} == {CHOOSING}
     assert {found["c"], found["d"]} == {CHOOSING, HELD_OUT}
     aside = next(name for name in "cd" if found[name] == HELD_OUT)
-    assert halves.split_families({"c": "m", "d": "m", "e": "k"}, {"e": ["c", "d"]})["e"] == HELD_OUT
-    assert halves.split_rows({"c": ["P"], "d": ["P"], "f": ["P", "Q"]}, {"g": aside})["g"] == HELD_OUT
+    assert counterparts.split_families({"c": "m", "d": "m", "e": "k"}, {"e": ["c", "d"]})["e"] == HELD_OUT
+    assert counterparts.split_rows({"c": ["P"], "d": ["P"], "f": ["P", "Q"]}, {"g": aside})["g"] == HELD_OUT

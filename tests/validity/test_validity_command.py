@@ -25,7 +25,7 @@ from compclip.runs.item_outcomes import CLASSIFICATION, COMPOSITION, RETRIEVAL
 from compclip.runs.run_folder import Published
 from compclip.validity import __main__ as validity_command
 from compclip.validity import counterparts, pair_summary
-from compclip.validity.halves import CHOOSING, HELD_OUT
+from compclip.validity.counterparts import CHOOSING, HELD_OUT
 from tests.conftest import ROOT
 from tests.report.test_page import Reader
 from tests.validity.test_validity import FILE, GRIDS, KNOWN, NUMBERS, STATED
