@@ -94,7 +94,7 @@ class Config:
         _check.fraction(self, "epsilon")
         _check.finite(self, "init_bias")
         _check.at_least(self, 1, "positives")
-        for field, known in (
+        for field, allowed in (
             ("contrast", ("softmax", "sigmoid")),
             ("caption", ("full", "first")),
             ("attention", losses.ATTENTION),
@@ -105,7 +105,7 @@ class Config:
             ("partner", PARTNERS),
             ("uni_norm", ("squared", "l2")),
         ):
-            _check.one_of(self, field, known)
+            _check.one_of(self, field, allowed)
         _check.joined(self, "negatives", (*NEGATIVES, LISTS))
         _check.joined(self, "place", PLACES)
         _fit(self)
@@ -114,15 +114,15 @@ class Config:
 def _fit(cfg: Config) -> None:
     """Raise UserError for parts that cannot stand together, and for one that no step would have."""
     places, rules = _check.parts(cfg.place), _check.parts(cfg.negatives)
-    whole = cfg.steps in (SINGLE, WITH_SINGLE)
+    has_single_pictures = cfg.steps in (SINGLE, WITH_SINGLE)
     if cfg.contrast == "sigmoid" and CONTRAST in places:
         raise UserError(f"place={cfg.place}: contrast=sigmoid has no softmax for negatives; leave contrast out")
-    if whole and places and not rules:
+    if has_single_pictures and places and not rules:
         raise UserError(f"place={cfg.place}: single pictures have no negatives; name rules in negatives")
     if rules and not places:
         raise UserError(f"negatives={cfg.negatives}: no term has them; name one in place")
     for field in ("negatives", "concepts", "hard_positives"):
-        if not whole and getattr(cfg, field) != "none":
+        if not has_single_pictures and getattr(cfg, field) != "none":
             raise UserError(f"{field}={getattr(cfg, field)}: steps={cfg.steps} has no single pictures with parts; "
                             f"set steps to {SINGLE} or {WITH_SINGLE}")  # fmt: skip
     if cfg.steps != SINGLE and cfg.lambda_uni and cfg.positives < 2:
@@ -168,8 +168,8 @@ def views(cfg: Config, step: int) -> Views:
 
 
 def _negatives(cfg: Config) -> tuple[Rule, ...]:
-    known = NEGATIVES | {LISTS: Lists.of({}).rule}
-    return tuple(known[name] for name in _check.parts(cfg.negatives))
+    rules = NEGATIVES | {LISTS: Lists.of({}).rule}
+    return tuple(rules[name] for name in _check.parts(cfg.negatives))
 
 
 def _positives(cfg: Config) -> tuple[Rule, ...]:
@@ -233,11 +233,11 @@ def concepts(f: Features, cfg: Config) -> dict[str, Tensor]:
     """C2LIP's terms of concepts (Eq. 5–7)."""
     if cfg.concepts == "none":
         return {}
-    terms, given = {}, (f.concept_MD, f.owner_M, f.scale, f.bias)
+    terms, concept_features = {}, (f.concept_MD, f.owner_M, f.scale, f.bias)
     if cfg.lambda_npc:
-        terms["npc"] = cfg.lambda_npc * losses.sigmoid(f.image_BD, *given)
+        terms["npc"] = cfg.lambda_npc * losses.sigmoid(f.image_BD, *concept_features)
     if cfg.lambda_xac:
-        terms["xac"] = cfg.lambda_xac * losses.cross_attended(f.patch_BND, *given)
+        terms["xac"] = cfg.lambda_xac * losses.cross_attended(f.patch_BND, *concept_features)
     return terms
 
 

@@ -52,8 +52,8 @@ def reads(cfg: Config) -> dict[str, str]:
     """
     if not cfg.path:
         raise UserError("method released: names no checkpoint; name a variant of it that has a path: released.NAME")
-    parts = Path(cfg.path).parts
-    entry = parts[2] if parts[:2] == FETCHED and len(parts) > 2 else ""
+    folders = Path(cfg.path).parts
+    entry = folders[2] if folders[:2] == FETCHED and len(folders) > 2 else ""
     return {cfg.path: f"run `compclip fetch {entry}`" if entry else "put it there"}
 
 
@@ -62,29 +62,29 @@ def model(run: Run, root: Path, start: dict[str, Any], device: str) -> Model:
     from compclip.model import backbone, weight_files
 
     cfg, path = run.method, root / run.method.path
-    if cfg.layout and (found := weight_files.layout(path)) != cfg.layout:
-        raise UserError(f"{path}: layout={cfg.layout}: it is laid out as {found}; mend methods.{run.cell.method}")
-    known = weight_files.layout(path) == "open_clip"
-    made = backbone.load(
+    if cfg.layout and (layout := weight_files.layout(path)) != cfg.layout:
+        raise UserError(f"{path}: layout={cfg.layout}: it is laid out as {layout}; mend methods.{run.cell.method}")
+    is_open_clip = weight_files.layout(path) == "open_clip"
+    released = backbone.load(
         path,
-        "" if known else cfg.model or run.backbone.model,
+        "" if is_open_clip else cfg.model or run.backbone.model,
         device,
         cfg.tokenizer,
         cfg.activation,
         alpha=cfg.lora_alpha,
     )
     if differs := [
-        key for key in ("embed_dim", "vision_cfg", "text_cfg") if _of(made.model_cfg, key) != _of(start, key)
+        key for key in ("embed_dim", "vision_cfg", "text_cfg") if _of(released.model_cfg, key) != _of(start, key)
     ]:
         raise UserError(
             f"{path}: of another architecture than backbone {run.cell.backbone}: {', '.join(differs)} differ; "
             f"give {run.cell.method} a grid of its own"
         )
-    return made
+    return released
 
 
 def _of(model_cfg: dict[str, Any], key: str) -> Any:
     """A part of a config without what may differ: how long a text is, and where towers and words came from."""
     free = ("context_length", "timm_model_pretrained", "hf_model_pretrained", "hf_tokenizer_name", "tokenizer_kwargs")
-    part = model_cfg.get(key)
-    return {k: v for k, v in part.items() if k not in free} if isinstance(part, dict) else part
+    section = model_cfg.get(key)
+    return {k: v for k, v in section.items() if k not in free} if isinstance(section, dict) else section

@@ -65,8 +65,8 @@ def _negative_images(rows: list[View], views: Views, model: Model) -> tuple[Tens
         return None, None
     there_BJ = torch.tensor([[picture is not None for picture in row.negative_images] for row in rows])
     blank = Image.new("RGB", (model.image_size, model.image_size), "grey")
-    shown = [blank if picture is None else picture for row in rows for picture in row.negative_images]
-    return model.pixels(shown).unflatten(0, tuple(there_BJ.shape)), there_BJ
+    pictures = [blank if picture is None else picture for row in rows for picture in row.negative_images]
+    return model.pixels(pictures).unflatten(0, tuple(there_BJ.shape)), there_BJ
 
 
 def _texts(texts_BK: list[tuple[str | None, ...]], model: Model, length: int) -> tuple[Tensor, Tensor]:
@@ -79,19 +79,19 @@ def _texts(texts_BK: list[tuple[str | None, ...]], model: Model, length: int) ->
 
 def _concepts(rows: list[View], views: Views, model: Model, length: int) -> tuple[Tensor, Tensor, Tensor]:
     """Token spans, texts and owners of all concepts; those cut off by the context length are left out."""
-    found = [
+    concepts = [
         (*_token_span(row.caption, span, model), row.caption[span[0] : span[1]], i)
         for i, row in enumerate(rows)
         for span in row.concepts
     ]
-    found = [f for f in found if f[0] < f[1] < length]
-    span_M2 = torch.tensor([f[:2] for f in found], dtype=torch.long).reshape(-1, 2)
-    owner_M = torch.tensor([f[3] for f in found], dtype=torch.long)
-    texts = [f[2] for f in found] if views.concepts == "encoded" else []
+    concepts = [f for f in concepts if f[0] < f[1] < length]
+    span_M2 = torch.tensor([f[:2] for f in concepts], dtype=torch.long).reshape(-1, 2)
+    owner_M = torch.tensor([f[3] for f in concepts], dtype=torch.long)
+    texts = [f[2] for f in concepts] if views.concepts == "encoded" else []
     return span_M2, model.tokenize(texts) if texts else torch.zeros(0, length, dtype=torch.long), owner_M
 
 
 def _token_span(caption: str, span: tuple[int, int], model: Model) -> tuple[int, int]:
     """Positions [first, last) of a span of characters: no tokenizer joins tokens across words."""
-    first, last = (model.starts + model.positions(caption[:place]) for place in span)
+    first, last = (model.starts + model.positions(caption[:character]) for character in span)
     return first, last

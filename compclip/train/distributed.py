@@ -53,32 +53,32 @@ def of_all(value: T) -> list[T]:
     """Every process's value, by rank."""
     if not dist.is_initialized():
         return [value]
-    found: list = [None] * dist.get_world_size()
-    dist.all_gather_object(found, value)
-    return found
+    values: list = [None] * dist.get_world_size()
+    dist.all_gather_object(values, value)
+    return values
 
 
 def anywhere(flag: bool) -> bool:
     """Whether `flag` is set on any process."""
     if not dist.is_initialized():
         return flag
-    told = torch.tensor(int(flag), device=device())
-    dist.all_reduce(told, dist.ReduceOp.MAX)
-    return bool(told.item())
+    flag_tensor = torch.tensor(int(flag), device=device())
+    dist.all_reduce(flag_tensor, dist.ReduceOp.MAX)
+    return bool(flag_tensor.item())
 
 
 class _Gather(torch.autograd.Function):
     """Rows of all processes by rank; each keeps the slope of its own rows."""
 
     @staticmethod
-    def forward(ctx, own: Tensor, sizes: tuple[int, ...]) -> Tensor:
-        ctx.start, ctx.length = sum(sizes[: dist.get_rank()]), len(own)
-        filled = own.new_zeros(max(sizes), *own.shape[1:])
-        filled[: len(own)] = own
-        parts = [torch.empty_like(filled) for _ in sizes]
-        if filled.numel():
-            dist.all_gather(parts, filled)
-        return torch.cat([part[:size] for part, size in zip(parts, sizes, strict=True)])
+    def forward(ctx, local_rows: Tensor, sizes: tuple[int, ...]) -> Tensor:
+        ctx.start, ctx.length = sum(sizes[: dist.get_rank()]), len(local_rows)
+        padded_rows = local_rows.new_zeros(max(sizes), *local_rows.shape[1:])
+        padded_rows[: len(local_rows)] = local_rows
+        rows_by_rank = [torch.empty_like(padded_rows) for _ in sizes]
+        if padded_rows.numel():
+            dist.all_gather(rows_by_rank, padded_rows)
+        return torch.cat([rows[:size] for rows, size in zip(rows_by_rank, sizes, strict=True)])
 
     @staticmethod
     def backward(ctx, slope: Tensor):
@@ -103,9 +103,9 @@ def whole(f: Features) -> Features:
         return f
     at = f.image_BD.device
     positions = 0 if f.token_BTD is None else f.token_BTD.shape[1]
-    told = _sizes((len(f.image_BD), len(f.owner_M), positions), at)
-    images, concepts = (tuple(t[i] for t in told) for i in (0, 1))
-    f = padded(replace(f, owner_M=f.owner_M + sum(images[: dist.get_rank()])), max(t[2] for t in told))
+    sizes_by_rank = _sizes((len(f.image_BD), len(f.owner_M), positions), at)
+    images, concepts = (tuple(t[i] for t in sizes_by_rank) for i in (0, 1))
+    f = padded(replace(f, owner_M=f.owner_M + sum(images[: dist.get_rank()])), max(t[2] for t in sizes_by_rank))
     sizes = {"image": images, "concept": concepts}
     values = {name: _gathered(getattr(f, name), sizes[kind.row]) for name, kind in kinds().items()
               if getattr(f, name) is not None}  # fmt: skip
@@ -113,17 +113,17 @@ def whole(f: Features) -> Features:
     return replace(f, **values, scale=_Shared.apply(f.scale), bias=bias)
 
 
-def _gathered(own: Tensor, sizes: tuple[int, ...]) -> Tensor:
-    if own.dtype == torch.bool:
-        return _Gather.apply(own.to(torch.uint8), sizes).bool()
-    return _Gather.apply(own, sizes)
+def _gathered(local_rows: Tensor, sizes: tuple[int, ...]) -> Tensor:
+    if local_rows.dtype == torch.bool:
+        return _Gather.apply(local_rows.to(torch.uint8), sizes).bool()
+    return _Gather.apply(local_rows, sizes)
 
 
-def _sizes(own: tuple[int, ...], at: torch.device) -> list[tuple[int, ...]]:
-    mine = torch.tensor(own, device=at)
-    parts = [torch.empty_like(mine) for _ in range(dist.get_world_size())]
-    dist.all_gather(parts, mine)
-    return [tuple(part.tolist()) for part in parts]
+def _sizes(local_sizes: tuple[int, ...], at: torch.device) -> list[tuple[int, ...]]:
+    local_sizes_tensor = torch.tensor(local_sizes, device=at)
+    sizes_by_rank = [torch.empty_like(local_sizes_tensor) for _ in range(dist.get_world_size())]
+    dist.all_gather(sizes_by_rank, local_sizes_tensor)
+    return [tuple(sizes.tolist()) for sizes in sizes_by_rank]
 
 
 def sum_gradients(module: nn.Module) -> None:
@@ -151,5 +151,5 @@ def _sum_gradients(trained: list[nn.Parameter]) -> None:
     used = [p for p, h in zip(trained, have.tolist(), strict=True) if h]
     flat = torch.cat([(torch.zeros_like(p) if p.grad is None else p.grad).flatten() for p in used])
     dist.all_reduce(flat)
-    for p, part in zip(used, flat.split([p.numel() for p in used]), strict=True):
-        p.grad = part.view_as(p).to(p.dtype, copy=True)
+    for p, gradient in zip(used, flat.split([p.numel() for p in used]), strict=True):
+        p.grad = gradient.view_as(p).to(p.dtype, copy=True)

@@ -46,10 +46,10 @@ class Extras:
 
     def state(self) -> dict[str, Tensor]:
         """All that a resumed run needs, by name; the tensors themselves."""
-        found = {f"heads.{name}": value for name, value in self.heads.state_dict().items()} if self.heads else {}
+        tensors = {f"heads.{name}": value for name, value in self.heads.state_dict().items()} if self.heads else {}
         if self.moves:
-            found |= {f"teacher.{name}": value for name, value in self.teacher.state_dict().items()}
-        return found | {f"memory.{name}": value for name, value in self.memory.items()}
+            tensors |= {f"teacher.{name}": value for name, value in self.teacher.state_dict().items()}
+        return tensors | {f"memory.{name}": value for name, value in self.memory.items()}
 
     def shown(self, f: Features, teacher: Features | None) -> Features:
         """The features as the loss sees them."""
@@ -71,8 +71,8 @@ class Extras:
         """Let a moving teacher follow the model."""
         if self.moves:
             with torch.no_grad():
-                for own, new in _pairs(self.teacher, clip):
-                    own.lerp_(new, 1 - self.decay) if own.is_floating_point() else own.copy_(new)
+                for weight, new in _pairs(self.teacher, clip):
+                    weight.lerp_(new, 1 - self.decay) if weight.is_floating_point() else weight.copy_(new)
 
 
 NONE = Extras()
@@ -103,5 +103,5 @@ def widths(model: Model) -> Widths:
 
 def _pairs(teacher: nn.Module, clip: nn.Module) -> Iterator[tuple[Tensor, Tensor]]:
     new = clip.state_dict()
-    for name, own in teacher.state_dict().items():
-        yield own, new[name]
+    for name, weight in teacher.state_dict().items():
+        yield weight, new[name]

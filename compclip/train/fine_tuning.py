@@ -17,10 +17,10 @@ from compclip.data.prepared_dataset import PreparedDataset
 from compclip.interface.method import Method, load_method
 from compclip.model import backbone, context, lora, model_config, weight_files, weight_interpolation
 from compclip.runs.run_folder import Inputs
-from compclip.train import distributed
+from compclip.train import distributed, loop
 from compclip.train.crops import RandomResizedCrop
 from compclip.train.distributed import Process
-from compclip.train.loop import Observer, train
+from compclip.train.loop import Observer
 from compclip.train.view_maker import Maker, Rows
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def fine_tune(run: Run, root: Path, observer: Observer) -> Model:
     model = _start(run, inputs, method, distributed.device())
     if method.TRAINS:
         rows = build_rows(run, method, model, inputs, distributed.current())
-        train(run, method, model, rows, observer)
+        loop.train(run, method, model, rows, observer)
     return model
 
 
@@ -66,7 +66,7 @@ def build_rows(run: Run, method: Method, model: Model, inputs: Inputs, process: 
     if views.neighbours:
         neighbours = neighbour_file.map_neighbours(inputs.near, len(data))[:, : views.nearest]
     crop = RandomResizedCrop(*cfg.augment_scale) if cfg.augment == "random_resized_crop" else None
-    maker = Maker(data, run.cell.seed, model.image_size, crop=crop, near=neighbours)
+    maker = Maker(data, run.cell.seed, model.image_size, crop=crop, nearest=neighbours)
     return Rows(maker, cfg.batch_size, process.rank, process.world, cfg.shuffle)
 
 

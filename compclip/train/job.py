@@ -15,14 +15,14 @@ from compclip.runs.run_store import StoredRun
 from compclip.train import finish, process_group
 
 
-def hold_and_complete(stored: StoredRun) -> None:
+def hold_and_complete(run: StoredRun) -> None:
     """Train a run unless it is finished; of several processes the first one holds the lock."""
     with process_group.session() as here:
         if here.rank:
-            finish.complete(stored)
+            finish.complete(run)
             return
-        with lock.hold(stored.folder, Follower(stored), here.world):
-            finish.complete(stored)
+        with lock.hold(run.folder, Follower(run), here.world):
+            finish.complete(run)
 
 
 def key_of(argv: list[str]) -> str:

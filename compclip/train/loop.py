@@ -82,9 +82,9 @@ def train(run: Run, method: Method, model: Model, rows: Rows, observer: Observer
     if cfg.precision == "bf16_weights":
         towers.cast_to_bfloat16(model.clip)
     frozen = optimiser.freeze(model.clip, cfg, seed)
-    beside = extras.create_extras(method, run.method, model, seed)
-    adamw = optimiser.adamw(model.clip, cfg, beside.parameters())
-    done = observer.start(TrainingState(model, frozen, adamw, beside), steps, rows.per_epoch)
+    extra_parts = extras.create_extras(method, run.method, model, seed)
+    adamw = optimiser.adamw(model.clip, cfg, extra_parts.parameters())
+    first_step = observer.start(TrainingState(model, frozen, adamw, extra_parts), steps, rows.per_epoch)
     device = next(model.clip.parameters()).device
 
     def autocast() -> AbstractContextManager:
@@ -93,10 +93,10 @@ def train(run: Run, method: Method, model: Model, rows: Rows, observer: Observer
     def views_at(step: int) -> Views:
         return method.views(run.method, Step(step, rows.per_epoch))
 
-    step_of = accumulate.Step(model.clip, frozen, autocast, cfg.micro_batch, beside)
-    batches = loader.batches(rows, views_at, model, range(done, steps), cfg.workers, observer.count_parts)
+    step_of = accumulate.Step(model.clip, frozen, autocast, cfg.micro_batch, extra_parts)
+    batches = loader.batches(rows, views_at, model, range(first_step, steps), cfg.workers, observer.count_parts)
     model.clip.train()
-    for step in range(done, steps):
+    for step in range(first_step, steps):
         observer.before_batch(step)
         batch, views = next(batches), views_at(step)
         observer.before_step(batch)
@@ -107,7 +107,7 @@ def train(run: Run, method: Method, model: Model, rows: Rows, observer: Observer
         terms = step_of.gradients(batch, views, loss)
         if not torch.isfinite(accumulate.total(terms)):
             raise InfiniteLoss(step, terms)
-        norm = update(model, adamw, lr, cfg, beside)
+        norm = update(model, adamw, lr, cfg, extra_parts)
         observer.after_step(step, batch, views, terms, lr, norm)
     model.clip.float()
 
@@ -122,14 +122,14 @@ def total_steps(cfg: Train, per_epoch: int) -> int:
     return cfg.max_steps or max(1, round(cfg.epochs * per_epoch))
 
 
-def update(model: Model, adamw: torch.optim.AdamW, lr: float, cfg: Train, beside: Extras) -> float:
+def update(model: Model, adamw: torch.optim.AdamW, lr: float, cfg: Train, extra_parts: Extras) -> float:
     """Take one optimiser step along the gradients that are there; return their norm before clipping."""
     for group in adamw.param_groups:
         group["lr"] = lr
-    parameters = [*model.clip.parameters(), *(p for _, p in beside.parameters())]
+    parameters = [*model.clip.parameters(), *(p for _, p in extra_parts.parameters())]
     trained = [p for p in parameters if p.grad is not None]
     norm = torch.nn.utils.clip_grad_norm_(trained, cfg.grad_clip_norm or float("inf"))
     adamw.step()
     optimiser.clamp_scale(model.clip, cfg.max_logit_scale)
-    beside.after_step(model.clip)
+    extra_parts.after_step(model.clip)
     return norm.item()

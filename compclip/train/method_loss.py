@@ -35,11 +35,11 @@ def compute(method: Method, cfg: Any, step: int, f: Features) -> dict[str, Tenso
 def _own_place(error: Exception, method: ModuleType) -> str:
     """File and line of the innermost call in the method's module or in others of its package."""
     package = method.__name__.rpartition(".")[0] or method.__name__
-    place = str(method.__file__)
+    location = str(method.__file__)
     for frame, line in traceback.walk_tb(error.__traceback__):
         if f"{frame.f_globals.get('__name__')}.".startswith(f"{package}."):
-            place = f"{frame.f_code.co_filename}:{line}"
-    return place
+            location = f"{frame.f_code.co_filename}:{line}"
+    return location
 
 
 def _fault(terms: Any) -> str:

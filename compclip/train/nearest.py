@@ -72,20 +72,20 @@ def of(model: Model, data: PreparedDataset, spool: Path) -> tuple[np.ndarray, in
 
 def embedded(model: Model, data: PreparedDataset, file: IO[bytes]) -> Vectors:
     """Every picture through the image tower, in float32, written to `file` in the order of the samples."""
-    there_N, written, width = torch.zeros(len(data), dtype=torch.bool), 0, 1
+    there_N, samples_done, width = torch.zeros(len(data), dtype=torch.bool), 0, 1
     model.clip.eval()
     for pictures in _read(model, data):
-        good = [place for place, picture in enumerate(pictures) if picture]
-        if good:
+        readable = [index for index, picture in enumerate(pictures) if picture]
+        if readable:
             vectors_BD = _encoded(model, [picture for picture in pictures if picture])
             if not torch.isfinite(vectors_BD).all():
                 raise UserError(f"{model.source}: gives embeddings that are not numbers; use another backbone")
             width = vectors_BD.shape[1]
-            rows_BD = torch.zeros(len(pictures), width).index_copy_(0, torch.tensor(good), vectors_BD)
-            file.seek(4 * width * written)
+            rows_BD = torch.zeros(len(pictures), width).index_copy_(0, torch.tensor(readable), vectors_BD)
+            file.seek(4 * width * samples_done)
             file.write(rows_BD.numpy().tobytes())
-            there_N[written : written + len(pictures)][good] = True
-        written += len(pictures)
+            there_N[samples_done : samples_done + len(pictures)][readable] = True
+        samples_done += len(pictures)
     file.truncate(4 * width * len(data))
     file.flush()
     return Vectors(file, width, there_N)
@@ -101,17 +101,17 @@ def _read(model: Model, data: PreparedDataset) -> Iterator[list[Image | None]]:
     """The pictures as the model takes them, a batch at a time, some read ahead; None for one that cannot be read."""
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         waiting: deque[Future] = deque()
-        asked = 0
+        submitted = 0
         for start in range(0, len(data), BATCH):
-            while asked < min(start + BATCH + AHEAD, len(data)):
-                waiting.append(pool.submit(_fitted, model, data.sample(asked).picture))
-                asked += 1
+            while submitted < min(start + BATCH + AHEAD, len(data)):
+                waiting.append(pool.submit(_fitted, model, data.sample(submitted).picture))
+                submitted += 1
             yield [waiting.popleft().result() for _ in range(min(BATCH, len(data) - start))]
 
 
-def _fitted(model: Model, place: ImageLocation) -> Image | None:
+def _fitted(model: Model, location: ImageLocation) -> Image | None:
     try:
-        return model.fitted(images.load_image(place))
+        return model.fitted(images.load_image(location))
     except images.ImageError:
         return None
 
@@ -133,8 +133,8 @@ def _of_rows(vectors: Vectors, start: int, stop: int, count: int, device: torch.
         high = min(low + COLUMNS, len(vectors))
         score_RC = rows_RD @ vectors.block(low, high).to(device).T
         score_RC.masked_fill_(~vectors.there_N[low:high].to(device), -torch.inf)
-        own = torch.arange(max(start, low), max(start, low, min(stop, high)), device=device)
-        score_RC[own - start, own - low] = -torch.inf
+        itself = torch.arange(max(start, low), max(start, low, min(stop, high)), device=device)
+        score_RC[itself - start, itself - low] = -torch.inf
         top_RK, place_RK = score_RC.topk(min(count, high - low), dim=1)
         both = torch.cat([best_RK, top_RK], 1), torch.cat([number_RK, place_RK + low], 1)
         best_RK, kept_RK = both[0].topk(count, dim=1)

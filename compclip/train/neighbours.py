@@ -29,19 +29,19 @@ SPOOL = Path(".work/neighbours")
 
 def bring(pairs: list[tuple[Name, Name]], code: str, root: Path = Path()) -> list[str]:
     """Make what is missing for pairs of data and backbone; gives what was made. Raises UserError for missing inputs."""
-    known, done = read_neighbours_record(root), []
+    records, written = read_neighbours_record(root), []
     for data, backbone in pairs:
-        given = Inputs(root, Cell(Name(PRETRAINED, "method"), backbone, data, 0))
-        wanted = {"inputs": run_store.hash_inputs(given).all, "code": code}
-        if not given.near.is_file() or not wanted.items() <= known.get(given.pair, {}).items():
-            known[given.pair] = wanted | _make(given)
-            update_json(root / NEAR_MADE, known)
-            done.append(given.pair)
-    update_json(root / NEAR_MADE, known)
-    return done
+        inputs = Inputs(root, Cell(Name(PRETRAINED, "method"), backbone, data, 0))
+        identity = {"inputs": run_store.hash_inputs(inputs).all, "code": code}
+        if not inputs.near.is_file() or not identity.items() <= records.get(inputs.pair, {}).items():
+            records[inputs.pair] = identity | _make(inputs)
+            update_json(root / NEAR_MADE, records)
+            written.append(inputs.pair)
+    update_json(root / NEAR_MADE, records)
+    return written
 
 
-def _make(given: Inputs) -> dict[str, Any]:
+def _make(inputs: Inputs) -> dict[str, Any]:
     """Write the neighbours of one pair; gives what is to be known of them."""
     import numpy as np
 
@@ -49,11 +49,11 @@ def _make(given: Inputs) -> dict[str, Any]:
     from compclip.model import backbone
     from compclip.train import distributed, nearest
 
-    data = PreparedDataset(given.data)
+    data = PreparedDataset(inputs.data)
     near_NK, unreadable = nearest.of(
-        backbone.load(given.backbone, device=distributed.device()), data, given.root / SPOOL
+        backbone.load(inputs.backbone, device=distributed.device()), data, inputs.root / SPOOL
     )
-    with atomic(given.near) as tmp, open(tmp, "wb") as file:
+    with atomic(inputs.near) as tmp, open(tmp, "wb") as file:
         np.save(file, near_NK)
     return {"samples": len(data), "unreadable": unreadable}
 
@@ -64,8 +64,10 @@ def _planned(root: Path) -> tuple[list[tuple[Name, Name]], str]:
     if not path.is_file():
         raise UserError(f"{path}: not there; run `dvc repro plan` first")
     with plan.reading(path):
-        found = read_mapping(path)
-        return [(Name(data, "data"), Name(backbone, "backbone")) for data, backbone in found["pairs"]], found["code"]
+        content = read_mapping(path)
+        return [(Name(data, "data"), Name(backbone, "backbone")) for data, backbone in content["pairs"]], content[
+            "code"
+        ]
 
 
 def main(argv: list[str]) -> int:
@@ -78,10 +80,10 @@ def main(argv: list[str]) -> int:
         raise UserError("--data and --backbone: belong together; give both or neither")
     if args.data:
         pair = names.given(args.data, "--data"), names.given(args.backbone, "--backbone")
-        done = bring([pair], plan.code_of(STAGE))
+        written = bring([pair], plan.code_of(STAGE))
     else:
-        done = bring(*_planned(Path()))
-    print(f"{', '.join(done) or 'nothing'} made")
+        written = bring(*_planned(Path()))
+    print(f"{', '.join(written) or 'nothing'} made")
     return 0
 
 

@@ -34,25 +34,28 @@ def freeze(clip: nn.Module, cfg: Train, seed: int = 0) -> frozenset[str]:
         lora.inject(clip, cfg.lora, TOWERS[cfg.trainable], seed)
     trained, factors = set(TOWERS[cfg.trainable]), lora.adapter(clip)
     for name, parameter in clip.named_parameters():
-        part = tower(name)
-        whole = part in trained or name == "logit_bias" or (part == "scale" and cfg.train_logit_scale)
+        tower_name = tower(name)
+        is_trained = tower_name in trained or name == "logit_bias" or (tower_name == "scale" and cfg.train_logit_scale)
         added = name == "logit_bias" and getattr(clip, "bias_added", False)
-        parameter.requires_grad_(name in factors or added if factors else whole)
+        parameter.requires_grad_(name in factors or added if factors else is_trained)
     return frozenset({"image", "text"} - trained)
 
 
 def count_parameters(clip: nn.Module) -> dict[str, int]:
     """How many numbers are trained, and how many the plain model has."""
-    own = [p.numel() for name, p in clip.named_parameters() if name not in lora.adapter(clip)]
-    return {"trained_parameters": sum(p.numel() for p in clip.parameters() if p.requires_grad), "parameters": sum(own)}
+    sizes = [p.numel() for name, p in clip.named_parameters() if name not in lora.adapter(clip)]
+    return {
+        "trained_parameters": sum(p.numel() for p in clip.parameters() if p.requires_grad),
+        "parameters": sum(sizes),
+    }
 
 
-def adamw(clip: nn.Module, cfg: Train, beside: Iterable[tuple[str, nn.Parameter]] = ()) -> torch.optim.AdamW:
+def adamw(clip: nn.Module, cfg: Train, extra_parameters: Iterable[tuple[str, nn.Parameter]] = ()) -> torch.optim.AdamW:
     """AdamW over the model and what is trained `beside` it; gains, biases and the logit scale are not decayed."""
-    named = [(n, p) for n, p in [*clip.named_parameters(), *beside] if p.requires_grad]
+    parameters = [(n, p) for n, p in [*clip.named_parameters(), *extra_parameters] if p.requires_grad]
     groups = [
-        {"params": [p for n, p in named if p.ndim >= 2], "weight_decay": cfg.weight_decay},
-        {"params": [p for n, p in named if p.ndim < 2], "weight_decay": 0.0},
+        {"params": [p for n, p in parameters if p.ndim >= 2], "weight_decay": cfg.weight_decay},
+        {"params": [p for n, p in parameters if p.ndim < 2], "weight_decay": 0.0},
     ]
     return torch.optim.AdamW(groups, lr=cfg.lr, betas=(cfg.beta1, cfg.beta2), eps=cfg.eps, fused=True)
 

@@ -100,12 +100,12 @@ def _resumed(model: Model, adamw: torch.optim.AdamW, path: Path, numbers: str) -
     """The step to go on from and the log until then."""
     if not path.exists():
         return 0, []
-    held = torch.load(path, weights_only=True)
-    if held["numbers"] != numbers:
+    state = torch.load(path, weights_only=True)
+    if state["numbers"] != numbers:
         raise UserError(f"{path}: is of a training with other numbers; remove it to begin anew")
-    model.clip.load_state_dict(held["model"])
-    adamw.load_state_dict(held["adamw"])
-    return held["step"], held["lines"]
+    model.clip.load_state_dict(state["model"])
+    adamw.load_state_dict(state["adamw"])
+    return state["step"], state["lines"]
 
 
 def _numbers(cfg: Pretrain, seed: int) -> str:
@@ -149,8 +149,8 @@ def _texts(model: Model, texts: list[str]) -> Tensor:
     """Unit embeddings [B, D], short texts apart from long ones: the tower runs to the end of the longest."""
     text_BL = model.tokenize(texts)
     order_B = text_BL.argmax(-1).argsort(stable=True)
-    parts = [towers.text(model.clip, part)[0] for part in text_BL[order_B].chunk(PARTS)]
-    return torch.cat(parts)[order_B.argsort()]
+    vectors = [towers.text(model.clip, texts_BL)[0] for texts_BL in text_BL[order_B].chunk(PARTS)]
+    return torch.cat(vectors)[order_B.argsort()]
 
 
 def pack(model: Model, path: Path) -> None:
@@ -173,10 +173,10 @@ def main(argv: list[str]) -> int:
             f"backbones.{args.backbone}.weights={spec.weights!r}: are somebody's; name a file that ends with "
             f"{backbone.SHIPPED} to write"
         )
-    made = backbone.create(spec.model, "", world.seed, tokenizer=spec.tokenizer, activation=spec.activation)
+    model = backbone.create(spec.model, "", world.seed, tokenizer=spec.tokenizer, activation=spec.activation)
     weights = Path(spec.weights)
-    train(made, world.pretrain, world.seed, weights)
-    pack(made, weights)
+    train(model, world.pretrain, world.seed, weights)
+    pack(model, weights)
     _state(weights).unlink(missing_ok=True)
     print(f"{weights}: written; `dvc repro backbone` takes them over")
     return 0

@@ -91,9 +91,9 @@ def _first_host(nodes: str) -> str:
     if "[" not in nodes:
         return nodes.partition(",")[0]
     with contextlib.suppress(OSError):
-        done = subprocess.run(["scontrol", "show", "hostnames", nodes], capture_output=True, text=True)
-        if done.returncode == 0 and done.stdout.split():
-            return done.stdout.split()[0]
+        listing = subprocess.run(["scontrol", "show", "hostnames", nodes], capture_output=True, text=True)
+        if listing.returncode == 0 and listing.stdout.split():
+            return listing.stdout.split()[0]
     return re.sub(r"\[(\w+)[^\]]*\].*", r"\1", nodes)
 
 
@@ -103,16 +103,16 @@ class Watch:
     def __init__(self, store: dist.Store, rank: int, world: int) -> None:
         self._store, self._rank = dist.PrefixStore("liveness", store), rank
         self._beats = 0
-        self._numbers = {other: 0 for other in range(world) if other != rank}
+        self._numbers = {rank_of_other: 0 for rank_of_other in range(world) if rank_of_other != rank}
         self._heard_at = dict.fromkeys(self._numbers, 0.0)  # in beats
 
     def exchange(self) -> None:
         """Give a sign of life and read the others'. A store whose host is gone gives none."""
         with contextlib.suppress(RuntimeError):
             self._store.add(str(self._rank), 1)
-            for other, before in self._numbers.items():
+            for other, last_number in self._numbers.items():
                 number = self._store.add(str(other), 0)
-                if number != before:
+                if number != last_number:
                     self._heard_at[other] = math.inf if number >= LEFT else self._beats
                     self._numbers[other] = number
 

@@ -43,7 +43,7 @@ def recording(run: Run, work: Path, on_step: OnStep = do_nothing) -> Iterator[Re
     naming the step.
     """
     recorder = Recorder(run, work, on_step)
-    before = {number: signal.signal(number, recorder.handle_signal) for number in STOP_SIGNALS}
+    handlers = {number: signal.signal(number, recorder.handle_signal) for number in STOP_SIGNALS}
     try:
         yield recorder
     except InfiniteLoss as error:
@@ -54,7 +54,7 @@ def recording(run: Run, work: Path, on_step: OnStep = do_nothing) -> Iterator[Re
             f"lower train.lr={run.train.lr}, or mend that term"
         ) from None
     finally:
-        for number, handler in before.items():
+        for number, handler in handlers.items():
             signal.signal(number, handler)
         if recorder.log:
             recorder.log.close()
@@ -108,31 +108,31 @@ class Recorder(Observer):
     def after_step(self, step: int, batch: Batch, views: Views, terms: Terms, lr: float, norm: float) -> None:
         """Log, check and save where it is time to. Raises SystemExit after a signal, with all that was done saved."""
         self.meter.add(batch, views)
-        done, cfg, per_epoch = step + 1, self.run.train, self.per_epoch
-        at_end = done == self.steps
+        steps_done, cfg, per_epoch = step + 1, self.run.train, self.per_epoch
+        at_end = steps_done == self.steps
         is_stopping = distributed.anywhere(self.must_stop) and not at_end
-        logs = done % cfg.log_every_steps == 0 or at_end
-        checks = view_shares.is_due(done, cfg.batch_size, per_epoch, self.steps)
-        saves = done % cfg.checkpoint_every_steps == 0 or is_stopping or at_end
+        logs = steps_done % cfg.log_every_steps == 0 or at_end
+        checks = view_shares.is_due(steps_done, cfg.batch_size, per_epoch, self.steps)
+        saves = steps_done % cfg.checkpoint_every_steps == 0 or is_stopping or at_end
         total = sum_over_processes(self.counts) if logs or checks or saves else {}
         if logs and self.log:
             shares = self.meter.shares() | view_shares.columns(total)
             scale = self.state.model.clip.logit_scale.exp().item()
-            self.log.write(done, terms, lr, scale, norm, shares)
+            self.log.write(steps_done, terms, lr, scale, norm, shares)
         if checks:
-            view_shares.check(total, self.run, done % per_epoch == 0 or at_end)
+            view_shares.check(total, self.run, steps_done % per_epoch == 0 or at_end)
         if saves and self.is_first:
             state = self.state
-            checkpoint.write(self.work, done, state.model.clip, state.adamw, total, state.extras)
+            checkpoint.write(self.work, steps_done, state.model.clip, state.adamw, total, state.extras)
         if is_stopping:
-            raise SystemExit(f"stopped by a signal after step {done} of {self.steps}; the same command goes on")
+            raise SystemExit(f"stopped by a signal after step {steps_done} of {self.steps}; the same command goes on")
 
 
 def _restore(work: Path, state: TrainingState) -> dict:
     """Restore the newest complete checkpoint, the same one on every process; return its header."""
     clip, header = state.model.clip, None
     if distributed.current().rank == 0:
-        header = checkpoint.read(work, clip, state.adamw, beside=state.extras)
+        header = checkpoint.read(work, clip, state.adamw, extra_parts=state.extras)
     step = distributed.agreed(header["step"] if header else 0)
     if step and not header:
         header = checkpoint.read(work, clip, state.adamw, step, state.extras)

@@ -62,9 +62,9 @@ class Meter:
         """A step on this batch was done. Its gradients are gone by now: counting makes others."""
         kind = _kind(views)
         if kind not in self._a_sample:
-            before = time.perf_counter()
+            started = time.perf_counter()
             self._a_sample[kind] = flops(self._clip, batch, views, self._frozen) / min(SAMPLES, len(batch))
-            self._started += time.perf_counter() - before
+            self._started += time.perf_counter() - started
         self._done += self._a_sample[kind] * len(batch)
 
     def shares(self) -> dict[str, float]:
@@ -88,8 +88,8 @@ def flops(clip: nn.Module, batch: Batch, views: Views, frozen: frozenset[str]) -
     first = batch.rows(0, SAMPLES).to(clip.logit_scale.device)
     counter = FlopCounterMode(display=False)
     with sdpa_kernel(SDPBackend.MATH), counter:
-        made = encode.features(clip, first, views, frozen)
-        ends = [e for name, _ in sloped() if (e := getattr(made, name)) is not None and e.requires_grad]
+        features = encode.features(clip, first, views, frozen)
+        ends = [e for name, _ in sloped() if (e := getattr(features, name)) is not None and e.requires_grad]
         if ends:
             torch.autograd.backward([e.sum() for e in ends])
     clip.zero_grad(set_to_none=True)

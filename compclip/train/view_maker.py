@@ -54,8 +54,10 @@ def windowed(sizes: Sequence[int], seed: int, epoch: int) -> np.ndarray:
     ends = np.cumsum(sizes)
     shards = rng.permutation(len(sizes))
     windows = [shards[i : i + WINDOW] for i in range(0, len(shards), WINDOW)]
-    parts = [np.concatenate([np.arange(ends[s] - sizes[s], ends[s], dtype=np.uint32) for s in w]) for w in windows]
-    return np.concatenate([rng.permutation(part) for part in parts])
+    windows_of_samples = [
+        np.concatenate([np.arange(ends[s] - sizes[s], ends[s], dtype=np.uint32) for s in w]) for w in windows
+    ]
+    return np.concatenate([rng.permutation(window) for window in windows_of_samples])
 
 
 class Maker:
@@ -72,9 +74,9 @@ class Maker:
         side: int,
         load: Callable[[Sample], Image.Image] = _picture,
         crop: RandomResizedCrop | None = None,
-        near: Sequence[Sequence[int]] | np.ndarray = (),
+        nearest: Sequence[Sequence[int]] | np.ndarray = (),
     ) -> None:
-        self.data, self.seed, self.side, self.load, self.crop, self.near = data, seed, side, load, crop, near
+        self.data, self.seed, self.side, self.load, self.crop, self.near = data, seed, side, load, crop, nearest
         self.common = composite.CommonNouns(data, seed)
 
     @cached_property
@@ -101,7 +103,7 @@ class Maker:
         return View(
             self._part(picture, cropping),
             _case(swap.endless(caption.text) if views.ends == swap.CLIC else caption.text, views.lowercase),
-            *(own + more for own, more in zip(texts, bag, strict=True)),
+            *(rule_texts + bag_texts for rule_texts, bag_texts in zip(texts, bag, strict=True)),
             concepts=_concepts(caption, views),
             negative_images=tuple(self._negative_images(index, views.negative_images, cropping)),
             target=self._other_caption(index, views, generator(self.seed, epoch, sample.id, READ)),
@@ -121,45 +123,47 @@ class Maker:
         """Other wordings of a caption: the picture's other captions, and the stored paraphrases of this one."""
         if not views.alternatives:
             return []
-        said = [self._said(index, i, views) for i in range(self.data.captions(index))]
-        said += [_case(text, views.lowercase) or "" for text in caption.stored.get("paraphrase", ())]
-        own = _case(caption.text, views.lowercase)
-        others = list(dict.fromkeys(text for text in said if text != own))
-        drawn = [others[i] for i in rng.permutation(len(others))[: views.alternatives]]
-        return [*drawn, *[None] * (views.alternatives - len(drawn))]
+        wordings = [self._said(index, i, views) for i in range(self.data.captions(index))]
+        wordings += [_case(text, views.lowercase) or "" for text in caption.stored.get("paraphrase", ())]
+        caption_text = _case(caption.text, views.lowercase)
+        different = list(dict.fromkeys(text for text in wordings if text != caption_text))
+        texts = [different[i] for i in rng.permutation(len(different))[: views.alternatives]]
+        return [*texts, *[None] * (views.alternatives - len(texts))]
 
     def neighbours(self, index: int, epoch: int, count: int) -> list[int]:
         """`count` different samples of those nearest to one, drawn anew in each epoch; fewer where it has fewer."""
         rng = generator(self.seed, epoch, self.data.sample(index).id, NEAR)
-        return [int(other) for other in rng.permutation(self.near[index])[:count]]
+        return [int(neighbour) for neighbour in rng.permutation(self.near[index])[:count]]
 
     def _part(self, picture: Image.Image, rng: np.random.Generator) -> Image.Image:
         return self.crop(picture, self.side, rng) if self.crop else picture
 
     def _negative_images(self, index: int, count: int, rng: np.random.Generator) -> Iterator[Image.Image | None]:
         """The first pictures stored beside a sample; None for one that is missing or cannot be read."""
-        stored = self.data.negative_images(index)[:count] if count else ()
-        for place in stored:
+        locations = self.data.negative_images(index)[:count] if count else ()
+        for location in locations:
             try:
-                yield self._part(images.load_image(place), rng)
+                yield self._part(images.load_image(location), rng)
             except ImageError:
                 yield None
-        yield from [None] * (count - len(stored))
+        yield from [None] * (count - len(locations))
 
     def _composite(self, index: int, which: int, picture: Image.Image, views: Views, rng: np.random.Generator) -> View:
-        own = self._sentences(index, which)
-        stand_ins = {FURTHER} if len(own) < 2 else set()
+        sentences = self._sentences(index, which)
+        stand_ins = {FURTHER} if len(sentences) < 2 else set()
         if views.partner:
-            (other, said), shares_noun = self._partner_place(index, which, views.partner, rng)
-            their = self._sentences(other, said)
-            stand_ins |= {FURTHER} if len(their) < 2 else set()
-            stand_ins |= {PARTNER} if not shares_noun or other == index else set()
+            (partner, partner_caption), shares_noun = self._partner_place(index, which, views.partner, rng)
+            partner_sentences = self._sentences(partner, partner_caption)
+            stand_ins |= {FURTHER} if len(partner_sentences) < 2 else set()
+            stand_ins |= {PARTNER} if not shares_noun or partner == index else set()
             common = views.partner == "common_noun"
-            positives, negative = composite.captions(own, their, views.composite, rng, common, views.ends)
-            theirs = self.load(self.data.sample(other))
-            picture = composite.pictures(picture, theirs, self.side, rng)
+            positives, negative = composite.captions(
+                sentences, partner_sentences, views.composite, rng, common, views.ends
+            )
+            partner_picture = self.load(self.data.sample(partner))
+            picture = composite.pictures(picture, partner_picture, self.side, rng)
         else:
-            positives, negative = composite.own_captions(own, views.composite, rng, views.ends)
+            positives, negative = composite.own_captions(sentences, views.composite, rng, views.ends)
         texts = [_case(t, views.lowercase) for t in positives]
         negatives = (_case(negative, views.lowercase),)
         return View(picture, texts[0], negatives, tuple(texts[1:]), stand_ins=frozenset(stand_ins))
@@ -169,32 +173,34 @@ class Maker:
 
         It is any other one where no other first sentence has a noun of this one's.
         """
-        found = self.common.draw((index, which), rng) if kind == "common_noun" else None
-        other = found[0] if found else self._partner(index, rng)
-        return found or (other, int(rng.integers(self.data.captions(other)))), bool(found) or kind == "random"
+        partner_caption = self.common.draw((index, which), rng) if kind == "common_noun" else None
+        partner = partner_caption[0] if partner_caption else self._partner(index, rng)
+        return partner_caption or (partner, int(rng.integers(self.data.captions(partner)))), bool(
+            partner_caption
+        ) or kind == "random"
 
     def _partner(self, index: int, rng: np.random.Generator) -> int:
         """Another sample of the same orientation; the sample itself only where there is no other."""
-        others = self.alike[int(self.data.wide[index])]
-        if len(others) == 1:
+        same_orientation = self.alike[int(self.data.wide[index])]
+        if len(same_orientation) == 1:
             rng.integers(1)  # as many draws wherever a sample stands
             return index
-        drawn = int(rng.integers(len(others) - 1))
-        return others[drawn + (drawn >= others.rank(index))]
+        rank = int(rng.integers(len(same_orientation) - 1))
+        return same_orientation[rank + (rank >= same_orientation.rank(index))]
 
     def _sentences(self, index: int, which: int) -> tuple[Annotation, ...]:
         """The sentences of one caption and, where it has a single one, those of the image's other captions."""
-        chosen = caption_sentences.split(self.data.annotation(index, which))
-        if len(chosen) > 1:
-            return chosen
-        others = (self.data.annotation(index, j) for j in range(self.data.captions(index)) if j != which)
-        return chosen + tuple(s for a in others for s in caption_sentences.split(a))
+        sentences = caption_sentences.split(self.data.annotation(index, which))
+        if len(sentences) > 1:
+            return sentences
+        other_captions = (self.data.annotation(index, j) for j in range(self.data.captions(index)) if j != which)
+        return sentences + tuple(s for a in other_captions for s in caption_sentences.split(a))
 
 
 def _one_sided(view: View) -> View:
     """Mask negatives that are the caption or one of the positives: no text is taught as both."""
-    said = {text.casefold() for text in (view.caption, *view.positives) if text is not None}
-    negatives = tuple([None if text is not None and text.casefold() in said else text for text in view.negatives])
+    true_texts = {text.casefold() for text in (view.caption, *view.positives) if text is not None}
+    negatives = tuple([None if text is not None and text.casefold() in true_texts else text for text in view.negatives])
     return view if negatives == view.negatives else replace(view, negatives=negatives)
 
 
@@ -208,8 +214,8 @@ def _concepts(caption: Annotation, views: Views) -> tuple[tuple[int, int], ...]:
     """The characters of the caption's concepts."""
     if not views.concepts:
         return ()
-    found = tuple((start, end) for start, end, _ in concepts.spans(caption))
-    return ((0, len(caption.text)),) if views.whole_concept and not found else found
+    spans = tuple((start, end) for start, end, _ in concepts.spans(caption))
+    return ((0, len(caption.text)),) if views.whole_concept and not spans else spans
 
 
 def _case(text: str | None, lowercase: bool) -> str | None:
@@ -222,10 +228,10 @@ def _texts(rules: Sequence, caption: Annotation, rng: np.random.Generator, lower
 
 def _bag(caption: Annotation, views: Views, rng: np.random.Generator) -> tuple[tuple[str | None, ...], ...]:
     """Negatives and positives of a bag: texts drawn with replacement, and what the rule makes of each."""
-    held = (*caption.stored.get("dense", ()), caption.text)
-    drawn = [held[place] for place in rng.integers(len(held), size=views.bag)]
-    changed = [views.bag_rule(text, rng) for text in drawn] if views.bag_rule else []
-    negatives, positives = (tuple(_case(t, views.lowercase) for t in texts) for texts in (changed, drawn))
+    texts_of_sample = (*caption.stored.get("dense", ()), caption.text)
+    texts_drawn = [texts_of_sample[index] for index in rng.integers(len(texts_of_sample), size=views.bag)]
+    changed = [views.bag_rule(text, rng) for text in texts_drawn] if views.bag_rule else []
+    negatives, positives = (tuple(_case(t, views.lowercase) for t in texts) for texts in (changed, texts_drawn))
     return negatives, positives
 
 
@@ -247,8 +253,8 @@ class Rows:
             )
         self.maker, self.batch_size = maker, batch_size
         self.per_epoch = len(maker.data) // batch_size
-        draw, given = (order, len(maker.data)) if shuffle == "full" else (windowed, maker.data.sizes)
-        self._order = functools.lru_cache(2)(functools.partial(draw, given, maker.seed))
+        draw, sizes = (order, len(maker.data)) if shuffle == "full" else (windowed, maker.data.sizes)
+        self._order = functools.lru_cache(2)(functools.partial(draw, sizes, maker.seed))
         self.first, self.own = rank * batch_size // world, batch_size // world
 
     def ready(self, step: int) -> None:
@@ -257,20 +263,24 @@ class Rows:
 
     def batch(self, step: int, views: Views) -> tuple[list[View], dict[str, int]]:
         """The views of optimiser step `step` (counted from 0) and what had to be replaced, by reason."""
-        epoch, within = divmod(step, self.per_epoch)
+        epoch, step_in_epoch = divmod(step, self.per_epoch)
         permuted = self._order(epoch)
-        start, dropped = within * self.batch_size + self.first, {}
-        found = [self._readable(permuted, place, epoch, views, dropped) for place in range(start, start + self.own)]
-        rows = [row for _, row in found]
-        for index, _ in found if views.neighbours else ():
+        start, dropped = step_in_epoch * self.batch_size + self.first, {}
+        samples = [
+            self._readable(permuted, position, epoch, views, dropped) for position in range(start, start + self.own)
+        ]
+        rows = [row for _, row in samples]
+        for index, _ in samples if views.neighbours else ():
             rows += self._neighbours(index, epoch, views, dropped)
         _count_lacking(rows, dropped)
         return rows, dropped
 
-    def _readable(self, permuted: np.ndarray, place: int, epoch: int, views: Views, dropped: dict) -> tuple[int, View]:
+    def _readable(
+        self, permuted: np.ndarray, position: int, epoch: int, views: Views, dropped: dict
+    ) -> tuple[int, View]:
         """The first sample from a place on whose picture can be read, and its view."""
         for shift in range(len(permuted)):
-            index = int(permuted[(place + shift) % len(permuted)])
+            index = int(permuted[(position + shift) % len(permuted)])
             try:
                 return index, self.maker.view(index, epoch, views)
             except ImageError as error:
@@ -279,13 +289,13 @@ class Rows:
 
     def _neighbours(self, index: int, epoch: int, views: Views, dropped: dict) -> Iterator[View]:
         """Rows of a sample's neighbours; one that cannot be read is left out, and counted."""
-        for other in self.maker.neighbours(index, epoch, views.neighbours):
+        for neighbour in self.maker.neighbours(index, epoch, views.neighbours):
             try:
-                yield self.maker.view(other, epoch, views)
+                yield self.maker.view(neighbour, epoch, views)
             except ImageError as error:
                 dropped[f"neighbour_{error.reason}"] = dropped.get(f"neighbour_{error.reason}", 0) + 1
 
 
 def _count_lacking(rows: Sequence[View], dropped: dict[str, int]) -> None:
-    if lacking := sum(picture is None for row in rows for picture in row.negative_images):
-        dropped["negative_image_missing"] = dropped.get("negative_image_missing", 0) + lacking
+    if missing := sum(picture is None for row in rows for picture in row.negative_images):
+        dropped["negative_image_missing"] = dropped.get("negative_image_missing", 0) + missing

@@ -33,9 +33,9 @@ def tally(rows: Sequence[View], views: Views, samples: int) -> dict[str, dict[st
     asked: dict[str, int] = {"neighbours": samples * views.neighbours} if views.neighbours else {}
     had = {"neighbours": len(rows) - samples} if views.neighbours else {}
     for row in rows:
-        for part, present in _parts(row, views):
-            asked[part] = asked.get(part, 0) + 1
-            had[part] = had.get(part, 0) + present
+        for name, present in _parts(row, views):
+            asked[name] = asked.get(name, 0) + 1
+            had[name] = had.get(name, 0) + present
     return {"asked": asked, "had": had}
 
 
@@ -82,24 +82,24 @@ def rule_name(rule: Callable) -> str:
 def shares(counts: Counts) -> dict[str, float]:
     """Divide the samples that had a part by those that were asked for it."""
     had = counts["had"]
-    return {part: round(had.get(part, 0) / number, 6) for part, number in sorted(counts["asked"].items()) if number}
+    return {name: round(had.get(name, 0) / number, 6) for name, number in sorted(counts["asked"].items()) if number}
 
 
 def columns(counts: Counts) -> dict[str, float]:
     """Name the shares as a line of metrics.jsonl has them."""
-    return {SHARE + part: share for part, share in shares(counts).items()}
+    return {SHARE + name: share for name, share in shares(counts).items()}
 
 
-def is_due(done: int, batch_size: int, per_epoch: int, steps: int) -> bool:
+def is_due(steps_done: int, batch_size: int, per_epoch: int, steps: int) -> bool:
     """Whether parts are judged after so many steps: after every CHECKED samples, each epoch, and the whole run."""
-    return done % -(-CHECKED // batch_size) == 0 or done % per_epoch == 0 or done == steps
+    return steps_done % -(-CHECKED // batch_size) == 0 or steps_done % per_epoch == 0 or steps_done == steps
 
 
 def check(counts: Counts, run: Run, epoch_ended: bool) -> None:
     """Raise UserError for a part that no sample had; within an epoch only after CHECKED samples."""
-    for part, number in sorted(counts["asked"].items()):
-        if not counts["had"].get(part) and number >= (1 if epoch_ended else CHECKED):
+    for name, number in sorted(counts["asked"].items()):
+        if not counts["had"].get(name) and number >= (1 if epoch_ended else CHECKED):
             raise UserError(
-                f"methods.{run.cell.method}: {part}: none of the first {number:,} samples of data.{run.cell.data} had "
+                f"methods.{run.cell.method}: {name}: none of the first {number:,} samples of data.{run.cell.data} had "
                 "one; train without this part, or on data that has it"
             )

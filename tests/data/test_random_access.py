@@ -268,7 +268,7 @@ def behind(text: str, rng: np.random.Generator) -> str | None:
 def test_neighbours_are_rows_behind_the_batch(crowd):
     """Two of each sample's own five, different ones, drawn anew in each epoch; a row is what the sample itself would be."""
     near = np.array([[(i + k) % 30 for k in range(1, 6)] for i in range(30)])
-    maker = view_maker.Maker(crowd, 0, 8, plain, near=near)
+    maker = view_maker.Maker(crowd, 0, 8, plain, nearest=near)
     rows, wanted = view_maker.Rows(maker, 10), Views(caption="full", neighbours=2)
     found, dropped = rows.batch(0, wanted)
     order = [int(i) for i in view_maker.order(30, 0, 0)[:10]]
@@ -286,7 +286,7 @@ def test_neighbours_that_cannot_be_read_are_left_out_and_counted(crowd):
             raise ImageError(sample.image, "missing", "no such picture")
         return plain(sample)
 
-    maker = view_maker.Maker(crowd, 0, 8, load, near=np.full((30, 1), 7))
+    maker = view_maker.Maker(crowd, 0, 8, load, nearest=np.full((30, 1), 7))
     found, dropped = view_maker.Rows(maker, 10).batch(0, Views(neighbours=1))
     assert len(found) == 10
     assert dropped["neighbour_missing"] == 10

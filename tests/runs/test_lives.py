@@ -13,7 +13,7 @@ from compclip.base.files import read_json, write_json
 from compclip.runs import device_time, lock
 from compclip.runs.run_folder import RunFolder
 from compclip.train import __main__ as train_command
-from compclip.train import distributed, job
+from compclip.train import job, process_group
 from tests.tiny_project import at, cell
 
 
@@ -112,7 +112,7 @@ def test_a_finished_run_says_what_it_cost(here):
 def test_processes_of_one_run_are_devices(here, monkeypatch):
     """The first process's life counts for all that torchrun or srun started."""
     made, noted = at(cell("finetune")), []
-    monkeypatch.setattr(distributed, "session", lambda: _Session(4))
+    monkeypatch.setattr(process_group, "session", lambda: _Session(4))
     monkeypatch.setattr(
         job.finish, "complete", lambda stored: noted.append(device_time.sum_device_seconds(stored.folder))
     )

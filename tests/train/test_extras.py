@@ -115,7 +115,7 @@ def test_a_resumed_run_goes_on_to_the_same_bits(tmp_path, decay):
     again = made(decay)
     for p in again[1].heads.parameters():
         nn.init.zeros_(p)
-    assert checkpoint.read(tmp_path, again[0], again[2], beside=again[1])["step"] == 2
+    assert checkpoint.read(tmp_path, again[0], again[2], extra_parts=again[1])["step"] == 2
     assert steps(*again, 3) == expected[2:]
     assert all(torch.equal(a, b) for a, b in zip(again[1].state().values(), beside.state().values(), strict=True))
 

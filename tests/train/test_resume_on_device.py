@@ -78,7 +78,7 @@ def resumed(kind: str, folder) -> State:
         step(saved)
         checkpoint.write(folder, 1, saved[0], saved[2], {"dropped": {}}, saved[1])
     state = build(kind, "cuda")
-    assert checkpoint.read(folder, state[0], state[2], beside=state[1]) == {"step": 1, "dropped": {}}
+    assert checkpoint.read(folder, state[0], state[2], extra_parts=state[1]) == {"step": 1, "dropped": {}}
     return state
 
 
