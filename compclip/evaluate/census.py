@@ -16,7 +16,7 @@ from compclip.base import surrogates
 from compclip.base.errors import UserError, unknown
 from compclip.base.files import write_json
 from compclip.base.names import Name
-from compclip.evaluate import stamps
+from compclip.evaluate import benchmark_fingerprints
 from compclip.evaluate.benchmark_module import load_module
 from compclip.evaluate.picture_references import file_of, parse_reference
 from compclip.prepare import image_containment
@@ -136,9 +136,13 @@ def write_census(
     benchmark = load_benchmark(name, section)
     check_columns(name, benchmark, report_metrics, scorers)
     counts = count_benchmark(benchmark)
-    file_state = {"section": asdict(section), "files": {str(f): stamps.stamp(f) for f in benchmark.files}}
+    file_state = {
+        "section": asdict(section),
+        "files": {str(f): benchmark_fingerprints.stamp(f) for f in benchmark.files},
+    }
     benchmark_overlap.write_benchmark_images(
-        root / stamps.FOLDER / f"{name}.arrow", dict.fromkeys(parse_reference(ref)[0] for ref in benchmark.images)
+        root / benchmark_fingerprints.FOLDER / f"{name}.arrow",
+        dict.fromkeys(parse_reference(ref)[0] for ref in benchmark.images),
     )
-    write_json(root / stamps.FOLDER / f"{name}.json", counts | file_state)
+    write_json(root / benchmark_fingerprints.FOLDER / f"{name}.json", counts | file_state)
     return counts

@@ -71,13 +71,13 @@ def test_each_is_encoded_once(model, pictures, encoded):
 def opened(monkeypatch):
     """How often each picture was opened."""
     counts = Counter()
-    load = embed.data_images.load
+    load = embed.data_images.load_image
 
     def counting(path, *options):
         counts[path] += 1
         return load(path, *options)
 
-    monkeypatch.setattr(embed.data_images, "load", counting)
+    monkeypatch.setattr(embed.data_images, "load_image", counting)
     return counts
 
 

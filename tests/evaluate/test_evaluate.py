@@ -124,8 +124,10 @@ def checkpoints(checkpoint, tmp_path):
 
 def _opened(monkeypatch):
     """How often each picture is opened from now on."""
-    counts, load = Counter(), score.embed.data_images.load
-    monkeypatch.setattr(score.embed.data_images, "load", lambda path, *how: counts.update([path]) or load(path, *how))
+    counts, load = Counter(), score.embed.data_images.load_image
+    monkeypatch.setattr(
+        score.embed.data_images, "load_image", lambda path, *how: counts.update([path]) or load(path, *how)
+    )
     return counts
 
 

@@ -195,10 +195,12 @@ def test_models_on_a_line_share_the_pictures_within_the_budget(here, monkeypatch
 
     Whatever the passes, a picture is read once.
     """
-    alphas, counts, load = [0.0, 0.1, 0.5, 0.9, 1.0], Counter(), score.embed.data_images.load
+    alphas, counts, load = [0.0, 0.1, 0.5, 0.9, 1.0], Counter(), score.embed.data_images.load_image
     encode, shared = score.embed.encode_all, []
     monkeypatch.setattr(score.embed, "encode_all", lambda m, *rest: shared.append(len(m)) or encode(m, *rest))
-    monkeypatch.setattr(score.embed.data_images, "load", lambda path, *how: counts.update([path]) or load(path, *how))
+    monkeypatch.setattr(
+        score.embed.data_images, "load_image", lambda path, *how: counts.update([path]) or load(path, *how)
+    )
     sections = {"sugarcrepe": Section("", "world/sugarcrepe", "world/test", "")}
     benchmarks = score.load_benchmarks(sections, ["sugarcrepe"]).benchmarks
     size, found = sum(t.nbytes for t in ends(here)[0].clip.state_dict().values()), {}
