@@ -40,7 +40,7 @@ from compclip.config.sections import Scoring
 from compclip.evaluate import score
 from compclip.evaluate.benchmark import Benchmark
 from compclip.model import backbone
-from compclip.model.backbone import Model
+from compclip.model.clip_model import ClipModel
 
 MODEL, BATCH, CHECKPOINTS = "ViT-B-32", 64, 10
 SCENES = ("sugarcrepe", "sugarcrepe_pp", "winoground", "hard_positives", "retrieval")
@@ -114,12 +114,12 @@ def clip_benchmark(data: Path, folder: Path, args: argparse.Namespace) -> dict[s
     return found | {"differ": differing(found.pop("ours"), found.pop("theirs"))}
 
 
-def _ours(model: Model, loaded: dict[str, Benchmark], how: Scoring) -> dict[str, float]:
+def _ours(model: ClipModel, loaded: dict[str, Benchmark], how: Scoring) -> dict[str, float]:
     scored = score.score_model(model, loaded, how)
     return {f"{name}/{metric}": value for name, o in scored.items() for metric, value in o.metrics.items()}
 
 
-def _theirs(model: Model, files: Path, coco: Path, captions: Path, pictures: Path) -> dict[str, float]:
+def _theirs(model: ClipModel, files: Path, coco: Path, captions: Path, pictures: Path) -> dict[str, float]:
     from clip_benchmark.datasets.builder import image_captions_collate_fn
     from clip_benchmark.datasets.flickr import Flickr
     from clip_benchmark.datasets.sugar_crepe import SugarCrepe
@@ -166,7 +166,7 @@ def pairs(data: Path, folder: Path, args: argparse.Namespace) -> dict[str, Any]:
     return {name: value for name, value in found.items() if name not in ("ours", "theirs")} | {"records": len(loaded)}
 
 
-def _pair_by_pair(model: Model, records: Any) -> Iterator[bool]:
+def _pair_by_pair(model: ClipModel, records: Any) -> Iterator[bool]:
     """Both tasks of each record: six pairs, of a picture and a text or of two texts, each encoded by itself."""
     from PIL import Image
 

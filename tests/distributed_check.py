@@ -62,7 +62,7 @@ def adapt(clip: nn.Module) -> None:
     lora.inject(clip, Lora(rank=2, alpha=1), ("image", "text"))
     clip.double().requires_grad_(False)
     g = torch.Generator().manual_seed(2)
-    for factor in lora.adapter(clip).values():
+    for factor in lora.adapter_parameters(clip).values():
         factor.requires_grad_(True)
         factor.data.copy_(torch.randn(factor.shape, generator=g, dtype=torch.float64) / 4)
 

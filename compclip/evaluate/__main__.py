@@ -153,7 +153,7 @@ def _score(
     from compclip.model import backbone
 
     device = device or score.device()
-    backbone.check(device, activation)
+    backbone.check_device(device, activation)
     loaded = score.load_benchmarks(params.benchmarks, names, params.evaluate.scoring)
     return score.score_checkpoint(score.checkpoint_at(checkpoint, model, device, tokenizer, activation), loaded)
 
@@ -163,7 +163,7 @@ def _vqascore(params: Any, args: argparse.Namespace, names: Sequence[str]) -> di
     from compclip.model import backbone
 
     device = args.device or score.device()
-    backbone.check(device, "")
+    backbone.check_device(device, "")
     words = {"question": args.question, "answer": args.answer, "score": args.score}
     loaded = score.load_benchmarks(params.benchmarks, names, params.evaluate.scoring)
     return vqa.vqascore_documents(args.vqascore, loaded, device, words, args.api_key_env)

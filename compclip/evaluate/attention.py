@@ -31,7 +31,7 @@ from compclip.config import grid, read
 from compclip.data import images
 from compclip.evaluate import cell_results
 from compclip.model import backbone, towers
-from compclip.model.backbone import Model
+from compclip.model.clip_model import ClipModel
 from compclip.train import encode
 
 KINDS = ("attention", "similarity")
@@ -51,7 +51,7 @@ class AttentionRow:
         return self.after_PP - self.before_PP
 
 
-def embed_concept(model: Model, text: str, caption: str = "") -> Tensor:
+def embed_concept(model: ClipModel, text: str, caption: str = "") -> Tensor:
     """The unit vector [D] of a text, or of the part of a caption that it is.
 
     Raises UserError where the caption does not hold the text.
@@ -61,12 +61,12 @@ def embed_concept(model: Model, text: str, caption: str = "") -> Tensor:
     start = caption.find(text)
     if start < 0:
         raise UserError(f"--text {text!r}: not in --caption {caption!r}; give a part of it, in its spelling")
-    span = [model.starts + model.positions(caption[:position]) for position in (start, start + len(text))]
+    span = [model.starts + model.count_tokens(caption[:position]) for position in (start, start + len(text))]
     _, token_BTD = towers.text(model.clip, model.tokenize([caption]), tokens=True)
     return encode.pooled_concepts(token_BTD, torch.tensor([span]), torch.tensor([0]))[0]
 
 
-def patch_map(model: Model, pixels_3HW: Tensor, concept_D: Tensor, kind: str = "attention") -> np.ndarray:
+def patch_map(model: ClipModel, pixels_3HW: Tensor, concept_D: Tensor, kind: str = "attention") -> np.ndarray:
     """How much a concept attends to each patch (Eq. 6), 1 being an even share; or their cosine. Shape [P, P]."""
     _, patch_BND = towers.image(model.clip, pixels_3HW[None], tokens=True)
     cosine_N = F.normalize(patch_BND[0], dim=-1) @ concept_D
@@ -78,7 +78,7 @@ def patch_map(model: Model, pixels_3HW: Tensor, concept_D: Tensor, kind: str = "
 
 
 def compute_maps(
-    pretrained: Model, tuned: Model, image: str | Path, texts: list[str], caption: str, kind: str
+    pretrained: ClipModel, tuned: ClipModel, image: str | Path, texts: list[str], caption: str, kind: str
 ) -> list[AttentionRow]:
     """The maps of each text by both models. Raises UserError for models with different patches or input."""
     picture, attention_rows = images.load_image(image), []
@@ -98,7 +98,7 @@ def compute_maps(
     return attention_rows
 
 
-def model_input(model: Model, image: str | Path) -> np.ndarray:
+def model_input(model: ClipModel, image: str | Path) -> np.ndarray:
     """The picture as the model gets it, colours undone: [H, W, 3] in 0 to 1."""
     mean, std = (torch.tensor(model.preprocess_cfg[k])[:, None, None] for k in ("mean", "std"))
     return (model.transform(images.load_image(image)) * std + mean).clamp(0, 1).permute(1, 2, 0).numpy()

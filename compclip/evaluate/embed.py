@@ -33,16 +33,16 @@ from compclip.evaluate.prepared_pictures import PreparedPictures
 from compclip.model import inference_towers
 
 if TYPE_CHECKING:
-    from compclip.model.backbone import Model
+    from compclip.model.clip_model import ClipModel
 
 
-def encode(model: Model, refs: Iterable[str], texts: Iterable[str], how: Scoring = DEFAULT_SCORING) -> Embeddings:
+def encode(model: ClipModel, refs: Iterable[str], texts: Iterable[str], how: Scoring = DEFAULT_SCORING) -> Embeddings:
     """Encode each different image and text once with `model`, on its device; as `encode_all` of one model."""
     return encode_all([model], refs, texts, how)[0]
 
 
 def encode_all(
-    models: Sequence[Model],
+    models: Sequence[ClipModel],
     refs: Iterable[str],
     texts: Iterable[str],
     how: Scoring = DEFAULT_SCORING,
@@ -121,19 +121,21 @@ class _CachedVectors:
         return {self.key_of[name]: vector_ND[row_of[name]] for name in names}
 
 
-def _check_alike(models: Sequence[Model]) -> None:
+def _check_alike(models: Sequence[ClipModel]) -> None:
     for model in models[1:]:
         if model.preprocess_cfg != models[0].preprocess_cfg or model.tokenizer.record != models[0].tokenizer.record:
             raise ValueError(f"{model.source} and {models[0].source} are not fed alike")
 
 
-def _check_precision(models: Sequence[Model], how: Scoring) -> None:
+def _check_precision(models: Sequence[ClipModel], how: Scoring) -> None:
     """A CPU's bf16 is other arithmetic than a GPU's, and slower than float32 on most; results would not tell which."""
     if how.precision != "float32" and any(device(model).type == "cpu" for model in models):
         raise UserError(f"evaluate.precision={how.precision}: only on a GPU; set evaluate.precision=float32")
 
 
-def _embeddings(model: Model, number: int, images: Sequence[_VectorBatch], lines: Sequence[_VectorBatch]) -> Embeddings:
+def _embeddings(
+    model: ClipModel, number: int, images: Sequence[_VectorBatch], lines: Sequence[_VectorBatch]
+) -> Embeddings:
     image_row, image_ID = _join_batches(images, number)
     text_row, text_TD = _join_batches(lines, number)
     if not (np.isfinite(image_ID).all() and np.isfinite(text_TD).all()):
@@ -183,7 +185,7 @@ class _VectorBatch:
 
 
 def _image_batch(
-    models: Sequence[Model], how: Scoring, pictures: PreparedPictures, refs: Sequence[str]
+    models: Sequence[ClipModel], how: Scoring, pictures: PreparedPictures, refs: Sequence[str]
 ) -> _VectorBatch:
     picture_of = {ref: pictures.of(ref, models[0], how.upright) for ref in refs}
     failed = {ref: reason for ref, reason in picture_of.items() if isinstance(reason, str)}
@@ -194,12 +196,12 @@ def _image_batch(
     return _VectorBatch(list(readable), _vectors(inference_towers.image, models, how, pixels_B3HW), failed)
 
 
-def _text_batch(models: Sequence[Model], how: Scoring, batch: tuple[Sequence[str], Tensor]) -> _VectorBatch:
+def _text_batch(models: Sequence[ClipModel], how: Scoring, batch: tuple[Sequence[str], Tensor]) -> _VectorBatch:
     texts, ids_BL = batch
     return _VectorBatch(texts, _vectors(inference_towers.text, models, how, ids_BL))
 
 
-def _vectors(tower: Callable, models: Sequence[Model], how: Scoring, inputs: Tensor) -> list[np.ndarray]:
+def _vectors(tower: Callable, models: Sequence[ClipModel], how: Scoring, inputs: Tensor) -> list[np.ndarray]:
     """What a tower of each model makes of a batch."""
     with torch.inference_mode(), precision(how):
         return [tower(m.clip, inputs.to(device(m))).float().cpu().numpy() for m in models]
@@ -230,6 +232,6 @@ def _token_batches(
         yield [selected[row] for row in row_B.tolist()], ids_TL[row_B]
 
 
-def device(model: Model) -> torch.device:
+def device(model: ClipModel) -> torch.device:
     """Where a model's weights are."""
     return next(model.clip.parameters()).device

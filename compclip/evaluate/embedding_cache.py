@@ -33,7 +33,7 @@ from compclip.base.files import read_bytes, write_atomic
 from compclip.config.sections import Scoring
 
 if TYPE_CHECKING:
-    from compclip.model.backbone import Model
+    from compclip.model.clip_model import ClipModel
 
 MAGIC = b"compclip embeddings 1\n\0\0"
 HEAD = struct.Struct("<24sII")  # MAGIC, N, D; then N keys, N vectors in float32, and a digest of all before
@@ -60,7 +60,7 @@ class EmbeddingCache:
     largest: int = LARGEST
 
     @classmethod
-    def of(cls, weights: str, model: Model, how: Scoring) -> EmbeddingCache:
+    def of(cls, weights: str, model: ClipModel, how: Scoring) -> EmbeddingCache:
         """Return the cache of a checkpoint by its fingerprint. Raises UserError where `how.cache` is no folder."""
         root = Path(how.cache)
         if root.exists() and not root.is_dir():

@@ -33,19 +33,23 @@ from compclip.train import losses
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-    from compclip.model.backbone import Model
+    from compclip.model.clip_model import ClipModel
 
 BATCH = 64  # pairs, whose patches and tokens are held at once
 ATTENTION = "minmax"  # of the released FSC-CLIP
 
 
-def score_pairs(embeddings: Embeddings, scorer: str, model: Model, how: Scoring, pictures: PreparedPictures) -> Paired:
+def score_pairs(
+    embeddings: Embeddings, scorer: str, model: ClipModel, how: Scoring, pictures: PreparedPictures
+) -> Paired:
     """The same pictures and texts with scores of pairs by `scorer`; what compares texts alone stays as it is."""
     values = {f.name: getattr(embeddings, f.name) for f in fields(Embeddings)}
     return Paired(**values, ask=partial(_scores, scorer, model, how, pictures))
 
 
-def _scores(scorer: str, model: Model, how: Scoring, pictures: PreparedPictures, pairs: Sequence[Pair]) -> np.ndarray:
+def _scores(
+    scorer: str, model: ClipModel, how: Scoring, pictures: PreparedPictures, pairs: Sequence[Pair]
+) -> np.ndarray:
     order = sorted(range(len(pairs)), key=pairs.__getitem__)  # a picture's texts stand together
     batches = [order[start : start + BATCH] for start in range(0, len(order), BATCH)]
     scores_P = np.empty(len(pairs))
@@ -56,7 +60,9 @@ def _scores(scorer: str, model: Model, how: Scoring, pictures: PreparedPictures,
     return scores_P
 
 
-def _batch(scorer: str, model: Model, how: Scoring, pictures: PreparedPictures, pairs: Sequence[Pair]) -> np.ndarray:
+def _batch(
+    scorer: str, model: ClipModel, how: Scoring, pictures: PreparedPictures, pairs: Sequence[Pair]
+) -> np.ndarray:
     refs, texts = (list(dict.fromkeys(keys)) for keys in zip(*pairs, strict=True))
     image_B, text_B = ([names.index(pair[i]) for pair in pairs] for i, names in enumerate((refs, texts)))
     with torch.inference_mode(), embed.precision(how):
@@ -68,7 +74,7 @@ def _batch(scorer: str, model: Model, how: Scoring, pictures: PreparedPictures, 
         return _numbers(attended_cosines(patch_BND, text_BD))
 
 
-def _patches(model: Model, pictures: Sequence[Image | str]) -> Tensor:
+def _patches(model: ClipModel, pictures: Sequence[Image | str]) -> Tensor:
     """Raw projected patches [images, N, D] of pictures that were read before."""
     pixels = model.pixels([picture for picture in pictures if not isinstance(picture, str)])
     _, patch_BND = towers.image(model.clip, pixels.to(embed.device(model)), tokens=True)
@@ -76,7 +82,7 @@ def _patches(model: Model, pictures: Sequence[Image | str]) -> Tensor:
     return patch_BND
 
 
-def _texts(model: Model, texts: list[str]) -> tuple[Tensor, Tensor, Tensor]:
+def _texts(model: ClipModel, texts: list[str]) -> tuple[Tensor, Tensor, Tensor]:
     """Unit embeddings, raw projected tokens, and which of these are the text's own."""
     ids_BL = model.tokenize(texts).to(embed.device(model))
     text_BD, token_BTD = towers.text(model.clip, ids_BL, tokens=True)

@@ -13,7 +13,7 @@ from compclip.data import images as data_images
 from compclip.evaluate.picture_references import parse_reference
 
 if TYPE_CHECKING:
-    from compclip.model.backbone import Model
+    from compclip.model.clip_model import ClipModel
 
 CACHE_BYTES = 2 << 30  # bytes of prepared pictures: some ten thousand of 224 x 224
 PIXEL = 4  # bytes, as Pillow holds RGB
@@ -32,7 +32,7 @@ class PreparedPictures:
         self._kept: dict[tuple[str, str], Image | str] = {}
         self._lock = threading.Lock()
 
-    def of(self, ref: str, model: Model, upright: bool) -> Image | str:
+    def of(self, ref: str, model: ClipModel, upright: bool) -> Image | str:
         """The picture as the model takes it, or why there is none."""
         preparation = {name: value for name, value in model.preprocess_cfg.items() if name not in COLOURS}
         cache_key = ref, json.dumps([preparation, upright], sort_keys=True)
@@ -47,12 +47,12 @@ class PreparedPictures:
         return prepared
 
 
-def _prepare(ref: str, model: Model, upright: bool) -> Image | str:
+def _prepare(ref: str, model: ClipModel, upright: bool) -> Image | str:
     """The picture as the model takes it, or why there is none."""
     path, box = parse_reference(ref)
     try:
         picture = data_images.load_image(path, upright)
-        return model.fitted(crop_to_box(picture, path, box, upright) if box else picture)
+        return model.fit_picture(crop_to_box(picture, path, box, upright) if box else picture)
     except data_images.ImageError as error:
         return error.reason
 

@@ -22,7 +22,7 @@ from compclip.evaluate.benchmark import Benchmark
 
 if TYPE_CHECKING:
     from compclip.config.sections import Params
-    from compclip.model.backbone import Model
+    from compclip.model.clip_model import ClipModel
     from compclip.runs.run_folder import RunFolder
 
 
@@ -45,7 +45,7 @@ class Rungs:
         benchmarks = score.load_benchmarks(params.benchmarks, request["benchmarks"]).benchmarks
         return cls(tuple(request["shares"]), benchmarks, how, folder.intermediate)
 
-    def __call__(self, step: int, steps: int, model: Model) -> None:
+    def __call__(self, step: int, steps: int, model: ClipModel) -> None:
         """Score the model where a rung is reached; the last step has its results, and is none."""
         reached = {max(1, round(share * steps)) for share in self.shares} - {steps}
         if step in reached and step not in self._scored():
@@ -63,7 +63,7 @@ class Rungs:
         lines = enumerate(complete_lines.splitlines(), 1)
         return {json_text.value(line, str(self.out), "remove the file", i)["step"] for i, line in lines}
 
-    def _score(self, step: int, model: Model) -> None:
+    def _score(self, step: int, model: ClipModel) -> None:
         mode, threads = model.clip.training, torch.get_num_threads()
         with torch.random.fork_rng():
             scored = score.score_model(model, self.benchmarks, self.how)

@@ -17,7 +17,7 @@ from compclip.evaluate import census, embed, pair_scorers
 from compclip.evaluate.benchmark import Benchmark, Outcomes
 from compclip.evaluate.prepared_pictures import CACHE_BYTES, PreparedPictures
 from compclip.model import backbone, checkpoint_groups
-from compclip.model.backbone import Model
+from compclip.model.clip_model import ClipModel
 from compclip.runs.item_outcomes import COMPOSITION, PARTIAL, Items, is_partial
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ class ScoredCheckpoint:
     tokenizer: str = ""
     activation: str = ""
 
-    def open(self) -> Model:
+    def open(self) -> ClipModel:
         """The model."""
         return backbone.load(self.ref, self.model, self.device, self.tokenizer, self.activation)
 
@@ -82,19 +82,19 @@ def checkpoint_at(
 ) -> ScoredCheckpoint:
     """A checkpoint that is known by its path, or by a hub's name and tag, which stand for themselves."""
     return ScoredCheckpoint(
-        ref, {"path": ref, "fingerprint": backbone.known(ref)}, model, device, tokenizer, activation
+        ref, {"path": ref, "fingerprint": backbone.identify_checkpoint(ref)}, model, device, tokenizer, activation
     )
 
 
 def score_model(
-    model: Model, benchmarks: Mapping[str, Benchmark], how: Scoring = DEFAULT_SCORING
+    model: ClipModel, benchmarks: Mapping[str, Benchmark], how: Scoring = DEFAULT_SCORING
 ) -> dict[str, Outcomes]:
     """Score `model` on all benchmarks; an image or text that several of them need is encoded once."""
     return score_models([model], benchmarks, how)[0]
 
 
 def score_models(
-    models: Sequence[Model],
+    models: Sequence[ClipModel],
     benchmarks: Mapping[str, Benchmark],
     how: Scoring = DEFAULT_SCORING,
     weights: Sequence[str] = (),
@@ -116,7 +116,11 @@ def score_models(
 
 
 def _score_embeddings(
-    model: Model, embeddings: Embeddings, benchmarks: Mapping[str, Benchmark], how: Scoring, pictures: PreparedPictures
+    model: ClipModel,
+    embeddings: Embeddings,
+    benchmarks: Mapping[str, Benchmark],
+    how: Scoring,
+    pictures: PreparedPictures,
 ) -> dict[str, Outcomes]:
     """By cosines all benchmarks; by further scorers those that compare a picture with some texts."""
     outcomes = {name: benchmark.score(embeddings) for name, benchmark in benchmarks.items()}
@@ -142,7 +146,7 @@ def score_checkpoints(
     share of the pass. The next ones take the prepared pictures of those before, as far as these are kept.
     """
     pictures = PreparedPictures(CACHE_BYTES)
-    for group in checkpoint_groups.parts(checkpoints, lambda checkpoint: checkpoint.ref):
+    for group in checkpoint_groups.group_by_inputs(checkpoints, lambda checkpoint: checkpoint.ref):
         yield from _score_group(group, loaded, pictures)
 
 
@@ -172,7 +176,11 @@ def _score_together(
 
 
 def _documents(
-    checkpoint: ScoredCheckpoint, model: Model, scored: Mapping[str, Outcomes], loaded: LoadedBenchmarks, seconds: float
+    checkpoint: ScoredCheckpoint,
+    model: ClipModel,
+    scored: Mapping[str, Outcomes],
+    loaded: LoadedBenchmarks,
+    seconds: float,
 ) -> dict[str, dict]:
     stand_in = {"tokenizer": model.tokenizer.record} if model.tokenizer.record else {}
     return result_documents(scored, loaded, {**checkpoint.made_with, **stand_in}, seconds)

@@ -16,17 +16,17 @@ from compclip.base.errors import UserError
 from compclip.config.sections import DEFAULT_SCORING, Scoring
 from compclip.evaluate import score
 from compclip.evaluate.prepared_pictures import CACHE_BYTES, PreparedPictures
-from compclip.model import backbone, checkpoint_groups, lora
+from compclip.model import adapter_files, backbone, checkpoint_groups, lora
 from compclip.model.weight_interpolation import interpolate
 
 if TYPE_CHECKING:
     from compclip.evaluate.benchmark import Benchmark
-    from compclip.model.backbone import Model
+    from compclip.model.clip_model import ClipModel
 
 
 def models_on_line(
-    pretrained: Model, tuned: Model, alphas: Sequence[float], budget: int = checkpoint_groups.BUDGET
-) -> Iterator[list[Model]]:
+    pretrained: ClipModel, tuned: ClipModel, alphas: Sequence[float], budget: int = checkpoint_groups.BUDGET
+) -> Iterator[list[ClipModel]]:
     """The models on the line in order, as many at once as the budget holds; they are overwritten by the next ones.
 
     The first of each list is `tuned` itself.
@@ -37,7 +37,7 @@ def models_on_line(
             "that the tuned one was trained from"
         )
     start, end = ({k: v.clone() for k, v in m.clip.state_dict().items()} for m in (pretrained, tuned))
-    batch_size = min(len(alphas), checkpoint_groups.copies(tuned.clip, budget))
+    batch_size = min(len(alphas), checkpoint_groups.count_copies(tuned.clip, budget))
     copies = [tuned, *(replace(tuned, clip=copy.deepcopy(tuned.clip)) for _ in range(batch_size - 1))]
     for first in range(0, len(alphas), max(1, batch_size)):
         alpha_batch = alphas[first : first + batch_size]
@@ -47,8 +47,8 @@ def models_on_line(
 
 
 def score_line(
-    pretrained: Model,
-    tuned: Model,
+    pretrained: ClipModel,
+    tuned: ClipModel,
     alphas: Sequence[float],
     benchmarks: Mapping[str, Benchmark],
     how: Scoring = DEFAULT_SCORING,
@@ -62,11 +62,11 @@ def score_line(
             yield {"alpha": next(next_alpha), "metrics": metrics}
 
 
-def model_between(pretrained: str, tuned: str, alpha: float, model: str = "") -> Model:
+def model_between(pretrained: str, tuned: str, alpha: float, model: str = "") -> ClipModel:
     """The model at `alpha` between two checkpoints; `tuned` may be an adapter folder."""
     base = backbone.load(pretrained, model)
     if not (Path(tuned) / lora.CONFIG).is_file():
         return next(models_on_line(base, backbone.load(tuned, model), [alpha]))[0]
-    lora.load(base.clip, tuned)
+    adapter_files.load_adapter(base.clip, tuned)
     lora.merge(base.clip, alpha)
     return base

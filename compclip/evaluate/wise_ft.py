@@ -24,7 +24,7 @@ import torch
 
 from compclip.base import code_hash, names, plugins
 from compclip.base.errors import UserError, entry
-from compclip.base.files import out_folder, read_mapping, write_json
+from compclip.base.files import fingerprint, out_folder, read_mapping, write_json
 from compclip.base.names import Name
 from compclip.config import grid, read
 from compclip.config.cell import PRETRAINED, Cell
@@ -73,7 +73,7 @@ def bring_line(cell: Cell, task: LineTask, root: Path, device: str) -> tuple[dic
     loaded = score.load_benchmarks(task.benchmarks, list(task.benchmarks))
     modules = sorted({plugins.locate(plugins.BENCHMARKS, module) for module in loaded.module_of.values()})
     made_of = {
-        "checkpoints": {str(p.relative_to(root)): backbone.weights_fingerprint(p) for p in ends},
+        "checkpoints": {str(p.relative_to(root)): fingerprint(p) for p in ends},
         "benchmarks": {name: b.fingerprint() for name, b in loaded.benchmarks.items()},
         "alphas": task.alphas,
         "how": task.how.recorded(),
@@ -135,7 +135,7 @@ def line_table(document: Mapping[str, Any]) -> str:
 def main(argv: Sequence[str], root: Path = Path(".")) -> int:
     """Score the lines of a method or a cell, or write one model of a line; 0, or UserError."""
     args = _arguments(argv)
-    backbone.check(args.device)
+    backbone.check_device(args.device)
     if args.method:
         bring_lines(names.given(args.method, "--method"), root, args.device)
     elif args.cell:

@@ -16,7 +16,7 @@ from compclip.methods import _check
 
 if TYPE_CHECKING:
     from compclip.config.sections import Backbone, Run
-    from compclip.model.backbone import Model
+    from compclip.model.clip_model import ClipModel
 
 TRAINS = False
 FETCHED = ("models", "released")
@@ -57,14 +57,14 @@ def reads(cfg: Config) -> dict[str, str]:
     return {cfg.path: f"run `compclip fetch {entry}`" if entry else "put it there"}
 
 
-def model(run: Run, root: Path, start: dict[str, Any], device: str) -> Model:
+def model(run: Run, root: Path, start: dict[str, Any], device: str) -> ClipModel:
     """The published model. Raises UserError where it is of another architecture than the backbone `start`."""
     from compclip.model import backbone, weight_files
 
     cfg, path = run.method, root / run.method.path
-    if cfg.layout and (layout := weight_files.layout(path)) != cfg.layout:
+    if cfg.layout and (layout := weight_files.find_layout(path)) != cfg.layout:
         raise UserError(f"{path}: layout={cfg.layout}: it is laid out as {layout}; mend methods.{run.cell.method}")
-    is_open_clip = weight_files.layout(path) == "open_clip"
+    is_open_clip = weight_files.find_layout(path) == "open_clip"
     released = backbone.load(
         path,
         "" if is_open_clip else cfg.model or run.backbone.model,

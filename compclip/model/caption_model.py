@@ -17,63 +17,64 @@ from torch import Tensor
 
 from compclip.base.errors import UserError
 from compclip.model import backbone, tokenizers
+from compclip.model.clip_model import ClipModel
 
 START, END = 49406, 49407  # of CLIP's own code
 Draw = Callable[[Tensor], Tensor]  # the next word of each text, [B], from the scores [B, V]
 
 
 @dataclass(frozen=True)
-class Teller:
-    """A CoCa model that writes captions of at most `places` words."""
+class CaptionModel:
+    """A CoCa model that writes captions of at most `longest` tokens."""
 
-    model: backbone.Model
+    clip_model: ClipModel
 
     @property
-    def places(self) -> int:
-        """The most words of a caption."""
-        clip = self.model.clip
+    def longest(self) -> int:
+        """Most tokens of a caption."""
+        clip = self.clip_model.clip
         return min(clip.text.context_length, clip.text_decoder.context_length)
 
-    def texts(self, pictures: Sequence[Image], most: int, draw: Draw) -> list[tuple[str, bool]]:
-        """A caption of each picture, of at most `most` words, and whether it came to an end."""
-        device = self.model.clip.logit_scale.device
-        said_BT = tell(self.model.clip, self.model.pixels(pictures).to(device), most, draw)
-        return [_text(row) for row in said_BT.tolist()]
+    def write_captions(self, pictures: Sequence[Image], most: int, draw: Draw) -> list[tuple[str, bool]]:
+        """Return a caption of at most `most` tokens for each picture, and whether it came to an end."""
+        device = self.clip_model.clip.logit_scale.device
+        tokens_BT = generate(self.clip_model.clip, self.clip_model.pixels(pictures).to(device), most, draw)
+        return [_decode(row) for row in tokens_BT.tolist()]
 
 
-def load(model: str, weights: str = "", device: str = "cpu", seed: int = 0) -> Teller:
-    """A CoCa model, named as backbones are. Raises UserError for what is none, or has another tokenizer than CLIP's."""
-    made = backbone.create(model, weights, seed, device, tells=True)
-    if not isinstance(made.tokenizer, tokenizers.Clip):
-        raise UserError(f"model {model}: has a tokenizer of its own; give a CoCa model with CLIP's, as coca_ViT-L-14")
-    made.clip.eval()
-    return Teller(made)
+def load_captioner(name: str, weights: str = "", device: str = "cpu", seed: int = 0) -> CaptionModel:
+    """Load a CoCa model by name. Raises UserError for another model, or another tokenizer than CLIP's."""
+    model = backbone.create(name, weights, seed, device, captioner=True)
+    if not isinstance(model.tokenizer, tokenizers.ClipTokenizer):
+        raise UserError(f"model {name}: has a tokenizer of its own; give a CoCa model with CLIP's, as coca_ViT-L-14")
+    model.clip.eval()
+    return CaptionModel(model)
 
 
 @torch.inference_mode()
-def tell(clip: Any, image_B3HW: Tensor, most: int, draw: Draw) -> Tensor:
-    """The words [B, T] of a caption each, word by word; behind a text's end its end token is repeated.
+def generate(clip: Any, image_B3HW: Tensor, most: int, draw: Draw) -> Tensor:
+    """Return the tokens [B, T] of a caption for each picture; an ended text repeats its end token.
 
-    The image tower runs once. A text looks at nothing behind it, so that a word does not depend on those to come.
+    The image tower runs once. The text tower is causal, so that a token does not depend on later ones.
     """
-    seen_BD, seen_BND = clip._encode_image(image_B3HW)
-    said_BT = torch.full((len(image_B3HW), 1), START, device=image_B3HW.device)
+    image_BD, image_BND = clip._encode_image(image_B3HW)
+    tokens_BT = torch.full((len(image_B3HW), 1), START, device=image_B3HW.device)
     for _ in range(most):
-        found = clip(None, said_BT, image_latent=seen_BD, image_embs=seen_BND, output_labels=False)
-        next_B = torch.where(said_BT[:, -1] == END, END, draw(found["logits"][:, -1]))
-        said_BT = torch.cat([said_BT, next_B[:, None]], dim=1)
+        output = clip(None, tokens_BT, image_latent=image_BD, image_embs=image_BND, output_labels=False)
+        next_B = torch.where(tokens_BT[:, -1] == END, END, draw(output["logits"][:, -1]))
+        tokens_BT = torch.cat([tokens_BT, next_B[:, None]], dim=1)
         if bool((next_B == END).all()):
             break
-    return said_BT[:, 1:]
+    return tokens_BT[:, 1:]
 
 
-def likeliest(score_BV: Tensor) -> Tensor:
-    """The word with the highest score."""
+def take_likeliest(score_BV: Tensor) -> Tensor:
+    """Return the token with the highest score."""
     return score_BV.argmax(-1)
 
 
-def among(top_k: int, temperature: float, rngs: Sequence[np.random.Generator]) -> Draw:
-    """Draws one of the `top_k` likeliest words of each text, by its chance, with that text's own generator."""
+def sample_from(top_k: int, temperature: float, rngs: Sequence[np.random.Generator]) -> Draw:
+    """Return a function that draws one of the `top_k` likeliest tokens of each text, with that text's generator."""
 
     def draw(score_BV: Tensor) -> Tensor:
         score_BK, word_BK = score_BV.topk(min(top_k, score_BV.shape[1]))
@@ -85,9 +86,9 @@ def among(top_k: int, temperature: float, rngs: Sequence[np.random.Generator]) -
     return draw
 
 
-def _text(words: list[int]) -> tuple[str, bool]:
+def _decode(words: list[int]) -> tuple[str, bool]:
     import open_clip
 
     ended = END in words
-    own = words[: words.index(END)] if ended else words
-    return open_clip.decode(torch.tensor([word for word in own if word < START])).strip(), ended
+    caption = words[: words.index(END)] if ended else words
+    return open_clip.decode(torch.tensor([word for word in caption if word < START])).strip(), ended

@@ -15,60 +15,56 @@ from torch import nn
 
 from compclip.base.errors import UserError
 from compclip.base.files import fingerprint
-from compclip.model import model_config, tokenizers
-from compclip.model import weight_files as weights_files
+from compclip.model import model_config, tokenizers, weight_files
+from compclip.model.clip_model import CONFIG
 
 T = TypeVar("T")
 BUDGET = 2 << 30  # bytes of weights at once, which an evaluation may hold twice (`frozen.packing`)
 
 
-def parts(wanted: Sequence[T], checkpoint: Callable[[T], str], budget: int = BUDGET) -> list[list[T]]:
-    """What is wanted of some checkpoints, in parts that are fed alike and whose weights fit into the budget.
+def group_by_inputs(requests: Sequence[T], checkpoint: Callable[[T], str], budget: int = BUDGET) -> list[list[T]]:
+    """Group requests whose checkpoints take equal inputs, as many together as the budget holds weights of.
 
-    A part has one at least. Only folders in open_clip's format are compared; other references are alone.
+    `checkpoint` gives a request's reference. Only folders in open_clip's format are compared; others stand alone.
     """
     alike: dict[str, list[T]] = {}
-    for one in wanted:
-        alike.setdefault(_feed(checkpoint(one)), []).append(one)
-    return [part for group in alike.values() for part in _within(group, checkpoint, budget)]
+    for request in requests:
+        alike.setdefault(_input_key(checkpoint(request)), []).append(request)
+    groups: list[list[T]] = []
+    for requests in alike.values():
+        room = 0
+        for request in requests:
+            size = _weights_size(checkpoint(request))
+            if not room or size > room:
+                groups.append([])
+                room = budget
+            groups[-1].append(request)
+            room = max(0, room - size)
+    return groups
 
 
-def copies(clip: nn.Module, budget: int = BUDGET) -> int:
-    """How many models of this size fit into the budget, one at least."""
+def count_copies(clip: nn.Module, budget: int = BUDGET) -> int:
+    """Return how many models of this size fit into the budget, at least one."""
     return max(1, budget // max(1, sum(t.nbytes for t in clip.state_dict().values())))
 
 
-def _feed(ref: str) -> str:
-    """Equal for checkpoints that take the same pixels and tokens; a damaged one is alone."""
+def _input_key(ref: str) -> str:
+    """Return a text that is equal for checkpoints that take the same pixels and tokens; a damaged one stands alone."""
     folder = Path(ref)
-    if not (folder / weights_files.CONFIG).is_file():
+    if not (folder / CONFIG).is_file():
         return ref
     try:
-        config = model_config.read(folder / weights_files.CONFIG)
+        config = model_config.read_config(folder / CONFIG)
     except UserError:
         return ref
     model = {k: v for k, v in config["model_cfg"].items() if k != "init_logit_bias"}
-    coder = [folder / name for name in tokenizers.FILES if (folder / name).is_file()]
-    rest = [config.get("preprocess_cfg"), config.get("tokenizer"), fingerprint(*coder) if coder else ""]
-    return json.dumps([model, *rest], sort_keys=True)
+    files = [folder / name for name in tokenizers.FILES if (folder / name).is_file()]
+    others = [config.get("preprocess_cfg"), config.get("tokenizer"), fingerprint(*files) if files else ""]
+    return json.dumps([model, *others], sort_keys=True)
 
 
-def _within(group: list[T], checkpoint: Callable[[T], str], budget: int) -> list[list[T]]:
-    """Consecutive parts of a group, each as long as its weights fit."""
-    found: list[list[T]] = []
-    room = 0
-    for one in group:
-        size = _size(checkpoint(one))
-        if not found or size > room:
-            found.append([])
-            room = budget
-        found[-1].append(one)
-        room -= size
-    return found
-
-
-def _size(ref: str) -> int:
-    """Bytes of a folder's weights; a reference of another kind, or without weights, fills the memory."""
+def _weights_size(ref: str) -> int:
+    """Return the bytes of a folder's weights; another reference counts as the whole budget."""
     with contextlib.suppress(UserError):
-        return weights_files.in_folder(Path(ref)).stat().st_size
+        return weight_files.find_weights(Path(ref)).stat().st_size
     return BUDGET

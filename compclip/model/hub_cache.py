@@ -1,4 +1,4 @@
-"""The hub that weights and tokenizers come from: its cache, and what to tell a person where it cannot be reached."""
+"""The hub that weights and tokenizers come from: its cache, and the addresses that error messages name."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ PROBE_S = 5.0
 
 
 @contextlib.contextmanager
-def asked() -> Iterator[None]:
-    """Ask the hub inside; where it does not answer a first short request, its cache alone is looked at.
+def reachable_or_offline() -> Iterator[None]:
+    """Use the hub's cache alone inside, if the hub does not answer one short request.
 
-    Otherwise every file is asked for six times over half a minute, with a line each time.
+    Otherwise each missing file is requested six times over half a minute, with a line each time.
     """
     before = constants.HF_HUB_OFFLINE
     constants.HF_HUB_OFFLINE = before or not _answers()
@@ -33,12 +33,12 @@ def _answers() -> bool:
     return True
 
 
-def address(repository: str) -> str:
-    """The page of a repository."""
+def page_address(repository: str) -> str:
+    """Return the address of a repository's page."""
     return f"{constants.ENDPOINT}/{repository}"
 
 
-def cached(repository: str, file: str = "") -> Path:
-    """Where the cache keeps a repository, or one of its files."""
+def cache_path(repository: str, file: str = "") -> Path:
+    """Return where the cache holds a repository, or one of its files."""
     folder = Path(constants.HF_HUB_CACHE) / f"models--{repository.replace('/', '--')}"
     return folder / "snapshots" / "<commit>" / file if file else folder

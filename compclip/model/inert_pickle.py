@@ -1,7 +1,7 @@
-"""What a pickle describes as inert values: an object is a name and a dict, a call is what was to be called.
+"""Read pickles without running them: an object becomes a name and a dict, a call the name of its function.
 
-A pickle is a program for a machine with a stack. This one has the instructions that TorchScript and torch.save write,
-and none that imports or calls: what it meets of classes and functions are their names.
+A pickle is a program for a machine with a stack. This machine has the instructions that TorchScript and torch.save
+write, and none that imports or calls; of classes and functions it holds the names.
 """
 
 from __future__ import annotations
@@ -16,27 +16,27 @@ PARAMETER = "torch._utils._rebuild_parameter"
 
 
 class Fault(Exception):
-    """What is wrong with an archive."""
+    """An archive that is damaged or hostile."""
 
 
 @dataclass(frozen=True, eq=False)
-class Class:
+class ClassName:
     """The name of a class or a function; nothing is imported."""
 
     name: str
 
 
 @dataclass(frozen=True, eq=False)
-class Object:
-    """An instance, or what a function was to give: whose, and its attributes."""
+class InertObject:
+    """An instance of a class, or the result of a function: the name of either, and attributes."""
 
     kind: str
     attributes: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, eq=False)
-class View:
-    """A tensor as part of a storage, which is ("storage", type, key, device, length) as it was written."""
+class TensorView:
+    """A tensor as part of a storage; `storage` is ("storage", type, key, device, length) as it was written."""
 
     storage: tuple
     offset: int
@@ -44,11 +44,11 @@ class View:
     stride: tuple[int, ...]
 
 
-def value(program: bytes) -> Any:
-    """The object that a pickle describes.
+def read_pickle(program: bytes) -> Any:
+    """Return the object that a pickle describes.
 
-    Raises Fault for an instruction that neither writes, ValueError, KeyError or IndexError for a damaged
-    one.
+    Raises Fault for an instruction that neither torch.save nor TorchScript writes; ValueError, KeyError or IndexError
+    for a damaged pickle.
     """
     machine = _Machine()
     for opcode, argument, _ in pickletools.genops(program):
@@ -71,15 +71,15 @@ class _Machine:
     def push(self, value: Any) -> None:
         self.stack.append(value)
 
-    def last(self, number: int) -> tuple:
-        """The last values, taken off."""
+    def pop_many(self, number: int) -> tuple:
+        """Pop the last values, in order."""
         return tuple(reversed([self.stack.pop() for _ in range(number)]))
 
-    def marked(self) -> list[Any]:
-        """The values since the last mark, taken off."""
+    def pop_marked(self) -> list[Any]:
+        """Pop the values since the last mark."""
         start = self.marks.pop()
-        found, self.stack[start:] = self.stack[start:], []
-        return found
+        values, self.stack[start:] = self.stack[start:], []
+        return values
 
 
 def _extend(machine: _Machine, values: Iterable[Any]) -> None:
@@ -90,7 +90,7 @@ def _extend(machine: _Machine, values: Iterable[Any]) -> None:
 
 
 def _update(machine: _Machine, pairs: list[Any]) -> None:
-    """Keys of another kind than texts are no names of attributes; to hash them may take for ever."""
+    """Set the items whose keys are texts; to hash other keys may take for ever."""
     target = machine.stack[-1]
     if not isinstance(target, dict):
         raise Fault("its objects set an item of what is no mapping")
@@ -98,41 +98,41 @@ def _update(machine: _Machine, pairs: list[Any]) -> None:
 
 
 def _new(machine: _Machine, _: Any) -> None:
-    kind, _arguments = machine.last(2)
-    machine.push(Object(_name(kind)))
+    kind, _arguments = machine.pop_many(2)
+    machine.push(InertObject(_class_name(kind)))
 
 
 def _call(machine: _Machine, _: Any) -> None:
-    function, arguments = machine.last(2)
-    name = _name(function)
+    function, arguments = machine.pop_many(2)
+    name = _class_name(function)
     if name == TENSOR:
         machine.push(_view(arguments))
-    elif name == PARAMETER and isinstance(arguments, tuple) and isinstance(next(iter(arguments), None), View):
+    elif name == PARAMETER and isinstance(arguments, tuple) and isinstance(next(iter(arguments), None), TensorView):
         machine.push(arguments[0])
     else:
-        machine.push({} if name == MAPPING else Object(name))
+        machine.push({} if name == MAPPING else InertObject(name))
 
 
 def _build(machine: _Machine, _: Any) -> None:
-    """An object that would set its own state, by a program, has none."""
+    """Set attributes from a dict; state of another kind would be set by the class's own code, and is dropped."""
     state, target = machine.pop(), machine.stack[-1]
-    if isinstance(target, Object) and isinstance(state, dict):
+    if isinstance(target, InertObject) and isinstance(state, dict):
         target.attributes.update(state)
 
 
-def _name(kind: Any) -> str:
-    if not isinstance(kind, Class):
+def _class_name(kind: Any) -> str:
+    if not isinstance(kind, ClassName):
         raise Fault("its objects call what is no function")
     return kind.name
 
 
-def _view(arguments: Any) -> View:
+def _view(arguments: Any) -> TensorView:
     storage, offset, size, stride = arguments[:4] if isinstance(arguments, tuple) else [None] * 4
     if not (isinstance(storage, tuple) and isinstance(size, tuple) and isinstance(stride, tuple)):
         raise Fault("a tensor without a storage or a shape")
     if not all(type(number) is int for number in (offset, *size, *stride)):
         raise Fault("a tensor whose shape is not of whole numbers")
-    return View(storage, offset, size, stride)
+    return TensorView(storage, offset, size, stride)
 
 
 def _nothing(_machine: _Machine, _: Any) -> None:
@@ -153,17 +153,17 @@ _STEPS: dict[str, Callable[[_Machine, Any], None]] = {
     "EMPTY_LIST": lambda m, _: m.push([]),
     "EMPTY_DICT": lambda m, _: m.push({}),
     "MARK": lambda m, _: m.marks.append(len(m.stack)),
-    "TUPLE": lambda m, _: m.push(tuple(m.marked())),
-    "TUPLE1": lambda m, _: m.push(m.last(1)),
-    "TUPLE2": lambda m, _: m.push(m.last(2)),
-    "TUPLE3": lambda m, _: m.push(m.last(3)),
-    "APPEND": lambda m, _: _extend(m, m.last(1)),
-    "APPENDS": lambda m, _: _extend(m, m.marked()),
-    "SETITEM": lambda m, _: _update(m, list(m.last(2))),
-    "SETITEMS": lambda m, _: _update(m, m.marked()),
+    "TUPLE": lambda m, _: m.push(tuple(m.pop_marked())),
+    "TUPLE1": lambda m, _: m.push(m.pop_many(1)),
+    "TUPLE2": lambda m, _: m.push(m.pop_many(2)),
+    "TUPLE3": lambda m, _: m.push(m.pop_many(3)),
+    "APPEND": lambda m, _: _extend(m, m.pop_many(1)),
+    "APPENDS": lambda m, _: _extend(m, m.pop_marked()),
+    "SETITEM": lambda m, _: _update(m, list(m.pop_many(2))),
+    "SETITEMS": lambda m, _: _update(m, m.pop_marked()),
     **dict.fromkeys(("BINPUT", "LONG_BINPUT"), lambda m, key: m.memo.__setitem__(key, m.stack[-1])),
     **dict.fromkeys(("BINGET", "LONG_BINGET"), lambda m, key: m.push(m.memo[key])),
-    "GLOBAL": lambda m, name: m.push(Class(name.replace(" ", "."))),
+    "GLOBAL": lambda m, name: m.push(ClassName(name.replace(" ", "."))),
     "NEWOBJ": _new,
     "REDUCE": _call,
     "BUILD": _build,

@@ -10,9 +10,9 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from compclip.base.errors import UserError
-from compclip.model.tokenizers import Layout
+from compclip.model.tokenizers import TokenLayout
 
-CLIP = Layout()
+CLIP = TokenLayout()
 
 
 def cast_to_bfloat16(clip: nn.Module) -> None:
@@ -123,7 +123,7 @@ def project(x_W: Tensor, projection: nn.Module | Tensor | None) -> Tensor:
     return projection(x_W) if isinstance(projection, nn.Module) else x_W @ projection
 
 
-def own_tokens(text_BL: Tensor, T: int, layout: Layout = CLIP) -> Tensor:
+def own_tokens(text_BL: Tensor, T: int, layout: TokenLayout = CLIP) -> Tensor:
     """[B, T] mask of a caption's own tokens and its end token: not the start token, not padding."""
     end_B1 = (text_BL if layout.end is None else (text_BL == layout.end).int()).argmax(-1, keepdim=True)
     position_T = torch.arange(T, device=text_BL.device)

@@ -44,7 +44,7 @@ def check_text_tower(repository: str, where: str) -> None:
     if found and found.get("model_type") not in kinds:
         raise UserError(f"{where}: text_cfg.hf_model_name={repository}: must be one of {', '.join(sorted(kinds))}")
     for key, value in found.items():
-        if type(value) is int and value > (model_config.LAYERS if "layers" in key else model_config.WORDS):
+        if type(value) is int and value > (model_config.LIMITS["layers"] if "layers" in key else model_config.LARGEST):
             raise UserError(f"{where}: text_cfg.hf_model_name={repository}: {key[:80]} is too large to be built")
 
 

@@ -14,62 +14,50 @@ from typing import Any
 
 import torch
 from safetensors import safe_open
-from safetensors.torch import load_file, save
+from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from compclip.base.errors import UserError, unknown
-from compclip.base.files import write_atomic
-from compclip.model import hub_cache, inert_pickle, loralib, model_config, torchscript, transformers_folder
+from compclip.model import hub_cache, inert_pickle, model_config, torchscript, transformers_folder
+from compclip.model.clip_model import CONFIG, GELU, QUICK, activation_name
 
-CONFIG = "open_clip_config.json"
-# What a folder in open_clip's format calls its weights, best first.
+# Names of the weights of a folder in open_clip's format, best first.
 NAMES = ("open_clip_model.safetensors", "open_clip_pytorch_model.safetensors", "open_clip_pytorch_model.bin")
-GELU, QUICK = "gelu", "quickgelu"
 _ARCHIVE_SIZES = ("input_resolution", "context_length", "vocab_size")  # no weights
 KEYS = ("state_dict", "model_state_dict", "model")  # below which a file may hold its tensors
 PREFIXES = ("module.", "model.", "_orig_mod.")  # of DDP, of Lightning and wrappers, of torch.compile
 LAYOUT = f"give a file of tensors by name, plain or below the key {', '.join(KEYS[:-1])} or {KEYS[-1]}"
 LAYOUTS = ("open_clip", "transformers", "towers", "file")
-SHARED = 4  # times that tensors may stand on the same bytes, all told
+SHARED = 4  # times that tensors may stand on the same bytes, in total
+FIRST, SECOND = "lora_A", "lora_B"
 
 
-def activation(model_cfg: dict) -> str:
-    """The activation that a config asks for."""
-    return QUICK if model_cfg.get("quick_gelu", False) else GELU
-
-
-def write(path: Path, state: dict[str, Tensor], model_cfg: dict) -> None:
-    """Write weights that carry the name of their activation, also where the file leaves its folder."""
-    tensors = {name: tensor.contiguous() for name, tensor in state.items()}
-    write_atomic(path, save(tensors, {"activation": activation(model_cfg)}))
-
-
-def layout(path: Path) -> str:
-    """How weights lie at a path, one of LAYOUTS: two folders, two towers in folders of their own, or a file."""
+def find_layout(path: Path) -> str:
+    """Return the layout of weights at a path: a folder of open_clip or transformers, one of two towers, or a file."""
     if (path / CONFIG).is_file():
         return LAYOUTS[0]
-    if transformers_folder.holds(path):
+    if transformers_folder.is_folder(path):
         return LAYOUTS[1] if (path / transformers_folder.CONFIG).is_file() else LAYOUTS[2]
     return LAYOUTS[3]
 
 
-def read(path: Path, alpha: float = 1.0) -> dict[str, Tensor]:
-    """Tensors by open_clip's names, floats as float32, adapters of `alpha` merged; nothing in a file is run.
+def read_weights(path: Path, alpha: float = 1.0) -> dict[str, Tensor]:
+    """Return tensors by open_clip's names, floats as float32, adapters of `alpha` merged; no code of a file is run.
 
     Raises UserError for a file that cannot be read, holds something else, or would grow beyond its size.
     """
-    if transformers_folder.holds(path):
-        parts = [_file(file) for file in transformers_folder.files(path)]
-        return transformers_folder.renamed({name: tensor for part in parts for name, tensor in part.items()})
-    return loralib.merged(_file(path), alpha, path)
+    if transformers_folder.is_folder(path):
+        parts = [_read_file(file) for file in transformers_folder.find_files(path)]
+        return transformers_folder.rename_tensors({name: tensor for part in parts for name, tensor in part.items()})
+    return merge_loralib(_read_file(path), alpha, path)
 
 
-def _file(path: Path) -> dict[str, Tensor]:
-    """A file's own tensors, without what wrappers put before their names."""
+def _read_file(path: Path) -> dict[str, Tensor]:
+    """Return a file's tensors, without the prefixes that wrappers add to their names."""
     if not path.is_file():
         raise UserError(f"{path}: no such weights file; give an existing one")
     try:
-        state = _tensors(path)
+        state = _read_tensors(path)
     except torchscript.Fault as error:
         raise UserError(f"{path}: not a readable weights file: {error}; fetch it again") from error
     except pickle.UnpicklingError as error:
@@ -79,41 +67,36 @@ def _file(path: Path) -> dict[str, Tensor]:
         ) from error
     except Exception as error:  # pickle, zip and safetensors errors share no base
         raise UserError(f"{path}: not a readable weights file ({type(error).__name__}); fetch it again") from error
-    state = _chosen(state)
+    state = _select_weights(state)
     _check_tensors(state, path)
-    return {k: v.float() if v.is_floating_point() else v for k, v in _unprefixed(state).items()}
-
-
-def _chosen(held: Any) -> Any:
-    """The part of what a file holds that is its weights."""
-    below = (held.get(key) for key in KEYS) if isinstance(held, dict) else ()
-    return next((part for part in below if isinstance(part, dict)), held)
-
-
-def _unprefixed(state: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Weights by the names that they have in the model itself; what OpenAI's archives say of sizes is none."""
     state = {name: tensor for name, tensor in state.items() if name not in _ARCHIVE_SIZES}
     while state and (shared := [p for p in PREFIXES if all(name.startswith(p) for name in state)]):
         state = {name.removeprefix(shared[0]): tensor for name, tensor in state.items()}
-    return state
+    return {k: v.float() if v.is_floating_point() else v for k, v in state.items()}
 
 
-def _tensors(path: Path) -> Any:
+def _select_weights(content: Any) -> Any:
+    """Return the mapping below one of KEYS, or the content of the file as it is."""
+    sections = (content.get(key) for key in KEYS) if isinstance(content, dict) else ()
+    return next((section for section in sections if isinstance(section, dict)), content)
+
+
+def _read_tensors(path: Path) -> Any:
     if path.suffix == ".safetensors":
         return load_file(path)
     if _is_archive(path):
-        return torchscript.read(path)
+        return torchscript.read_archive(path)
     _check_growth(path)
     try:
         return torch.load(path, "cpu", weights_only=True)
     except pickle.UnpicklingError:  # objects beside the tensors: settings, an optimiser, a number of numpy's
         if not zipfile.is_zipfile(path):
             raise
-        return torchscript.saved(path, _chosen)
+        return torchscript.read_saved(path, _select_weights)
 
 
 def _check_growth(path: Path) -> None:
-    """torch writes nothing compressed: what would unpack to more than the file is made to fill the memory."""
+    """Raise Fault for an archive that unpacks to more than its size: torch compresses nothing, a bomb does."""
     if zipfile.is_zipfile(path):
         with zipfile.ZipFile(path) as file:
             if sum(info.file_size for info in file.infolist()) > path.stat().st_size:
@@ -128,7 +111,7 @@ def _check_tensors(state: Any, path: Path) -> None:
         if not isinstance(name, str):
             raise UserError(f"{path}: names something by a {type(name).__name__}, not by a text; {LAYOUT}")
         if not isinstance(tensor, Tensor):
-            kind = tensor.kind[:80] if isinstance(tensor, inert_pickle.Object) else type(tensor).__name__
+            kind = tensor.kind[:80] if isinstance(tensor, inert_pickle.InertObject) else type(tensor).__name__
             raise UserError(f"{path}: {name[:80]!r} is a {kind}, not a tensor; {LAYOUT}")
         if tensor.layout != torch.strided or tensor.device.type != "cpu" or tensor.is_quantized:
             raise UserError(f"{path}: {name[:80]!r} is no plain tensor; save it dense, on the CPU, not quantized")
@@ -136,64 +119,68 @@ def _check_tensors(state: Any, path: Path) -> None:
         raise UserError(f"{path}: its tensors are larger than the file; fetch it again")
 
 
-def fill(clip: nn.Module, state: dict[str, Tensor], path: Path) -> None:
+def fill_weights(clip: nn.Module, state: dict[str, Tensor], path: Path) -> None:
     """Load weights strictly, in place.
 
     Raises UserError naming the tensor for those of another architecture, and those that are no numbers to compute with.
     """
-    own = clip.state_dict()
+    expected = clip.state_dict()
     for name in ("logit_scale", "logit_bias"):  # some files have them as vectors of one
-        if name in state and name in own and state[name].numel() == 1:
-            state[name] = state[name].reshape(own[name].shape)
-    if wrong := sorted(set(own) ^ set(state)) or sorted(k for k in own if own[k].shape != state[k].shape):
+        if name in state and name in expected and state[name].numel() == 1:
+            state[name] = state[name].reshape(expected[name].shape)
+    if wrong := sorted(set(expected) ^ set(state)) or sorted(
+        k for k in expected if expected[k].shape != state[k].shape
+    ):
         raise UserError(
             f"{path}: a checkpoint of another architecture: {len(wrong)} tensors differ, as "
-            f"{_difference(wrong[0], own, state)}; give the model it was trained with"
+            f"{_difference(wrong[0], expected, state)}; give the model it was trained with"
         )
     for name, tensor in state.items():
-        check_numbers(tensor, own[name], f"{path}: {name!r}")
+        check_numbers(tensor, expected[name], f"{path}: {name!r}")
     clip.load_state_dict(state)
 
 
-def _difference(name: str, own: dict[str, Tensor], state: dict[str, Tensor]) -> str:
-    """How a tensor of a file differs from the model's, in words."""
-    if name not in own or name not in state:
+def _difference(name: str, expected: dict[str, Tensor], state: dict[str, Tensor]) -> str:
+    """Say how a tensor of a file differs from the model's."""
+    if name not in expected or name not in state:
         return f"{name[:120]!r}, which {'the model' if name in state else 'the file'} lacks"
-    return f"{name!r}, {list(state[name].shape)} and not {list(own[name].shape)}"
+    return f"{name!r}, {list(state[name].shape)} and not {list(expected[name].shape)}"
 
 
-def check_numbers(tensor: Tensor, own: Tensor, what: str) -> None:
+def check_numbers(tensor: Tensor, expected: Tensor, source: str) -> None:
     """Raise UserError for weights of another kind of number than the model's, and for those that are none."""
-    if own.is_floating_point() != tensor.is_floating_point() or tensor.is_complex():
-        wanted = "floats" if own.is_floating_point() else "whole numbers"
-        raise UserError(f"{what}: holds {str(tensor.dtype).removeprefix('torch.')}, not {wanted}; convert the file")
+    if expected.is_floating_point() != tensor.is_floating_point() or tensor.is_complex():
+        expected_kind = "floats" if expected.is_floating_point() else "whole numbers"
+        raise UserError(
+            f"{source}: holds {str(tensor.dtype).removeprefix('torch.')}, not {expected_kind}; convert the file"
+        )
     if not torch.isfinite(tensor.sum()) and not torch.isfinite(tensor).all():  # the sum alone is read in one pass
-        raise UserError(f"{what}: holds NaN or infinite weights; the training diverged, give another checkpoint")
+        raise UserError(f"{source}: holds NaN or infinite weights; the training diverged, give another checkpoint")
 
 
 def _is_archive(path: Path) -> bool:
-    """Whether it is TorchScript, as OpenAI's files are."""
+    """Return whether a file is TorchScript, as OpenAI's are."""
     if not zipfile.is_zipfile(path):
         return False
     with zipfile.ZipFile(path) as file:
         return any(name.endswith("/constants.pkl") for name in file.namelist())
 
 
-def recorded(path: Path) -> tuple[str, str]:
-    """The activation that a file was trained with and what says so; empty where nothing does."""
+def recorded_activation(path: Path) -> tuple[str, str]:
+    """Return the activation that a file was trained with and what says so; empty where nothing does."""
     if path.suffix == ".safetensors" and path.is_file():
         try:
             with safe_open(path, "pt") as file:
-                if found := (file.metadata() or {}).get("activation"):
-                    return found, "its own header"
+                if activation := (file.metadata() or {}).get("activation"):
+                    return activation, "its own header"
         except Exception as error:  # safetensors' error has no public base
             raise UserError(f"{path}: not a readable weights file ({type(error).__name__}); fetch it again") from error
-    if transformers_folder.holds(path):
-        found = transformers_folder.activation(path)
-        return found, transformers_folder.CONFIG if found else ""
-    beside = path.parent / CONFIG
-    if path.name in NAMES and beside.is_file():
-        return activation(model_config.read(beside)["model_cfg"]), str(beside)
+    if transformers_folder.is_folder(path):
+        activation = transformers_folder.read_activation(path)
+        return activation, transformers_folder.CONFIG if activation else ""
+    config = path.parent / CONFIG
+    if path.name in NAMES and config.is_file():
+        return activation_name(model_config.read_config(config)["model_cfg"]), str(config)
     return (QUICK, "OpenAI's archive") if path.is_file() and _is_archive(path) else ("", "")
 
 
@@ -212,15 +199,15 @@ def check_activation(path: Path, name: str, model_cfg: dict, stated: str = "") -
     import open_clip
 
     check_stated(stated)
-    found, source = recorded(path)
-    for trained, says in ((found, source), (stated, "activation")):
-        if trained and trained != activation(model_cfg):
+    recorded, source = recorded_activation(path)
+    for trained, says in ((recorded, source), (stated, "activation")):
+        if trained and trained != activation_name(model_cfg):
             raise UserError(
                 f"{path}: trained with {trained} (says {says}), but model {name} computes "
-                f"{activation(model_cfg)}; {_other(name, trained)}"
+                f"{activation_name(model_cfg)}; {_other(name, trained)}"
             )
     twin = f"{name}-quickgelu"
-    if not found and not stated and twin in open_clip.list_models():
+    if not recorded and not stated and twin in open_clip.list_models():
         raise UserError(
             f"{path}: does not say with which activation it was trained; give model {twin} for OpenAI's "
             f"weights and what was tuned from them, or activation: {GELU} (LAION-2B, DataComp)"
@@ -245,10 +232,10 @@ def fetch_tag(name: str, tag: str, model_cfg: dict) -> dict:
     if tag not in tags:
         raise unknown("weights", tag, tags, f"model {name}")
     cfg = open_clip.pretrained.get_pretrained_cfg(name, tag)
-    if cfg.get("quick_gelu", False) and activation(model_cfg) != QUICK:
+    if cfg.get("quick_gelu", False) and activation_name(model_cfg) != QUICK:
         raise UserError(f"model {name} with weights {tag!r}: trained with QuickGELU; use {name}-quickgelu")
     try:
-        with hub_cache.asked():
+        with hub_cache.reachable_or_offline():
             open_clip.pretrained.download_pretrained(cfg)
     except (OSError, RuntimeError) as error:
         why = type(error).__name__
@@ -277,7 +264,7 @@ def fetch_repository(repository: str) -> Path:
     import open_clip
 
     try:
-        with hub_cache.asked():
+        with hub_cache.reachable_or_offline():
             config = Path(open_clip.pretrained.download_pretrained_from_hf(repository, filename=CONFIG))
             open_clip.pretrained.download_pretrained_from_hf(repository)
     except (OSError, ValueError, RuntimeError) as error:
@@ -295,14 +282,61 @@ def _download(cfg: dict) -> str:
         return f"download {cfg['url']} to {Path.home() / '.cache' / 'clip' / file}, or give its path as weights"
     file = file or NAMES[0]
     return (
-        f"download {file}, {CONFIG} and, where there is one, the tokenizer of {hub_cache.address(repository)} into a "
-        f"folder and give it as weights, or fill the cache: {hub_cache.cached(repository, file)}"
+        f"download {file}, {CONFIG} and, if there is one, the tokenizer of {hub_cache.page_address(repository)} into "
+        f"a folder and give it as weights, or fill the cache: {hub_cache.cache_path(repository, file)}"
     )
 
 
-def in_folder(folder: Path) -> Path:
+def find_weights(folder: Path) -> Path:
     """The weights file of a folder in open_clip's format. Raises UserError where there is none."""
     for name in NAMES:
         if (folder / name).is_file():
             return folder / name
     raise UserError(f"{folder}: has {CONFIG} but no weights; put {NAMES[0]} there")
+
+
+# --- adapters inside a file -----------------------------------------------------------------------------------
+
+
+def merge_loralib(state: dict[str, Tensor], alpha: float, path: Path) -> dict[str, Tensor]:
+    """Add the low-rank factors that a file holds to its weights, as FSC-CLIP, SVLC and DAC released theirs.
+
+    loralib's names: `X.lora_A` and `X.lora_B` belong to `X.weight`, `X.in_proj_weight_lora_A` to `X.in_proj_weight`.
+    Training computes with W + alpha / r (B A). r is read from the factors (of a convolution [r k, in k] and
+    [out k, r k], k its side); alpha stands in no file, and is 1 in the three. Raises UserError for factors that belong
+    to no weight, or do not fit it.
+    """
+    weights = {name: tensor for name, tensor in state.items() if not name.endswith((FIRST, SECOND))}
+    factors = sorted(set(state) - set(weights))
+    other = {FIRST: SECOND, SECOND: FIRST}
+    for name in factors:
+        if name[: -len(FIRST)] + other[name[-len(FIRST) :]] not in state:
+            raise UserError(f"{path}: {name[:120]!r}: a factor of an adapter without its other; fetch the file again")
+    for first in filter(lambda name: name.endswith(FIRST), factors):
+        base = first.removesuffix(FIRST)
+        weight = base.removesuffix("_") if base.endswith("_") else f"{base}weight"
+        if weight not in weights:
+            raise UserError(f"{path}: {first[:120]!r}: adapts {weight[:120]!r}, which the file lacks")
+        update = _multiply_factors(state[first], state[base + SECOND], weights[weight], alpha)
+        if update is None:
+            shapes = f"{list(state[first].shape)} and {list(state[base + SECOND].shape)}"
+            shape = list(weights[weight].shape)
+            raise UserError(f"{path}: {first[:120]!r}: factors {shapes} are none of a weight {shape}")
+        weights[weight] = weights[weight] + update
+    return weights
+
+
+def _multiply_factors(down: Tensor, up: Tensor, weight: Tensor, alpha: float) -> Tensor | None:
+    """Return the update of a weight, or None where the factors do not fit it."""
+    side = weight.shape[-1] if weight.ndim == 4 else 1
+    if not down.ndim == up.ndim == 2 <= weight.ndim or down.shape[0] != up.shape[1]:
+        return None
+    rank, remainder = divmod(down.shape[0], side)
+    if (
+        rank < 1
+        or remainder
+        or down.shape[1] != weight.shape[1] * side
+        or up.shape[0] * down.shape[1] != weight.numel()
+    ):
+        return None
+    return (up @ down).view(weight.shape) * (alpha / rank)

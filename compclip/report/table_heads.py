@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from compclip.config.cell import PRETRAINED
-from compclip.model.model_config import is_random
+from compclip.model import model_config
 from compclip.report import tables
 from compclip.report.tables import Column, MethodRow, ResultTable
 from compclip.runs.item_outcomes import PARTIAL, is_partial
@@ -150,7 +150,7 @@ def model_name(group: ResultTable) -> str:
 def weights_name(group: ResultTable) -> str:
     """What the backbone's weights are, as a word of a file: a tag, a path, `random`; empty where no run says."""
     found = list_backbones(list_runs(group))
-    return ", ".join("random" if is_random(*start) else start[1] or start[0] for start in found)
+    return ", ".join("random" if model_config.has_random_weights(*start) else start[1] or start[0] for start in found)
 
 
 def describe_backbone(group: ResultTable) -> str:
@@ -159,7 +159,7 @@ def describe_backbone(group: ResultTable) -> str:
 
 
 def _described(model: str, tag: str) -> str:
-    if is_random(model, tag):
+    if model_config.has_random_weights(model, tag):
         return f"{model}, {RANDOM} (not pretrained)"
     return f"{model}, pretrained weights {tag}" if tag else f"{model}, its own pretrained weights"
 
@@ -171,4 +171,4 @@ def row_label(row: MethodRow, group: ResultTable) -> str:
 
 def has_random_weights(group: ResultTable) -> bool:
     """Whether the backbone of some run of the table has random weights."""
-    return any(is_random(*start) for start in list_backbones(list_runs(group)))
+    return any(model_config.has_random_weights(*start) for start in list_backbones(list_runs(group)))

@@ -16,13 +16,13 @@ import numpy as np
 from compclip.base.errors import UserError
 
 if TYPE_CHECKING:
-    from compclip.model.backbone import Model
+    from compclip.model.clip_model import ClipModel
 
 
 class Scorer:
     """Cosine similarity of image-text pairs by one checkpoint."""
 
-    def __init__(self, model: Model) -> None:
+    def __init__(self, model: ClipModel) -> None:
         self.model = model
 
     def predict(self, pairs: Any, params: dict[str, Any] | None = None) -> np.ndarray:

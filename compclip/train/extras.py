@@ -22,7 +22,7 @@ from compclip.train import distributed
 if TYPE_CHECKING:
     from compclip.interface.features import Features
     from compclip.interface.method import Method
-    from compclip.model.backbone import Model
+    from compclip.model.clip_model import ClipModel
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ class Extras:
 NONE = Extras()
 
 
-def create_extras(method: Method, cfg: Any, model: Model, seed: int) -> Extras:
+def create_extras(method: Method, cfg: Any, model: ClipModel, seed: int) -> Extras:
     """Return what a method asks for, on the model's device; heads start from the run's seed."""
     device = model.clip.logit_scale.device
     with torch.random.fork_rng(devices=[]):  # heads are made on the CPU
@@ -95,7 +95,7 @@ def create_extras(method: Method, cfg: Any, model: Model, seed: int) -> Extras:
     )
 
 
-def widths(model: Model) -> Widths:
+def widths(model: ClipModel) -> Widths:
     """What a model's heads are built for."""
     text = model.model_cfg["text_cfg"]
     return Widths(model.model_cfg["embed_dim"], text.get("context_length", 77), text.get("vocab_size", 49408))

@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from compclip.base.files import read_json
 from compclip.data import neighbour_file
 from compclip.data.prepared_dataset import PreparedDataset
 from compclip.interface.method import Method, load_method
-from compclip.model import backbone, context, lora, model_config, weight_files, weight_interpolation
+from compclip.model import clip_model, lora, weight_interpolation
 from compclip.runs.run_folder import Inputs
 from compclip.train import distributed, loop
 from compclip.train.crops import RandomResizedCrop
@@ -27,10 +28,10 @@ if TYPE_CHECKING:
     import numpy as np
 
     from compclip.config.sections import Run, Train
-    from compclip.model.backbone import Model
+    from compclip.model.clip_model import ClipModel
 
 
-def fine_tune(run: Run, root: Path, observer: Observer) -> Model:
+def fine_tune(run: Run, root: Path, observer: Observer) -> ClipModel:
     """Return the trained model, before `finish_weights`; `observer` restores and saves checkpoints.
 
     A method that trains nothing gives its model, or the backbone, as it is.
@@ -44,20 +45,20 @@ def fine_tune(run: Run, root: Path, observer: Observer) -> Model:
     return model
 
 
-def _start(run: Run, inputs: Inputs, method: Method, device: str) -> Model:
+def _start(run: Run, inputs: Inputs, method: Method, device: str) -> ClipModel:
     """Return the backbone; or the model of a method that trains nothing, which checks itself that it fits."""
-    model_cfg = model_config.read(inputs.backbone / weight_files.CONFIG)["model_cfg"]
+    model_cfg = read_json(inputs.backbone / clip_model.CONFIG)["model_cfg"]
     model = method.model(run, inputs.root, model_cfg, device)
     return model or _load_backbone(inputs.backbone, run.train, device)
 
 
-def _load_backbone(folder: Path, cfg: Train, device: str = "cpu") -> Model:
+def _load_backbone(folder: Path, cfg: Train, device: str = "cpu") -> ClipModel:
     """Return the backbone as training starts from it."""
-    model = backbone.load(folder, device=device)
-    return context.cut(model, cfg.context_length) if cfg.context_length else model
+    model = clip_model.load_folder(folder, device)
+    return clip_model.cut_context(model, cfg.context_length) if cfg.context_length else model
 
 
-def build_rows(run: Run, method: Method, model: Model, inputs: Inputs, process: Process = Process()) -> Rows:  # noqa: B008 (frozen)
+def build_rows(run: Run, method: Method, model: ClipModel, inputs: Inputs, process: Process = Process()) -> Rows:  # noqa: B008 (frozen)
     """Return the samples that a process trains on; a softmax model gets the bias that its method's losses need."""
     if method.needs_bias(run.method):
         model.add_bias(run.method.init_bias)
@@ -70,12 +71,12 @@ def build_rows(run: Run, method: Method, model: Model, inputs: Inputs, process: 
     return Rows(maker, cfg.batch_size, process.rank, process.world, cfg.shuffle)
 
 
-def finish_weights(run: Run, root: Path, model: Model, adapter: Path) -> None:
+def finish_weights(run: Run, root: Path, model: ClipModel, adapter: Path) -> None:
     """Merge a LoRA adapter, which is written to the folder `adapter`, and average with the backbone's weights.
 
     The average has (1 - alpha) of the backbone's and alpha of the trained ones.
     """
-    lora.finish(model.clip, adapter)
+    lora.save_and_merge(model.clip, adapter)
     alpha = run.train.average_alpha
     if alpha < 1:
         start = _load_backbone(Inputs(root, run.cell).backbone, run.train).clip.state_dict()

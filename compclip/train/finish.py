@@ -7,16 +7,16 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from compclip.base import links
-from compclip.base.files import write_atomic, write_json
+from compclip.base.files import fingerprint, write_atomic, write_json
 from compclip.interface.method import load_method
-from compclip.model import backbone, lora
+from compclip.model import lora
 from compclip.runs import device_time
 from compclip.runs.run_folder import Inputs
 from compclip.train import distributed, environment, fine_tuning, optimiser, view_shares
 from compclip.train.recorder import OnStep, do_nothing, recording, sum_over_processes
 
 if TYPE_CHECKING:
-    from compclip.model.backbone import Model
+    from compclip.model.clip_model import ClipModel
     from compclip.runs.run_store import StoredRun
 
 
@@ -41,7 +41,7 @@ def complete(run: StoredRun, on_step: OnStep = do_nothing) -> None:
         _write_files(run, model, facts | {"view_shares": view_shares.shares(counts)})
 
 
-def _write_files(run: StoredRun, model: Model, facts: dict[str, Any]) -> None:
+def _write_files(run: StoredRun, model: ClipModel, facts: dict[str, Any]) -> None:
     """Write the run's files; environment.json comes last and marks them complete."""
     folder, final = run.folder, run.folder.final
     folder.check()  # once more: training takes hours
@@ -58,7 +58,7 @@ def _write_files(run: StoredRun, model: Model, facts: dict[str, Any]) -> None:
     identity = {
         "run_key": run.key,
         "data_fingerprint": run.data_fingerprint,
-        "weights_fingerprint": backbone.weights_fingerprint(final.checkpoint),
+        "weights_fingerprint": fingerprint(final.checkpoint),
     }
     write_json(final.environment, {**identity, **facts, "device_seconds": device_time.sum_device_seconds(folder)})
     for path in folder.checkpoints():

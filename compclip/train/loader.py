@@ -14,7 +14,7 @@ import torch
 from torch.utils.data import DataLoader, Dataset
 
 from compclip.interface.views import Views
-from compclip.model.backbone import Model
+from compclip.model.clip_model import ClipModel
 from compclip.train.batch import Batch, View
 from compclip.train.collate import collate
 from compclip.train.view_maker import Rows
@@ -30,7 +30,7 @@ CountParts = Callable[
 class _Steps(Dataset[Batch]):
     """The batch of a step, as torch's loader asks for it: by number."""
 
-    def __init__(self, rows: Rows, views_at: Callable[[int], Views], model: Model, count_parts: CountParts) -> None:
+    def __init__(self, rows: Rows, views_at: Callable[[int], Views], model: ClipModel, count_parts: CountParts) -> None:
         self.rows, self.views_at, self.model, self.count_parts = rows, views_at, model, count_parts
 
     def __getitem__(self, step: int) -> Batch:
@@ -44,7 +44,7 @@ class _Steps(Dataset[Batch]):
 def batches(
     rows: Rows,
     views_at: Callable[[int], Views],
-    model: Model,
+    model: ClipModel,
     steps: range,
     workers: int,
     count_parts: CountParts = lambda samples, views, own: {},

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from compclip.interface.views import Step, Views
 from compclip.model import towers
-from compclip.model.backbone import Model
+from compclip.model.clip_model import ClipModel
 from compclip.train import accumulate, distributed, extras, loader, optimiser
 from compclip.train.batch import Batch, View
 from compclip.train.extras import Extras
@@ -39,7 +39,7 @@ class InfiniteLoss(Exception):
 class TrainingState:
     """What changes while a run trains."""
 
-    model: Model
+    model: ClipModel
     frozen: frozenset[str]  # towers
     adamw: torch.optim.AdamW
     extras: Extras
@@ -72,7 +72,7 @@ class Observer:
         """Record step `step` with its terms and the gradient's norm before clipping; end the run by an exception."""
 
 
-def train(run: Run, method: Method, model: Model, rows: Rows, observer: Observer) -> None:
+def train(run: Run, method: Method, model: ClipModel, rows: Rows, observer: Observer) -> None:
     """Train `model` in place; every process of the run calls this with its own rows.
 
     Raises InfiniteLoss where the loss is no longer finite, before the weights are changed by it.
@@ -122,7 +122,7 @@ def total_steps(cfg: Train, per_epoch: int) -> int:
     return cfg.max_steps or max(1, round(cfg.epochs * per_epoch))
 
 
-def update(model: Model, adamw: torch.optim.AdamW, lr: float, cfg: Train, extra_parts: Extras) -> float:
+def update(model: ClipModel, adamw: torch.optim.AdamW, lr: float, cfg: Train, extra_parts: Extras) -> float:
     """Take one optimiser step along the gradients that are there; return their norm before clipping."""
     for group in adamw.param_groups:
         group["lr"] = lr

@@ -29,7 +29,7 @@ from compclip.data import images
 from compclip.data.prepared_dataset import PreparedDataset
 from compclip.data.sample import ImageLocation
 from compclip.model import towers
-from compclip.model.backbone import Model
+from compclip.model.clip_model import ClipModel
 
 BATCH = 64  # pictures that are encoded at once
 AHEAD = 4 * BATCH  # pictures that are read before they are needed
@@ -54,7 +54,7 @@ class Vectors:
         return torch.frombuffer(bytearray(raw), dtype=torch.float32).view(stop - start, self.width)
 
 
-def of(model: Model, data: PreparedDataset, spool: Path) -> tuple[np.ndarray, int]:
+def of(model: ClipModel, data: PreparedDataset, spool: Path) -> tuple[np.ndarray, int]:
     """The numbers of each sample's nearest ones, nearest first, uint32 [N, K], and how many pictures cannot be read.
 
     These are near to nobody. K is `STORED`, or as many others as there are. `spool` is a folder for the embeddings in
@@ -70,7 +70,7 @@ def of(model: Model, data: PreparedDataset, spool: Path) -> tuple[np.ndarray, in
     return near_NK, len(data) - readable
 
 
-def embedded(model: Model, data: PreparedDataset, file: IO[bytes]) -> Vectors:
+def embedded(model: ClipModel, data: PreparedDataset, file: IO[bytes]) -> Vectors:
     """Every picture through the image tower, in float32, written to `file` in the order of the samples."""
     there_N, samples_done, width = torch.zeros(len(data), dtype=torch.bool), 0, 1
     model.clip.eval()
@@ -91,13 +91,13 @@ def embedded(model: Model, data: PreparedDataset, file: IO[bytes]) -> Vectors:
     return Vectors(file, width, there_N)
 
 
-def _encoded(model: Model, pictures: list[Image]) -> Tensor:
+def _encoded(model: ClipModel, pictures: list[Image]) -> Tensor:
     device = next(model.clip.parameters()).device
     with torch.inference_mode(), torch.backends.cudnn.flags(enabled=True, allow_tf32=False):
         return towers.image(model.clip, model.pixels(pictures).to(device))[0].float().cpu()
 
 
-def _read(model: Model, data: PreparedDataset) -> Iterator[list[Image | None]]:
+def _read(model: ClipModel, data: PreparedDataset) -> Iterator[list[Image | None]]:
     """The pictures as the model takes them, a batch at a time, some read ahead; None for one that cannot be read."""
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         waiting: deque[Future] = deque()
@@ -109,9 +109,9 @@ def _read(model: Model, data: PreparedDataset) -> Iterator[list[Image | None]]:
             yield [waiting.popleft().result() for _ in range(min(BATCH, len(data) - start))]
 
 
-def _fitted(model: Model, location: ImageLocation) -> Image | None:
+def _fitted(model: ClipModel, location: ImageLocation) -> Image | None:
     try:
-        return model.fitted(images.load_image(location))
+        return model.fit_picture(images.load_image(location))
     except images.ImageError:
         return None
 

@@ -30,9 +30,9 @@ def freeze(clip: nn.Module, cfg: Train, seed: int = 0) -> frozenset[str]:
     With `lora` an adapter is added, and the backbone is frozen to its last number: only the adapter is trained, and a
     bias that the run adds.
     """
-    if cfg.lora and not lora.adapter(clip):
+    if cfg.lora and not lora.adapter_parameters(clip):
         lora.inject(clip, cfg.lora, TOWERS[cfg.trainable], seed)
-    trained, factors = set(TOWERS[cfg.trainable]), lora.adapter(clip)
+    trained, factors = set(TOWERS[cfg.trainable]), lora.adapter_parameters(clip)
     for name, parameter in clip.named_parameters():
         tower_name = tower(name)
         is_trained = tower_name in trained or name == "logit_bias" or (tower_name == "scale" and cfg.train_logit_scale)
@@ -43,7 +43,7 @@ def freeze(clip: nn.Module, cfg: Train, seed: int = 0) -> frozenset[str]:
 
 def count_parameters(clip: nn.Module) -> dict[str, int]:
     """How many numbers are trained, and how many the plain model has."""
-    sizes = [p.numel() for name, p in clip.named_parameters() if name not in lora.adapter(clip)]
+    sizes = [p.numel() for name, p in clip.named_parameters() if name not in lora.adapter_parameters(clip)]
     return {
         "trained_parameters": sum(p.numel() for p in clip.parameters() if p.requires_grad),
         "parameters": sum(sizes),

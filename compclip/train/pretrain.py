@@ -28,7 +28,7 @@ from compclip.base.files import write_atomic
 from compclip.config import read
 from compclip.config.sections import Pretrain
 from compclip.model import backbone, towers
-from compclip.model.backbone import Model
+from compclip.model.clip_model import ClipModel
 from compclip.scenes import web_pictures
 from compclip.train import losses
 
@@ -43,7 +43,7 @@ def batch(cfg: Pretrain, seed: int, step: int) -> tuple[list[np.ndarray], list[s
     return web_pictures.samples(rng, cfg, cfg.batch_size, bound=step < cfg.bound_steps)
 
 
-def pixels(pictures: list[np.ndarray], model: Model) -> Tensor:
+def pixels(pictures: list[np.ndarray], model: ClipModel) -> Tensor:
     """Normalised pictures, float32 [B, 3, H, W]."""
     mean, std = (torch.tensor(model.preprocess_cfg[k])[:, None, None] for k in ("mean", "std"))
     return (torch.from_numpy(np.stack(pictures)).permute(0, 3, 1, 2).float() / 255 - mean) / std
@@ -58,7 +58,7 @@ def rate(cfg: Pretrain, step: int) -> float:
     return cfg.lr * min(1.0, rise, fall)
 
 
-def train(model: Model, cfg: Pretrain, seed: int, weights: Path) -> None:
+def train(model: ClipModel, cfg: Pretrain, seed: int, weights: Path) -> None:
     """Train from random weights, or go on where a training of the same numbers was stopped.
 
     The steps whose texts bind nothing begin anew with what half precision keeps of the weights: they can be had again
@@ -96,7 +96,7 @@ def _save(state: dict, path: Path) -> None:
     write_atomic(path, buffer.getvalue())
 
 
-def _resumed(model: Model, adamw: torch.optim.AdamW, path: Path, numbers: str) -> tuple[int, list[str]]:
+def _resumed(model: ClipModel, adamw: torch.optim.AdamW, path: Path, numbers: str) -> tuple[int, list[str]]:
     """The step to go on from and the log until then."""
     if not path.exists():
         return 0, []
@@ -113,7 +113,7 @@ def _numbers(cfg: Pretrain, seed: int) -> str:
     return json.dumps({**asdict(cfg), "threads": 0, "save_every_steps": 0, "seed": seed}, sort_keys=True)
 
 
-def _adamw(model: Model, cfg: Pretrain) -> torch.optim.AdamW:
+def _adamw(model: ClipModel, cfg: Pretrain) -> torch.optim.AdamW:
     groups = [
         {"params": [p for p in model.clip.parameters() if p.ndim >= 2], "weight_decay": cfg.weight_decay},
         {"params": [p for p in model.clip.parameters() if p.ndim < 2], "weight_decay": 0.0},
@@ -121,17 +121,17 @@ def _adamw(model: Model, cfg: Pretrain) -> torch.optim.AdamW:
     return torch.optim.AdamW(groups, lr=cfg.lr, betas=(cfg.beta1, cfg.beta2), eps=cfg.eps, fused=True)
 
 
-def _anew(model: Model, cfg: Pretrain) -> torch.optim.AdamW:
+def _anew(model: ClipModel, cfg: Pretrain) -> torch.optim.AdamW:
     """The weights as half precision has them, and an optimizer that knows of no step."""
     model.clip.load_state_dict(_halves(model))
     return _adamw(model, cfg)
 
 
-def _halves(model: Model) -> dict[str, Tensor]:
+def _halves(model: ClipModel) -> dict[str, Tensor]:
     return {k: v.half().contiguous() for k, v in model.clip.state_dict().items()}
 
 
-def _step(model: Model, adamw: torch.optim.AdamW, made: tuple[list, list], cfg: Pretrain) -> float:
+def _step(model: ClipModel, adamw: torch.optim.AdamW, made: tuple[list, list], cfg: Pretrain) -> float:
     pictures, texts = made
     image_BD, _ = towers.image(model.clip, pixels(pictures, model))
     text_BD = _texts(model, texts)
@@ -145,7 +145,7 @@ def _step(model: Model, adamw: torch.optim.AdamW, made: tuple[list, list], cfg: 
     return loss.item()
 
 
-def _texts(model: Model, texts: list[str]) -> Tensor:
+def _texts(model: ClipModel, texts: list[str]) -> Tensor:
     """Unit embeddings [B, D], short texts apart from long ones: the tower runs to the end of the longest."""
     text_BL = model.tokenize(texts)
     order_B = text_BL.argmax(-1).argsort(stable=True)
@@ -153,7 +153,7 @@ def _texts(model: Model, texts: list[str]) -> Tensor:
     return torch.cat(vectors)[order_B.argsort()]
 
 
-def pack(model: Model, path: Path) -> None:
+def pack(model: ClipModel, path: Path) -> None:
     """Write the weights in half precision: what is shipped."""
     write_atomic(path, save(_halves(model)))
 

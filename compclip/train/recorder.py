@@ -21,16 +21,16 @@ if TYPE_CHECKING:
     from compclip.interface.features import Features
     from compclip.interface.method import Method
     from compclip.interface.views import Step, Views
-    from compclip.model.backbone import Model
+    from compclip.model.clip_model import ClipModel
     from compclip.train.batch import Batch
 
-OnStep = Callable[[int, int, "Model"], None]  # optimiser steps done, of how many, and the model
+OnStep = Callable[[int, int, "ClipModel"], None]  # optimiser steps done, of how many, and the model
 Counts = dict[str, dict[str, int]]  # by kind (`checkpoint.COUNTS`), then by reason or by part
 # The system's and a person's way to say stop, and those of clusters before a time limit or a preemption.
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1, signal.SIGUSR2)
 
 
-def do_nothing(_done: int, _steps: int, _model: Model) -> None:
+def do_nothing(_done: int, _steps: int, _model: ClipModel) -> None:
     """Do nothing before a training step (default callback)."""
 
 

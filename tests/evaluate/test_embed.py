@@ -121,8 +121,8 @@ def test_rows_are_those_of_plain_open_clip(model, pictures):
     found = embed.encode(model, pictures, TEXTS, Scoring(batch_size=2, threads=3))
     with torch.no_grad():
         pixels = torch.stack([model.transform(Image.open(path).convert("RGB")) for path in pictures])
-        image = model.model.encode_image(pixels, normalize=True).numpy()
-        text = model.model.encode_text(model.tokenize(TEXTS), normalize=True).numpy()
+        image = model.clip.encode_image(pixels, normalize=True).numpy()
+        text = model.clip.encode_text(model.tokenize(TEXTS), normalize=True).numpy()
     assert found.images(pictures) == pytest.approx(image, abs=1e-5)
     assert found.texts(TEXTS) == pytest.approx(text, abs=1e-5)
     assert found.table(pictures, TEXTS) == pytest.approx(image @ text.T, abs=1e-5)
@@ -289,11 +289,11 @@ def test_the_mark_of_a_box_in_a_name_is_part_of_it(name):
 
 
 def test_the_model_keeps_its_mode_and_gets_no_gradients(model, pictures):
-    model.model.train()
+    model.clip.train()
     embed.encode(model, pictures[:1], TEXTS[:1])
-    assert model.model.training
-    model.model.eval()
-    assert all(parameter.grad is None for parameter in model.model.parameters())
+    assert model.clip.training
+    model.clip.eval()
+    assert all(parameter.grad is None for parameter in model.clip.parameters())
 
 
 def test_a_diverged_model_is_an_error(model, pictures, monkeypatch):

@@ -16,6 +16,7 @@ from pyarrow import parquet
 
 from compclip.base import files, links
 from compclip.base.errors import UserError
+from compclip.base.files import fingerprint
 from compclip.benchmarks import sugarcrepe, sugarcrepe_pp
 from compclip.config import grid, read, sections
 from compclip.config.cell import Cell
@@ -23,7 +24,7 @@ from compclip.config.sections import BenchmarkSection as Section
 from compclip.config.sections import Scoring
 from compclip.evaluate import __main__ as evaluate_command
 from compclip.evaluate import result_store, score
-from compclip.model import backbone, checkpoint_groups
+from compclip.model import backbone, checkpoint_groups, clip_model
 from compclip.runs import result_files, run_store
 from compclip.runs.run_folder import Published
 from tests.data import tar_files
@@ -154,12 +155,16 @@ def test_pictures_are_read_once_where_memory_holds_one_checkpoint_at_a_time(chec
 
 def test_memory_bounds_how_many_share_a_pass(checkpoints):
     """Two of the three of a kind fit; one at least is in a part, however small the budget."""
-    size = checkpoint_groups.weights_files.in_folder(Path(checkpoints[0])).stat().st_size
+    size = checkpoint_groups.weight_files.find_weights(Path(checkpoints[0])).stat().st_size
     alike = [checkpoints[0], checkpoints[1], checkpoints[3]]
-    assert checkpoint_groups.parts(checkpoints, str) == [alike, [checkpoints[2]]]
-    assert checkpoint_groups.parts(checkpoints, str, budget=2 * size) == [alike[:2], alike[2:], [checkpoints[2]]]
-    assert checkpoint_groups.parts(alike, str, budget=1) == [[one] for one in alike]
-    assert checkpoint_groups.parts(["ViT-B-32::a", "ViT-B-32::b"], str) == [["ViT-B-32::a"], ["ViT-B-32::b"]]
+    assert checkpoint_groups.group_by_inputs(checkpoints, str) == [alike, [checkpoints[2]]]
+    assert checkpoint_groups.group_by_inputs(checkpoints, str, budget=2 * size) == [
+        alike[:2],
+        alike[2:],
+        [checkpoints[2]],
+    ]
+    assert checkpoint_groups.group_by_inputs(alike, str, budget=1) == [[one] for one in alike]
+    assert checkpoint_groups.group_by_inputs(["ViT-B-32::a", "ViT-B-32::b"], str) == [["ViT-B-32::a"], ["ViT-B-32::b"]]
 
 
 def test_a_checkpoint_with_another_bias_or_tokenizer(checkpoints):
@@ -167,9 +172,9 @@ def test_a_checkpoint_with_another_bias_or_tokenizer(checkpoints):
     config = files.read_json(Path(checkpoints[1]) / "open_clip_config.json")
     config["model_cfg"]["init_logit_bias"] = -10.0
     files.write_json(Path(checkpoints[1]) / "open_clip_config.json", config)
-    assert checkpoint_groups.parts(checkpoints[:2], str) == [checkpoints[:2]]
+    assert checkpoint_groups.group_by_inputs(checkpoints[:2], str) == [checkpoints[:2]]
     files.write_json(Path(checkpoints[1]) / "tokenizer.json", {"a": 1})
-    assert checkpoint_groups.parts(checkpoints[:2], str) == [[checkpoints[0]], [checkpoints[1]]]
+    assert checkpoint_groups.group_by_inputs(checkpoints[:2], str) == [[checkpoints[0]], [checkpoints[1]]]
 
 
 def test_one_checkpoint_that_fails_does_not_stop_the_others(checkpoints, params):
@@ -177,7 +182,7 @@ def test_one_checkpoint_that_fails_does_not_stop_the_others(checkpoints, params)
     broken = backbone.load(checkpoints[1])
     broken.clip.visual.proj.data.fill_(float("nan"))
     broken.save(checkpoints[1])
-    (Path(checkpoints[2]) / backbone.WEIGHTS).write_bytes(b"no")
+    (Path(checkpoints[2]) / clip_model.WEIGHTS).write_bytes(b"no")
     given = [score.ScoredCheckpoint(ref) for ref in checkpoints]
     found = {one.ref: made for one, made in score.score_checkpoints(given, _loaded(params))}
     assert "diverged" in str(found[checkpoints[1]]) and "not a readable weights file" in str(found[checkpoints[2]])
@@ -199,8 +204,8 @@ def test_scores_are_those_of_the_model(checkpoint, params):
     for i, value in zip(outcome.ids, outcome.values, strict=True):
         record = benchmarks["sugarcrepe"].records[int(i)]
         pixels = model.transform(Image.open(record.images[0]).convert("RGB"))[None]
-        image = model.model.encode_image(pixels, normalize=True)
-        texts = model.model.encode_text(model.tokenize(list(record.texts)), normalize=True)
+        image = model.clip.encode_image(pixels, normalize=True)
+        texts = model.clip.encode_text(model.tokenize(list(record.texts)), normalize=True)
         good, bad = (image @ texts.T)[0].tolist()
         assert value == float(good > bad)
 
@@ -211,7 +216,7 @@ def test_a_checkpoint_by_path(checkpoint, params, tmp_path, capsys):
     assert sorted(params.overrides) == ["evaluate.threads=1", "train.lr=1"]
     document = files.read_json(tmp_path / "out" / "plus.json")
     assert (document["benchmark"], document["module"], document["n"]) == ("plus", "sugarcrepe_pp", 20)
-    assert document["checkpoint"] == {"path": str(checkpoint), "fingerprint": backbone.weights_fingerprint(checkpoint)}
+    assert document["checkpoint"] == {"path": str(checkpoint), "fingerprint": fingerprint(checkpoint)}
     out, error = capsys.readouterr()
     assert error == "" and "replace_tot" in out
     assert sorted(p.name for p in (tmp_path / "out").iterdir()) == ["plus.json", "summary.json"]
@@ -279,7 +284,7 @@ def test_a_cell_gets_its_results_folder_whole(published, params, root):
     [kept_ones] = root.glob("store/clip-key/scores/*")
     assert all((kept_ones / name).samefile(published.results / name) for name in names)
     document = files.read_json(published.results / "plus.json")
-    weights = backbone.weights_fingerprint(published.trained.checkpoint)
+    weights = fingerprint(published.trained.checkpoint)
     assert document["checkpoint"] == {"run_key": "clip-key", "fingerprint": weights}
 
 

@@ -40,7 +40,7 @@ def project(project, tmp_path_factory):
         model = backbone.load(root / "models" / "tiny")
         torch.manual_seed(0)
         fit(model.clip, (torch.randn(3, 3, 64, 64), model.tokenize(TEXTS)), settings[name])
-        lora.finish(model.clip, root / "adapter")
+        lora.save_and_merge(model.clip, root / "adapter")
         model.save(Published(root, cell).trained.checkpoint)
     return root
 
@@ -69,7 +69,7 @@ def pair(tmp_path):
     model.save(tmp_path / "a")
     torch.manual_seed(0)
     fit(model.clip, (torch.randn(3, 3, 32, 32), model.tokenize(TEXTS)), Train(lr=1e-2, lora=Lora()))
-    lora.finish(model.clip, tmp_path / "b" / lora.FOLDER)
+    lora.save_and_merge(model.clip, tmp_path / "b" / lora.FOLDER)
     model.save(tmp_path / "b")
     return tmp_path / "a", tmp_path / "b"
 

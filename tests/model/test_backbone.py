@@ -15,7 +15,7 @@ from compclip.base.errors import UserError
 from compclip.base.files import read_json, write_json
 from compclip.config.sections import Train
 from compclip.methods import c2lip
-from compclip.model import backbone, hub_cache, tokenizers, towers
+from compclip.model import backbone, clip_model, hub_cache, tokenizers, towers
 from compclip.train import encode, optimiser
 from compclip.train.batch import Batch
 from tests.model.test_towers import TEXTS, TINY
@@ -89,11 +89,11 @@ def test_file_out_of_its_folder_still_tells_its_activation(tmp_path):
     """Our weights carry it in their header; a folder whose config was changed is refused too."""
     made(tmp_path, "quickgelu").save(tmp_path / "saved")
     moved = tmp_path / "moved.safetensors"
-    moved.write_bytes((tmp_path / "saved" / backbone.WEIGHTS).read_bytes())
+    moved.write_bytes((tmp_path / "saved" / clip_model.WEIGHTS).read_bytes())
     with pytest.raises(UserError, match="moved.safetensors: trained with quickgelu .*header.*computes gelu"):
         made(tmp_path, "gelu", weights=str(moved))
     made(tmp_path, "quickgelu", weights=str(moved))
-    write_json(tmp_path / "saved" / backbone.CONFIG, {"model_cfg": TINY, "preprocess_cfg": {}})
+    write_json(tmp_path / "saved" / clip_model.CONFIG, {"model_cfg": TINY, "preprocess_cfg": {}})
     with pytest.raises(UserError, match="trained with quickgelu"):
         backbone.load(tmp_path / "saved")
 
@@ -122,10 +122,10 @@ def test_a_folder_is_asked_for_its_activation_too(tmp_path):
 def test_what_a_command_checks_first(arguments, told):
     """One line each; a device that computes passes with either activation."""
     with pytest.raises(UserError, match=told) as error:
-        backbone.check(*arguments)
+        backbone.check_device(*arguments)
     assert "\n" not in str(error.value)
     for activation in ("", "gelu", "quickgelu"):
-        backbone.check("cpu", activation)
+        backbone.check_device("cpu", activation)
 
 
 @pytest.mark.parametrize("wrap", [lambda s: s, lambda s: {"state_dict": {f"module.{k}": v for k, v in s.items()}}])
@@ -213,11 +213,11 @@ def test_stand_in_fits_the_vocabulary_and_is_recorded(tmp_path):
     ids = model.tokenize(["a star", "", "ünïcode ✂ <start_of_text> 42 " * 9])
     assert int(ids.max()) < 1000 and ids.shape == (3, 16)
     assert ids[1].tolist() == [1] * 16 and ids[2, -1] == 1
-    assert model.starts == 0 and ids[0, model.positions("a star")] == 1
+    assert model.starts == 0 and ids[0, model.count_tokens("a star")] == 1
     mask = towers.own_tokens(ids[:2], 16, model.clip.layout)
-    assert mask.sum(1).tolist() == [model.positions("a star") + 1, 1]
+    assert mask.sum(1).tolist() == [model.count_tokens("a star") + 1, 1]
     model.save(tmp_path / "saved")
-    assert read_json(tmp_path / "saved" / backbone.CONFIG)["tokenizer"] == tokenizers.STAND_IN
+    assert read_json(tmp_path / "saved" / clip_model.CONFIG)["tokenizer"] == tokenizers.STAND_IN
     assert backbone.load(tmp_path / "saved").tokenizer.record == tokenizers.STAND_IN
 
 
@@ -239,7 +239,7 @@ def test_tokenizer_from_a_folder_travels_with_the_checkpoint(tmp_path):
     write_json(tmp_path / "own.json", SIGLIP)
     model = backbone.create(str(tmp_path / "own.json"), tokenizer=str(tmp_path / "tok"))
     assert model.tokenize(["a red star"])[0].tolist() == [2, 3, 4] + [1] * 13
-    assert model.clip.layout == tokenizers.Layout(starts=0, end=1) and model.positions("a red") == 2
+    assert model.clip.layout == tokenizers.TokenLayout(starts=0, end=1) and model.count_tokens("a red") == 2
     model.save(tmp_path / "saved")
     for again in (
         backbone.load(tmp_path / "saved").tokenizer,
@@ -263,7 +263,7 @@ def test_the_layout_of_clips_is_not_that_of_its_tokenizer(tmp_path):
     model = backbone.create(str(tmp_path / "clips.json"), tokenizer=str(tmp_path / "tok"))
     ids = model.tokenize(["a red star", "a"])
     assert ids.tolist() == [[2, 6, 7, 8, 3, 0, 0, 4], [2, 6, 3, 0, 0, 0, 0, 4]]
-    assert model.clip.layout == tokenizers.Layout(starts=1, end=3)
+    assert model.clip.layout == tokenizers.TokenLayout(starts=1, end=3)
     assert towers.own_tokens(ids, 8, model.clip.layout).sum(1).tolist() == [4, 2]
 
 
@@ -291,7 +291,7 @@ def test_commands_read_a_hub_repository_from_its_cache(tmp_path):
         for name in ("there", "away")
     ]
     assert done[0].returncode == 0, done[0].stderr
-    saved = load_file(tmp_path / "models" / "there" / backbone.WEIGHTS)
+    saved = load_file(tmp_path / "models" / "there" / clip_model.WEIGHTS)
     assert all(torch.equal(v, saved[k]) for k, v in model.clip.state_dict().items())
     assert done[1].returncode == 2 and "timm/ViT-B-16-SigLIP" in done[1].stderr
     assert len([line for line in done[1].stderr.splitlines() if line.startswith("error:")]) == 1

@@ -72,7 +72,7 @@ def test_a_step_runs_through_patches_tokens_and_adapters(tmp_path, family, adapt
     towers.cast_to_bfloat16(model.clip)
     cfg = Train(lr=1e-3, lora=Lora(rank=2, alpha=2) if adapted else None)
     optimiser.freeze(model.clip, cfg)
-    assert bool(lora.adapter(model.clip)) == adapted
+    assert bool(lora.adapter_parameters(model.clip)) == adapted
     adamw = optimiser.adamw(model.clip, cfg)
     image = torch.randn(2, 3, model.image_size, model.image_size, generator=torch.Generator().manual_seed(0))
     seen = (*towers.image(model.clip, image, tokens=True), *towers.text(model.clip, model.tokenize(TEXTS), tokens=True))

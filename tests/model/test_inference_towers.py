@@ -66,7 +66,7 @@ def test_an_adapter_is_not_left_out(tmp_path):
     """A model that is scored while it trains has its adapters apart from the weights."""
     model = made(tmp_path, {})
     lora.inject(model.clip, Lora(rank=2, targets=["attention", "mlp"]), ("image", "text"))
-    for factor in lora.adapter(model.clip).values():
+    for factor in lora.adapter_parameters(model.clip).values():
         factor.data.normal_()
     assert not inference_towers.shares_beginnings(model.clip)
     image_B3HW = torch.randn(2, 3, 32, 32)

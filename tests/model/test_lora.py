@@ -15,7 +15,7 @@ from torch import nn
 from compclip.base.errors import UserError
 from compclip.base.files import write_json
 from compclip.config.sections import Lora, Train
-from compclip.model import backbone, lora, towers
+from compclip.model import adapter_files, backbone, lora, towers
 from compclip.train import optimiser
 from tests.model.test_towers import TEXTS, TINY
 
@@ -85,7 +85,7 @@ def test_an_untrained_adapter_changes_nothing(model, inputs):
     lora.inject(model.clip, Lora(), BOTH)
     for a, b in zip(before, outputs(model.clip, inputs), strict=True):
         torch.testing.assert_close(a, b, rtol=0, atol=1e-6)
-    factors = lora.adapter(model.clip)
+    factors = lora.adapter_parameters(model.clip)
     assert all(p.count_nonzero() == p.numel() for n, p in factors.items() if "lora_A" in n)
     assert not any(p.count_nonzero() for n, p in factors.items() if "lora_B" in n)
 
@@ -98,7 +98,7 @@ def test_what_is_adapted_and_how_many_numbers(model):
     patch = 4 * 3 * 16 * 16 + 32 * 4
     assert optimiser.counts(model.clip) == {"trained_parameters": 4 * layer + patch, "parameters": plain}
     trained = {n for n, p in model.clip.named_parameters() if p.requires_grad}
-    assert trained == set(lora.adapter(model.clip))
+    assert trained == set(lora.adapter_parameters(model.clip))
     assert len(trained) == 2 * (4 * 4 + 1)
 
 
@@ -108,7 +108,7 @@ def test_the_released_parametrisation_of_the_patch_convolution():
     with torch.device("meta"):
         clip = open_clip.CLIP(**cfg)
     optimiser.freeze(clip, Train(lora=Lora(patch="matrix")))
-    patch = {n: tuple(p.shape) for n, p in lora.adapter(clip).items() if n.startswith("visual.conv1")}
+    patch = {n: tuple(p.shape) for n, p in lora.adapter_parameters(clip).items() if n.startswith("visual.conv1")}
     assert list(patch.values()) == [(128, 96), (24576, 128)]
     layers = 12 * 4 * sum((w + 3 * w) + (w + w) + 2 * (w + 4 * w) for w in (768, 512))
     assert 128 * 96 + 24576 * 128 == 3_158_016
@@ -126,13 +126,13 @@ def test_a_patch_matrix_by_hand(model, inputs, tmp_path, targets):
     fit(model.clip, inputs, cfg)
     model.clip.eval()
     adapted = outputs(model.clip, inputs)
-    lora.finish(model.clip, tmp_path)
+    lora.save_and_merge(model.clip, tmp_path)
     a, b = (load_file(tmp_path / lora.WEIGHTS)[f"visual.conv1.lora_{f}.weight"].double() for f in "AB")
     assert (a.shape, b.shape) == ((2 * 16, 3 * 16), (32 * 16, 2 * 16))
     assert b.abs().max() > 1e-3
     for scale in (0.0, 0.3, 1.0):
         clip = copy.deepcopy(base).eval()
-        lora.load(clip, tmp_path)
+        adapter_files.load_adapter(clip, tmp_path)
         lora.merge(clip, scale)
         expected = base.visual.conv1.weight.double() + scale * 1.5 * (b @ a).reshape(32, 3, 16, 16)
         torch.testing.assert_close(clip.visual.conv1.weight.double(), expected, rtol=0, atol=1e-7)
@@ -145,11 +145,11 @@ def test_a_patch_matrix_by_hand(model, inputs, tmp_path, targets):
 def test_a_patch_matrix_of_another_kernel_is_refused(model, tmp_path):
     """By the shapes of its factors; and none is made for a kernel that is no square."""
     lora.inject(model.clip, Lora(patch="matrix"), BOTH)
-    lora.finish(model.clip, tmp_path)
+    lora.save_and_merge(model.clip, tmp_path)
     write_json(tmp_path / "small.json", TINY | {"vision_cfg": TINY["vision_cfg"] | {"patch_size": 8}})
     small = backbone.create(str(tmp_path / "small.json")).clip
     with pytest.raises(UserError, match=r"'visual.conv1.lora_A.default.weight'|not an adapter of this model"):
-        lora.load(small, tmp_path)
+        adapter_files.load_adapter(small, tmp_path)
     small.visual.conv1 = nn.Conv2d(3, 32, (8, 4))
     with pytest.raises(UserError, match=r"patch: matrix: visual.conv1 is no plain convolution .* set patch: factors"):
         lora.inject(small, Lora(targets=["patch"], patch="matrix"), ("image",))
@@ -160,7 +160,7 @@ def test_targets(model, targets, modules):
     """Each target alone."""
     towers_ = BOTH if targets != ["patch"] else ("image",)
     lora.inject(model.clip, Lora(targets=targets), towers_)
-    assert len(lora.adapter(model.clip)) == 2 * modules
+    assert len(lora.adapter_parameters(model.clip)) == 2 * modules
 
 
 def test_the_backbone_keeps_its_bits(model, inputs):
@@ -174,7 +174,7 @@ def test_the_backbone_keeps_its_bits(model, inputs):
     assert all(torch.equal(scored[0], s) for s in scored)
     fit(model.clip, inputs, CFG)
     assert same_bits(before, own(model.clip))
-    assert all(p.count_nonzero() for p in lora.adapter(model.clip).values())
+    assert all(p.count_nonzero() for p in lora.adapter_parameters(model.clip).values())
     assert (outputs(model.clip, inputs)[0] - outputs_before[0]).abs().max() > 1e-2
 
 
@@ -182,8 +182,8 @@ def test_one_tower_alone(model, inputs):
     """`trainable: text` leaves the image tower without an adapter, though its modules' names end as the text's."""
     frozen = optimiser.freeze(model.clip, Train(trainable="text", lora=Lora()))
     assert frozen == {"image"}
-    assert lora.adapter(model.clip)
-    assert not [n for n in lora.adapter(model.clip) if n.startswith("visual.")]
+    assert lora.adapter_parameters(model.clip)
+    assert not [n for n in lora.adapter_parameters(model.clip) if n.startswith("visual.")]
     assert all(type(b.attn) is nn.MultiheadAttention for b in model.clip.visual.transformer.resblocks)
 
 
@@ -193,11 +193,11 @@ def test_merged_checkpoint_opens_in_plain_open_clip(model, inputs, tmp_path):
     fit(model.clip, inputs, CFG)
     model.clip.eval()
     adapted = outputs(model.clip, inputs)
-    lora.finish(model.clip, tmp_path / "c" / lora.FOLDER)
+    lora.save_and_merge(model.clip, tmp_path / "c" / lora.FOLDER)
     model.save(tmp_path / "c")
     plain = open_clip.create_model(f"local-dir:{tmp_path / 'c'}").eval()
     assert list(plain.state_dict()) == names
-    lora.load(base.eval(), tmp_path / "c" / lora.FOLDER)
+    adapter_files.load_adapter(base.eval(), tmp_path / "c" / lora.FOLDER)
     for clip in (plain, model.clip, base):
         for a, b in zip(adapted, outputs(clip, inputs), strict=True):
             torch.testing.assert_close(a, b, rtol=0, atol=1e-5)
@@ -209,7 +209,7 @@ def test_merged_weights_by_hand(model, inputs, tmp_path):
     """W + alpha / rank · B A for every adapted matrix, once, and the pretrained bits everywhere else (float64)."""
     before, cfg = own(model.clip), Train(lr=1e-2, lora=Lora(rank=2, alpha=3.0))
     fit(model.clip, inputs, cfg)
-    lora.finish(model.clip, tmp_path)
+    lora.save_and_merge(model.clip, tmp_path)
     factors, after = load_file(tmp_path / lora.WEIGHTS), own(model.clip)
     for tower in ("visual.transformer", "transformer"):
         for layer in (0, 1):
@@ -236,7 +236,7 @@ def test_attention_is_multihead_attention(batch_first):
     torch.testing.assert_close(expected, found)
     expected.square().sum().backward()
     found.square().sum().backward()
-    for a, b in zip(theirs.parameters(), ours.restored().parameters(), strict=True):
+    for a, b in zip(theirs.parameters(), ours.restore().parameters(), strict=True):
         assert torch.equal(a, b)
         torch.testing.assert_close(a.grad, b.grad)
 
@@ -248,7 +248,7 @@ def test_siglip_trunk(tmp_path):
     clip = _timm_clip()
     image, before = torch.randn(2, 3, 32, 32), own(clip)
     optimiser.freeze(clip, Train(trainable="image", lora=Lora()))
-    adapted = {n.split(".lora_")[0] for n in lora.adapter(clip)}
+    adapted = {n.split(".lora_")[0] for n in lora.adapter_parameters(clip)}
     assert {
         "visual.trunk.patch_embed.proj",
         "visual.trunk.attn_pool.kv",
@@ -266,7 +266,7 @@ def test_siglip_trunk(tmp_path):
     assert same_bits(before, own(clip))
     with torch.no_grad():
         trained = towers.image(clip, image, tokens=True)
-        lora.finish(clip, tmp_path)
+        lora.save_and_merge(clip, tmp_path)
         for a, b in zip(trained, towers.image(clip, image, tokens=True), strict=True):
             torch.testing.assert_close(a, b, rtol=1e-5, atol=1e-5)
     assert clip.state_dict().keys() == before.keys()
@@ -278,11 +278,13 @@ def test_eva_s_trunk():
 
     clip, image = _timm_clip(*TIMM["EVA02"]), torch.randn(1, 3, 32, 32)
     lora.inject(clip, Lora(), ("image",))
-    adapted = {n.split(".lora_")[0].rpartition("blocks.1.")[2] for n in lora.adapter(clip) if "blocks.1" in n}
+    adapted = {
+        n.split(".lora_")[0].rpartition("blocks.1.")[2] for n in lora.adapter_parameters(clip) if "blocks.1" in n
+    }
     mlp = {f"mlp.{name}" for name in ("fc1_g", "fc1_x", "fc2")}
     assert adapted == mlp | {f"attn.{name}_proj" for name in "qkv"} | {"attn.proj"}
     sum(x.sum() for x in towers.image(clip, image, tokens=True)).backward()
-    assert all(p.grad.abs().sum() > 0 for n, p in lora.adapter(clip).items() if "lora_B" in n)
+    assert all(p.grad.abs().sum() > 0 for n, p in lora.adapter_parameters(clip).items() if "lora_B" in n)
     fused = _timm_clip("eva_giant_patch14_clip_224", TIMM["EVA02"][1] | {"img_size": 28})
     with pytest.raises(UserError, match="visual.trunk.blocks.0.attn is attention that cannot be adapted"):
         lora.inject(fused, Lora(), ("image",))
@@ -295,7 +297,7 @@ def test_the_start_depends_on_the_seed_alone(model):
         clip = copy.deepcopy(model.clip)
         torch.manual_seed(others)
         lora.inject(clip, Lora(), BOTH, seed)
-        return {n: p.detach() for n, p in lora.adapter(clip).items()}, torch.rand(1)
+        return {n: p.detach() for n, p in lora.adapter_parameters(clip).items()}, torch.rand(1)
 
     (first, a), (again, _), (other, b) = start(0, 1), start(0, 2), start(5, 1)
     assert same_bits(first, again)
@@ -324,17 +326,17 @@ def test_what_cannot_be_adapted_is_said(model):
     model.clip.transformer.resblocks[1].attn = nn.MultiheadAttention(32, 2, add_bias_kv=True)
     with pytest.raises(UserError, match=r"transformer.resblocks.1.attn is attention that cannot be adapted"):
         lora.inject(model.clip, Lora(targets=["attention"]), BOTH)
-    assert not lora.adapter(model.clip)
+    assert not lora.adapter_parameters(model.clip)
 
 
 def test_an_adapter_of_another_model_is_refused(model, tmp_path):
     """Loading names what does not fit."""
     lora.inject(model.clip, Lora(), BOTH)
-    lora.finish(model.clip, tmp_path)
+    lora.save_and_merge(model.clip, tmp_path)
     write_json(tmp_path / "big.json", TINY | {"text_cfg": TINY["text_cfg"] | {"layers": 1}})
     smaller = backbone.create(str(tmp_path / "big.json"))
     with pytest.raises(UserError, match="has no place here"):
-        lora.load(smaller.clip, tmp_path)
+        adapter_files.load_adapter(smaller.clip, tmp_path)
     write_json(tmp_path / "wide.json", TINY | {"text_cfg": TINY["text_cfg"] | {"width": 16}})
     with pytest.raises(UserError, match="not an adapter of this model"):
-        lora.load(backbone.create(str(tmp_path / "wide.json")).clip, tmp_path)
+        adapter_files.load_adapter(backbone.create(str(tmp_path / "wide.json")).clip, tmp_path)

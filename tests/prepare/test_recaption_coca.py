@@ -14,7 +14,7 @@ from compclip.base.errors import UserError
 from compclip.base.files import write_json
 from compclip.data import images
 from compclip.data.sample import Sample
-from compclip.model import backbone, caption_model
+from compclip.model import backbone, caption_model, clip_model
 from compclip.prepare.captioners import coca as captioner
 from tests.captioned import captioned
 from tests.model.test_towers import TINY
@@ -34,7 +34,7 @@ def folder(tmp_path_factory):
     """A model whose captions differ and end at different lengths."""
     folder = tmp_path_factory.mktemp("coca")
     write_json(folder / "tiny.json", COCA)
-    made = backbone.create(str(folder / "tiny.json"), "random", tells=True)
+    made = backbone.create(str(folder / "tiny.json"), "random", captioner=True)
     drawn = torch.Generator().manual_seed(0)
     for weights in made.clip.parameters():
         if weights.ndim > 1:
@@ -62,7 +62,7 @@ def config(folder, **more):
 @torch.inference_mode()
 def slowly(folder, sample, choose):
     """One picture's words with the whole forward pass of both towers and the decoder at each."""
-    teller = caption_model.load(f"local-dir:{folder}")
+    teller = caption_model.load_captioner(f"local-dir:{folder}")
     image, said = teller.model.pixels([images.load_image(sample.picture)]), [caption_model.START]
     while len(said) <= 8 and said[-1] != caption_model.END:
         said.append(choose(teller.model.clip(image, torch.tensor([said]), output_labels=False)["logits"][0, -1]))
@@ -86,7 +86,7 @@ def test_captions_by_chance_are_a_pictures_own(samples, folder):
 
     def chosen(sample):
         rng = np.random.default_rng((3, zlib.crc32(sample.id.encode())))
-        draw = caption_model.among(5, 2.0, [rng])
+        draw = caption_model.sample_from(5, 2.0, [rng])
         return slowly(folder, sample, lambda score_V: int(draw(score_V[None])[0]))
 
     made, _ = captioned(captioner, samples, config(folder, top_k=5, temperature=2.0, seed=3))
@@ -109,9 +109,9 @@ class Drawn:
 def test_a_draw_by_hand(number, temperature, word):
     """Chances .3, .1, .6: of the two likeliest 2/3 and 1/3, and sqrt(2) to 1 at temperature 2 (.586)."""
     score_BV = torch.tensor([[0.3, 0.1, 0.6]]).log()
-    assert caption_model.among(2, temperature, [Drawn(number)])(score_BV).tolist() == [word]
-    assert caption_model.likeliest(score_BV).tolist() == [2]
-    assert caption_model.among(9, 1.0, [Drawn(math.nextafter(1, 0))])(score_BV).tolist() == [1]
+    assert caption_model.sample_from(2, temperature, [Drawn(number)])(score_BV).tolist() == [word]
+    assert caption_model.take_likeliest(score_BV).tolist() == [2]
+    assert caption_model.sample_from(9, 1.0, [Drawn(math.nextafter(1, 0))])(score_BV).tolist() == [1]
 
 
 def test_what_cannot_be_is_one_line(samples, folder, tmp_path):
@@ -125,7 +125,7 @@ def test_what_cannot_be_is_one_line(samples, folder, tmp_path):
             {"model": "ViT-B-32", "weights": "random"},
             "model ViT-B-32: has no multimodal_cfg, and so writes no captions",
         ),
-        ({"model": "coca_ViT-B-32", "weights": str(folder / backbone.WEIGHTS)}, "another architecture"),
+        ({"model": "coca_ViT-B-32", "weights": str(folder / clip_model.WEIGHTS)}, "another architecture"),
     ):
         with pytest.raises(UserError, match=told) as caught:
             captioned(captioner, samples, config(folder, **options))
@@ -146,4 +146,4 @@ def test_a_decoder_too_large_is_refused_before_it_is_built(folder, tmp_path):
     """By what its file holds."""
     write_json(tmp_path / "huge.json", COCA | {"multimodal_cfg": WORDS | {"layers": 200, "width": 16384}})
     with pytest.raises(UserError, match="another architecture: holds .* describes"):
-        caption_model.load(str(tmp_path / "huge.json"), str(folder / backbone.WEIGHTS))
+        caption_model.load_captioner(str(tmp_path / "huge.json"), str(folder / clip_model.WEIGHTS))

@@ -21,7 +21,7 @@ from compclip.train.collate import collate
 from tests.evaluate.test_embed import CONFIG
 
 LENGTH = 12
-ours, theirs = tokenizers.Clip(LENGTH), open_clip.SimpleTokenizer(context_length=LENGTH)
+ours, theirs = tokenizers.ClipTokenizer(LENGTH), open_clip.SimpleTokenizer(context_length=LENGTH)
 ascii_texts = st.text(st.characters(min_codepoint=32, max_codepoint=126), max_size=60)
 
 
@@ -76,7 +76,7 @@ def test_pixels_are_those_of_the_transform(model, mode):
     expected = torch.stack([made.transform(p) for p in pictures])
     found = made.pixels(pictures)
     assert torch.equal(found, expected) and found.stride() == expected.stride()
-    assert torch.equal(made.pixels([made.fitted(p) for p in pictures]), expected)
+    assert torch.equal(made.pixels([made.fit_picture(p) for p in pictures]), expected)
     mean, std = (torch.tensor(composite.IMAGENET[k])[:, None, None] for k in ("mean", "std"))
     own_mean, own_std = (torch.tensor(made.preprocess_cfg[k])[:, None, None] for k in ("mean", "std"))
     torch.testing.assert_close(made.pixels(pictures, composite.IMAGENET), (expected * own_std + own_mean - mean) / std)

@@ -13,7 +13,7 @@ from compclip.base.errors import UserError
 from compclip.base.files import fingerprint, write_atomic
 from compclip.config import grid, read, run_config
 from compclip.config.sections import Lora
-from compclip.model import backbone, lora
+from compclip.model import adapter_files, backbone, lora
 from compclip.model.backbone import WEIGHTS
 from compclip.train import __main__ as train_command
 from compclip.train import driver, optimiser
@@ -52,11 +52,11 @@ def test_a_run_publishes_adapter_and_merged_weights(whole):
     assert {n.split(".")[-2] for n in moved - {"visual.conv1.weight"}} == {"attn", "out_proj", "c_fc", "c_proj"}
     torch.manual_seed(0)
     inputs = torch.randn(3, 3, 64, 64), base.tokenize(TEXTS)
-    lora.load(base.clip, folder / lora.FOLDER)
+    adapter_files.load_adapter(base.clip, folder / lora.FOLDER)
     for a, b in zip(outputs(merged.clip, inputs), outputs(base.clip, inputs), strict=True):
         torch.testing.assert_close(a, b, rtol=0, atol=1e-5)
     facts = json.loads((trained(whole, CELL) / "environment.json").read_text())
-    assert facts["trained_parameters"] == sum(p.numel() for p in lora.adapter(base.clip).values())
+    assert facts["trained_parameters"] == sum(p.numel() for p in lora.adapter_parameters(base.clip).values())
     assert facts["parameters"] == sum(v.numel() for v in before.values())
 
 

@@ -16,7 +16,7 @@ from safetensors.torch import load_file
 from compclip.base.errors import UserError
 from compclip.base.files import write_json
 from compclip.interface.views import Views, Widths
-from compclip.model import backbone, context, tokenizers, towers, weight_interpolation
+from compclip.model import backbone, clip_model, tokenizers, towers, weight_interpolation
 from compclip.model import t5 as t5_of
 from compclip.model.backbone import WEIGHTS
 from compclip.train import __main__ as train_command
@@ -88,7 +88,7 @@ def test_fewer_positions_keep_what_fits(model):
     """Embeddings of texts that fit are those of the whole tower; the config and the tokenizer say the new number."""
     before = towers.text(model.clip, model.tokenize(TEXTS), tokens=True)
     length = model.tokenize(TEXTS).argmax(-1).max().item() + 1
-    short = context.cut(model, length)
+    short = clip_model.cut_context(model, length)
     after = towers.text(short.clip, short.tokenize(TEXTS), tokens=True)
     assert short.tokenize(TEXTS).shape[1] == length == short.model_cfg["text_cfg"]["context_length"]
     for a, b in zip(before, after, strict=True):
@@ -97,7 +97,7 @@ def test_fewer_positions_keep_what_fits(model):
 
 
 def test_a_cut_model_is_saved_and_loads(model, tmp_path):
-    context.cut(model, 16).save(tmp_path / "cut")
+    clip_model.cut_context(model, 16).save(tmp_path / "cut")
     again = backbone.load(tmp_path / "cut")
     assert again.clip.positional_embedding.shape[0] == 16 == again.tokenize(["a"]).shape[1]
 
@@ -105,13 +105,13 @@ def test_a_cut_model_is_saved_and_loads(model, tmp_path):
 @pytest.mark.parametrize("length", [2, 78])
 def test_positions_that_a_backbone_has_not(model, length):
     with pytest.raises(UserError, match=f"train.context_length={length}: must be from 3 to 77"):
-        context.cut(model, length)
+        clip_model.cut_context(model, length)
 
 
 def test_positions_of_another_tower(model):
-    other = dataclasses.replace(model, tokenizer=tokenizers.StandIn(32000, 64))
+    other = dataclasses.replace(model, tokenizer=tokenizers.StandInTokenizer(32000, 64))
     with pytest.raises(UserError, match="only for CLIP's own text tower"):
-        context.cut(other, 16)
+        clip_model.cut_context(other, 16)
 
 
 # --- texts to be read ---------------------------------------------------------------------------------------------

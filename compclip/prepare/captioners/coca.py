@@ -58,22 +58,22 @@ def reads(data: Data, cfg: Config) -> list[str]:
 def opened(data: Data, cfg: Config) -> Iterator[Caption]:
     """A captioner with its model loaded on each device. Raises UserError for what is no CoCa model."""
     tellers = [
-        caption_model.load(cfg.model, cfg.weights, device, cfg.seed)
+        caption_model.load_captioner(cfg.model, cfg.weights, device, cfg.seed)
         for device in _device_replicas.parse_devices(cfg.device)
     ]
-    if cfg.max_new_tokens > tellers[0].places:
+    if cfg.max_new_tokens > tellers[0].longest:
         raise UserError(
-            f"options.max_new_tokens={cfg.max_new_tokens}: {cfg.model} has {tellers[0].places} places; lower it"
+            f"options.max_new_tokens={cfg.max_new_tokens}: {cfg.model} has {tellers[0].longest} places; lower it"
         )
     replicas = [functools.partial(_described, teller, cfg) for teller in tellers]
     yield lambda samples, shard: _device_replicas.caption_samples(samples, replicas, cfg.batch_size)
 
 
 def _described(
-    teller: caption_model.Teller, cfg: Config, samples: list[Sample], pictures: list[Image.Image]
+    teller: caption_model.CaptionModel, cfg: Config, samples: list[Sample], pictures: list[Image.Image]
 ) -> list[Answer]:
     try:
-        told = teller.texts(pictures, cfg.max_new_tokens, _draw(cfg, samples))
+        told = teller.write_captions(pictures, cfg.max_new_tokens, _draw(cfg, samples))
     except Exception as error:  # parts that do not go together, too little memory
         raise UserError(
             f"options.model={cfg.model}: cannot caption: {type(error).__name__}: {one_line(str(error))[:300]}; lower "
@@ -85,6 +85,6 @@ def _described(
 def _draw(cfg: Config, samples: list[Sample]) -> caption_model.Draw:
     """By chance with a generator for each picture, so that batches do not matter."""
     if cfg.top_k == 1:
-        return caption_model.likeliest
+        return caption_model.take_likeliest
     rngs = [np.random.default_rng((cfg.seed, zlib.crc32(sample.id.encode()))) for sample in samples]
-    return caption_model.among(cfg.top_k, cfg.temperature, rngs)
+    return caption_model.sample_from(cfg.top_k, cfg.temperature, rngs)

@@ -56,7 +56,7 @@ def _coca(folder: Path) -> None:
     from tests.prepare.test_recaption_coca import COCA
 
     write_json(folder / "tiny.json", COCA)
-    made = backbone.create(str(folder / "tiny.json"), "random", tells=True)
+    made = backbone.create(str(folder / "tiny.json"), "random", captioner=True)
     made.clip.text_decoder.text_projection.data.normal_()  # which open_clip leaves as the memory was
     made.save(folder / "m")
     _picture(folder)
