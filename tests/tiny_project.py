@@ -17,7 +17,7 @@ from compclip.config import grid, read
 from compclip.config.sections import World
 from compclip.evaluate import __main__ as evaluate_command
 from compclip.model.__main__ import main as pretrain
-from compclip.model.backbone import WEIGHTS
+from compclip.model.clip_model import WEIGHTS
 from compclip.prepare import shard_stages
 from compclip.runs import keys, run_store
 from compclip.runs.progress import CLOCK

@@ -63,9 +63,9 @@ def config(folder, **more):
 def slowly(folder, sample, choose):
     """One picture's words with the whole forward pass of both towers and the decoder at each."""
     teller = caption_model.load_captioner(f"local-dir:{folder}")
-    image, said = teller.model.pixels([images.load_image(sample.picture)]), [caption_model.START]
+    image, said = teller.clip_model.pixels([images.load_image(sample.picture)]), [caption_model.START]
     while len(said) <= 8 and said[-1] != caption_model.END:
-        said.append(choose(teller.model.clip(image, torch.tensor([said]), output_labels=False)["logits"][0, -1]))
+        said.append(choose(teller.clip_model.clip(image, torch.tensor([said]), output_labels=False)["logits"][0, -1]))
     return caption_model._text(said[1:])
 
 

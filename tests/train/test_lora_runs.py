@@ -14,7 +14,7 @@ from compclip.base.files import fingerprint, write_atomic
 from compclip.config import grid, read, run_config
 from compclip.config.sections import Lora
 from compclip.model import adapter_files, backbone, lora
-from compclip.model.backbone import WEIGHTS
+from compclip.model.clip_model import WEIGHTS
 from compclip.train import __main__ as train_command
 from compclip.train import driver, optimiser
 from tests import tiny_project

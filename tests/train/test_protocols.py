@@ -18,7 +18,7 @@ from compclip.base.files import write_json
 from compclip.interface.views import Views, Widths
 from compclip.model import backbone, clip_model, tokenizers, towers, weight_interpolation
 from compclip.model import t5 as t5_of
-from compclip.model.backbone import WEIGHTS
+from compclip.model.clip_model import WEIGHTS
 from compclip.train import __main__ as train_command
 from compclip.train import checkpoint, collate, decoders
 from compclip.train.batch import View

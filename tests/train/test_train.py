@@ -21,8 +21,7 @@ from compclip.config.cell import Cell
 from compclip.data.prepared_dataset import PreparedDataset
 from compclip.evaluate import __main__ as evaluate_command
 from compclip.interface.method import load_method
-from compclip.model.backbone import WEIGHTS
-from compclip.model.weight_files import CONFIG
+from compclip.model.clip_model import CONFIG, WEIGHTS
 from compclip.runs.run_folder import Inputs
 from compclip.train import __main__ as train_command
 from compclip.train import accumulate, finish, loop, optimiser, recorder, view_maker
