@@ -21,7 +21,7 @@ from PIL import Image
 from compclip.base.files import read_mapping, write_atomic, write_json
 from compclip.data import shard_files
 from compclip.data.prepared_dataset import PreparedDataset
-from compclip.prepare import annotate_shards
+from compclip.prepare import annotate_shards, shard_writer
 from compclip.prepare.shard_work import ShardWork
 from perf import annotation
 
@@ -94,17 +94,17 @@ class Renumbered:
 
 def annotated(made: ShardWork, rows: int) -> None:
     """Every shard of a work whose first one is made, of that one's columns. Raises ValueError where texts differ."""
-    first, facts = made.items[0], read_mapping(made.facts(made.items[0]))
-    columns = shard_files.read_batch(made.shard(first), "annotate", mapped=True)["captions"].values
+    first, facts = made.items[0], read_mapping(made.facts_path(made.items[0]))
+    columns = shard_files.read_batch(made.shard_path(first), "annotate", mapped=True)["captions"].values
     for number, item in enumerate(made.items[1:], 1):
-        samples = shard_files.load_samples(Path(item.given["samples"]))
+        samples = shard_writer.load_samples(Path(item.inputs["samples"]))
         found = Renumbered(columns, number * rows)
         if [c for s in samples for c in s.captions] != found.array().field("text").to_pylist():
             raise ValueError(f"{item.name}: its captions are not those of the first shard with other numbers")
-        shard_files.write_batch(made.shard(item), annotate_shards.build_batch(samples, [1] * len(samples), found))
-        about = shard_files.describe_shard(made.shard(item), item.name, len(samples), len(samples))
+        shard_writer.write_batch(made.shard_path(item), annotate_shards.build_batch(samples, [1] * len(samples), found))
+        about = shard_writer.describe_shard(made.shard_path(item), item.name, len(samples), len(samples))
         told = {"samples": about.samples, "captions": about.captions, "bytes": about.bytes, "sha256": about.sha256}
-        write_json(made.facts(item), facts | {"shard": told})
+        write_json(made.facts_path(item), facts | {"shard": told})
 
 
 def repeated(data: Path, out: Path, count: int) -> None:
@@ -113,9 +113,9 @@ def repeated(data: Path, out: Path, count: int) -> None:
     one = source.manifest.shards[0]
     (out / shard_files.SHARDS).mkdir(parents=True)
     listed = [
-        shard_files.Shard(shard_files.shard_name(i), one.samples, one.captions, one.bytes, one.sha256)
+        shard_files.Shard(shard_writer.shard_name(i), one.samples, one.captions, one.bytes, one.sha256)
         for i in range(count)
     ]
     for shard in listed:
         (out / shard_files.SHARDS / f"{shard.name}.arrow").hardlink_to(data / shard_files.SHARDS / f"{one.name}.arrow")
-    shard_files.write_manifest(out / shard_files.MANIFEST, shard_files.Manifest(tuple(listed)))
+    shard_writer.write_manifest(out / shard_files.MANIFEST, shard_files.Manifest(tuple(listed)))

@@ -10,7 +10,7 @@ from compclip.data import noun_index, shard_files
 from compclip.data.prepared_dataset import PreparedDataset
 from compclip.data.sample import Sample
 from compclip.data.shard_files import Manifest
-from compclip.prepare import annotate_shards
+from compclip.prepare import annotate_shards, noun_index_writer, shard_writer
 from compclip.text.annotation import Annotation
 from compclip.text.annotation_columns import Columns
 
@@ -22,12 +22,12 @@ def prepared(
     listed = []
     for number, low in enumerate(range(0, len(samples), size)):
         listed.append(
-            _shard(folder, shard_files.shard_name(number), samples[low : low + size], annotations[low : low + size])
+            _shard(folder, shard_writer.shard_name(number), samples[low : low + size], annotations[low : low + size])
         )
-    noun_index.write_noun_index(
+    noun_index_writer.write_noun_index(
         folder / noun_index.FILE, [folder / shard_files.SHARDS / f"{shard.name}.arrow" for shard in listed]
     )
-    shard_files.write_manifest(folder / shard_files.MANIFEST, Manifest(tuple(listed)))
+    shard_writer.write_manifest(folder / shard_files.MANIFEST, Manifest(tuple(listed)))
     return PreparedDataset(folder)
 
 
@@ -38,8 +38,8 @@ def _shard(folder: Path, name: str, samples: Sequence[Sample], annotations: Sequ
     path, said = folder / shard_files.SHARDS / f"{name}.arrow", [len(own) for own in annotations]
     kinds = sorted({kind for annotation in flat for kind in annotation.stored})
     texts = {kind: [annotation.stored.get(kind, ()) for annotation in flat] for kind in kinds}
-    shard_files.write_batch(path, annotate_shards.build_batch(samples, said, made, texts))
-    return shard_files.describe_shard(path, name, len(samples), len(flat))
+    shard_writer.write_batch(path, annotate_shards.build_batch(samples, said, made, texts))
+    return shard_writer.describe_shard(path, name, len(samples), len(flat))
 
 
 def _whole(annotation: Annotation) -> Annotation:

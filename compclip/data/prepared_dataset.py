@@ -1,13 +1,11 @@
-"""A data set as training reads it: by number, from files that are mapped and never loaded.
+"""Read an annotated data set by sample number, from files that are mapped and never loaded.
 
-A process holds some objects a shard and none a sample; a row becomes an `Annotation` when somebody asks for it.
+A process holds a few objects per shard and none per sample; a row becomes an `Annotation` when it is asked for.
 """
 
 from __future__ import annotations
 
 import bisect
-import contextlib
-from collections.abc import Iterator
 from functools import cached_property
 from itertools import accumulate
 from pathlib import Path
@@ -16,9 +14,9 @@ import numpy as np
 import pyarrow as pa
 
 from compclip.base.errors import UserError
-from compclip.data import noun_index, shard_files
+from compclip.data import noun_index
 from compclip.data.sample import ImageLocation, Sample
-from compclip.data.shard_files import Shard
+from compclip.data.shard_files import MANIFEST, SHARDS, Shard, read_batch, read_manifest
 from compclip.text.annotation import Annotation
 from compclip.text.annotation_rows import Rows, Strings, numbers
 
@@ -28,168 +26,118 @@ NEGATIVE_TYPE = pa.list_(pa.struct([("image", pa.string()), ("offset", pa.int64(
 
 
 class PreparedDataset:
-    """The annotated samples of data/<name>/. Raises UserError where a file is missing, damaged or another one."""
+    """The annotated samples of data/<name>/. Raises UserError where a file is missing or not the manifest's."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.manifest = shard_files.read_manifest(folder / shard_files.MANIFEST, STAGE)
-        self._samples = [0, *accumulate(shard.samples for shard in self.manifest.shards)]
-        self._captions = [0, *accumulate(shard.captions for shard in self.manifest.shards)]
-        self._open: dict[int, _Open] = {}
+        self.manifest = read_manifest(folder / MANIFEST, STAGE)
+        self._first_sample = [0, *accumulate(shard.samples for shard in self.manifest.shards)]
+        self._first_caption = [0, *accumulate(shard.captions for shard in self.manifest.shards)]
+        self._open_shards: dict[int, _OpenShard] = {}
 
     def __len__(self) -> int:
         return self.manifest.samples
 
     @property
     def sizes(self) -> list[int]:
-        """How many samples each shard has."""
+        """The number of samples of each shard."""
         return [shard.samples for shard in self.manifest.shards]
 
     def sample(self, index: int) -> Sample:
-        """A sample without its captions."""
-        shard, row = self._row(index)
+        """Return a sample without its captions."""
+        shard, row = self._locate(index)
         return shard.sample(row)
 
     def captions(self, index: int) -> int:
-        """How many captions a sample has."""
-        shard, row = self._row(index)
+        """Return how many captions a sample has."""
+        shard, row = self._locate(index)
         return int(shard.starts[row + 1] - shard.starts[row])
 
     def annotation(self, index: int, which: int) -> Annotation:
-        """One of a sample's captions."""
-        shard, row = self._row(index)
-        return shard.rows[shard.caption(row, which)]
+        """Return one of a sample's captions."""
+        shard, row = self._locate(index)
+        return shard.rows[shard.starts[row] + which]
 
     def negative_images(self, index: int) -> tuple[ImageLocation, ...]:
-        """The pictures that stand beside a sample as its negatives; an empty path where one is not there."""
-        shard, row = self._row(index)
-        return shard.negative_images(row)
+        """Return a sample's negative images; a missing one has an empty path."""
+        shard, row = self._locate(index)
+        return shard.negatives[row] if shard.negatives else ()
 
     def nouns(self, index: int, which: int) -> list[str]:
-        """The nouns of the first sentence of one of a sample's captions."""
-        shard, row = self._row(index)
-        return shard.rows.nouns(shard.caption(row, which))
+        """Return the nouns of the first sentence of one of a sample's captions."""
+        shard, row = self._locate(index)
+        return shard.rows.nouns(shard.starts[row] + which)
 
     @cached_property
     def wide(self) -> np.ndarray:
         """For each sample whether its picture is at least as wide as it is high."""
-        return np.concatenate([_wide(*self._file(number)) for number in range(len(self.manifest.shards))])
+        batches = [self._read(shard) for shard in self.manifest.shards]
+        return np.concatenate([numbers(batch["width"]) >= numbers(batch["height"]) for batch in batches])
 
     def sharing(self, noun: str, wide: bool) -> np.ndarray:
-        """The numbers of all captions whose first sentence has a noun and whose picture is wide, or tall; rising."""
+        """Return the numbers of all captions of wide, or of tall, pictures whose first sentence has `noun`, ascending.
+
+        A caption's number counts all captions of the data set; `locate_caption` says whose it is.
+        """
         return self._nouns.captions(noun, wide)
 
-    def place(self, caption: int) -> tuple[int, int]:
-        """Sample and which of its captions, of a caption by its number in the whole data set.
-
-        Raises UserError for a number that is no caption's.
-        """
-        if not 0 <= caption < self.manifest.captions:
-            raise UserError(f"{self.folder / noun_index.FILE}: damaged; run `dvc repro {STAGE}` again")
-        number = bisect.bisect_right(self._captions, caption) - 1
+    def locate_caption(self, caption: int) -> tuple[int, int]:
+        """Return the sample of a caption's number, and which of the sample's captions it is."""
+        number = bisect.bisect_right(self._first_caption, caption) - 1
         starts = self._shard(number).starts
-        row = int(np.searchsorted(starts, caption - self._captions[number], side="right")) - 1
-        return self._samples[number] + row, int(caption - self._captions[number] - starts[row])
+        row = int(np.searchsorted(starts, caption - self._first_caption[number], side="right")) - 1
+        return self._first_sample[number] + row, int(caption - self._first_caption[number] - starts[row])
 
     @cached_property
     def _nouns(self) -> noun_index.NounIndex:
         return noun_index.NounIndex(self.folder / noun_index.FILE)
 
-    def _row(self, index: int) -> tuple[_Open, int]:
-        number = bisect.bisect_right(self._samples, index) - 1
-        return self._shard(number), index - self._samples[number]
+    def _locate(self, index: int) -> tuple[_OpenShard, int]:
+        number = bisect.bisect_right(self._first_sample, index) - 1
+        return self._shard(number), index - self._first_sample[number]
 
-    def _shard(self, number: int) -> _Open:
-        if number not in self._open:
-            self._open[number] = _Open(*self._file(number))
-        return self._open[number]
+    def _shard(self, number: int) -> _OpenShard:
+        if number not in self._open_shards:
+            shard = self.manifest.shards[number]
+            self._open_shards[number] = _OpenShard(self._read(shard), f"{self.folder / SHARDS / shard.name}.arrow")
+        return self._open_shards[number]
 
-    def _file(self, number: int) -> tuple[Path, Shard]:
-        known = self.manifest.shards[number]
-        return self.folder / shard_files.SHARDS / f"{known.name}.arrow", known
-
-
-def _batch(path: Path, known: Shard) -> pa.RecordBatch:
-    """A mapped shard. Raises UserError where it is not the one that the manifest names."""
-    batch = shard_files.read_batch(path, STAGE, mapped=True)
-    if path.stat().st_size != known.bytes or batch.num_rows != known.samples:
-        raise UserError(f"{path}: not the shard that its manifest names; run `dvc repro {STAGE}` again")
-    return batch
+    def _read(self, shard: Shard) -> pa.RecordBatch:
+        path = self.folder / SHARDS / f"{shard.name}.arrow"
+        batch = read_batch(path, STAGE, mapped=True)
+        if path.stat().st_size != shard.bytes or batch.num_rows != shard.samples:
+            raise UserError(f"{path}: not the shard that its manifest names; run `dvc repro {STAGE}` again")
+        return batch
 
 
-@contextlib.contextmanager
-def _sound(path: Path) -> Iterator[None]:
-    """Raise UserError for what no shard of ours holds."""
-    try:
-        yield
-    except (LookupError, ValueError, TypeError, AttributeError, pa.ArrowException) as error:
-        raise UserError(f"{path}: damaged ({type(error).__name__}); run `dvc repro {STAGE}` again") from error
+class _OpenShard:
+    """The columns of a mapped shard. The captions of row r have numbers from `starts[r]` to `starts[r + 1]`."""
 
-
-def _wide(path: Path, known: Shard) -> np.ndarray:
-    """Whether each picture of a shard is at least as wide as it is high; nothing else of it is opened."""
-    batch = _batch(path, known)
-    with _sound(path):
-        batch.validate()
-        return _integers(batch["width"]) >= _integers(batch["height"])
-
-
-def _integers(column: pa.Array) -> np.ndarray:
-    """Return the column as whole numbers. Raises TypeError for a column of others, as NaN."""
-    if not pa.types.is_integer(column.type):
-        raise TypeError(f"{column.type}: no whole numbers")
-    return numbers(column)
-
-
-class _Open:
-    """A shard that is mapped: its columns, which are looked through as far as a look costs nothing."""
-
-    def __init__(self, path: Path, known: Shard) -> None:
-        batch = _batch(path, known)
-        self.path = path
-        with _sound(path):
-            batch.validate()
-            said = batch["captions"]
-            self.starts = numbers(said.offsets)
-            if self.starts[0] != 0 or self.starts[-1] != known.captions or np.any(np.diff(self.starts) < 0):
-                raise ValueError("captions of no sample")
-            self.rows = Rows(said.values, str(path))
-            self._texts = {name: Strings(batch[name]) for name in ("id", "image", "split")}
-            self._numbers = {name: _integers(batch[name]) for name in ("width", "height", "offset", "length")}
-            has = NEGATIVE_COLUMN in batch.schema.names
-            self._beside = NegativeImageColumn(batch[NEGATIVE_COLUMN]) if has else None
-
-    def caption(self, row: int, which: int) -> int:
-        """The number of a sample's caption within the shard."""
-        return int(self.starts[row]) + which
-
-    def negative_images(self, row: int) -> tuple[ImageLocation, ...]:
-        """Where those of one sample are."""
-        with _sound(self.path):
-            return self._beside[row] if self._beside else ()
+    def __init__(self, batch: pa.RecordBatch, path: str) -> None:
+        captions = batch["captions"]
+        self.starts = numbers(captions.offsets)
+        self.rows = Rows(captions.values, path)
+        self._texts = [Strings(batch[name]) for name in ("id", "image", "split")]
+        self._numbers = [numbers(batch[name]) for name in ("width", "height", "offset", "length")]
+        has_negatives = NEGATIVE_COLUMN in batch.schema.names
+        self.negatives = NegativeImageColumn(batch[NEGATIVE_COLUMN]) if has_negatives else None
 
     def sample(self, row: int) -> Sample:
-        """One sample."""
-        with _sound(self.path):
-            texts = {name: column[row].decode() for name, column in self._texts.items()}
-        return Sample(captions=(), **texts, **{name: int(column[row]) for name, column in self._numbers.items()})
+        """Return one sample."""
+        key, image, split = (column[row].decode() for column in self._texts)
+        width, height, offset, length = (int(column[row]) for column in self._numbers)
+        return Sample(key, image, (), split, width, height, offset, length)
 
 
 class NegativeImageColumn:
-    """Where the negative images of a shard's samples are, by row. ValueError or another one of a column of others."""
+    """The negative images of a shard's samples, by row."""
 
-    def __init__(self, listed: pa.ListArray) -> None:
-        values = listed.values
-        if values.offset:
-            raise ValueError("a part of a column")
-        self._ends, self._size = numbers(listed.offsets), len(values)
-        self._images = Strings(values.field("image"))
-        self._numbers = [numbers(values.field(name)) for name in ("offset", "length")]
+    def __init__(self, column: pa.ListArray) -> None:
+        self._ends, self._images = numbers(column.offsets), Strings(column.values.field("image"))
+        self._numbers = [numbers(column.values.field(name)) for name in ("offset", "length")]
 
     def __getitem__(self, row: int) -> tuple[ImageLocation, ...]:
         low, high = self._ends[row : row + 2].tolist()
-        if not 0 <= low <= high <= self._size:
-            raise ValueError("a list outside of its column")
         names = self._images.all(np.arange(low, high))
-        offsets, lengths = (numbers[low:high].tolist() for numbers in self._numbers)
+        offsets, lengths = (column[low:high].tolist() for column in self._numbers)
         return tuple(ImageLocation(name.decode(), *at) for name, *at in zip(names, offsets, lengths, strict=True))

@@ -1,4 +1,4 @@
-"""A sample: one picture and what is said about it."""
+"""Samples: one picture each, where it is stored, and its captions."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class SampleMember:
 
 @dataclass(frozen=True)
 class NegativeImage:
-    """A picture that stands beside a sample as its negative, its place and checksum as of a sample's own."""
+    """A negative image of a sample; its location and checksum are those of `Sample`."""
 
     image: str
     offset: int = 0
@@ -37,11 +37,11 @@ class NegativeImage:
 
     @property
     def picture(self) -> ImageLocation:
-        """Where the picture is."""
+        """The picture's location."""
         return ImageLocation(self.image, self.offset, self.length)
 
 
-NO_IMAGE = NegativeImage("")  # in the place of one that is not there
+NO_IMAGE = NegativeImage("")  # stands for a missing one, so that the others keep their positions
 
 
 @dataclass(frozen=True)
@@ -70,5 +70,5 @@ class Sample:
 
     @property
     def picture(self) -> ImageLocation:
-        """Where the picture is."""
+        """The picture's location."""
         return ImageLocation(self.image, self.offset, self.length)

@@ -1,4 +1,4 @@
-"""Tars of samples as img2dataset and Hugging Face write them, read where they lie: names, offsets and small members.
+"""Read tars of samples, as img2dataset and Hugging Face write them, in place: names, offsets and small members.
 
 A sample's members share a key, their path up to the first dot of the file's name: 00017/000170003.jpg, .txt, .json.
 """
@@ -18,19 +18,16 @@ class DamagedTar(Exception):
 
 
 class ForwardHeader(tarfile.TarInfo):
-    """A header whose size leads forward: before Python 3.11.14 tarfile follows a negative one back, and never ends.
-
-    Of its errors, those that the program does not take for the end of the archive are raised.
-    """
+    """A header without a negative size, which tarfile follows backwards for ever before Python 3.11.14."""
 
     @classmethod
-    def frombuf(cls, buf: bytes | bytearray, encoding: str | None, errors: str) -> ForwardHeader:
-        """The header of a block as it stands."""
+    def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> ForwardHeader:
+        """Return the header of a block."""
         return _check_size(super().frombuf(buf, encoding, errors))
 
     @classmethod
     def fromtarfile(cls, tar: tarfile.TarFile) -> ForwardHeader:
-        """The next header with what the records before it say of it."""
+        """Return the next header, with the values of extended records before it."""
         return _check_size(super().fromtarfile(tar))
 
 
@@ -41,13 +38,13 @@ def _check_size(header: ForwardHeader) -> ForwardHeader:
 
 
 def open_tar(path: str | os.PathLike[str], mode: str) -> tarfile.TarFile:
-    """Open a stranger's tar for reading. Raises what tarfile raises, ReadError for a negative size among them."""
-    return tarfile.open(path, mode, tarinfo=ForwardHeader)  # type: ignore[call-overload, no-any-return]
+    """Open a foreign tar for reading. Raises the errors of tarfile, ReadError for a negative size."""
+    return tarfile.open(path, mode, tarinfo=ForwardHeader)  # type: ignore[call-overload]
 
 
 @dataclass(frozen=True)
 class TarMember:
-    """A regular file within a tar: where its bytes are."""
+    """A regular file within a tar: the position of its bytes."""
 
     name: str
     offset: int
@@ -56,7 +53,7 @@ class TarMember:
 
 @dataclass(frozen=True)
 class TarSample:
-    """The members of one key, by suffix (jpg, txt, json …, in lower case), and how many came twice."""
+    """The members of one key by suffix (jpg, txt, json …, in lower case), and the suffixes that came twice."""
 
     key: str
     members: dict[str, TarMember] = field(default_factory=dict)
@@ -64,66 +61,61 @@ class TarSample:
 
 
 def iterate_samples(path: str) -> Iterator[TarSample]:
-    """The keys of a tar in its order. A key that comes back after another one is one more group of its name.
+    """Give the samples of a tar in its order. A key that returns after another one is a further sample.
 
-    Raises DamagedTar after the last key before the damage.
+    Raises DamagedTar after the last sample before the damage.
     """
-    now, damage = TarSample(""), None
+    sample, damage = TarSample(""), None
     try:
         for member in iterate_members(path):
             key, suffix = split_name(member.name)
-            if key != now.key:
-                if now.members:
-                    yield now
-                now = TarSample(key)
-            if suffix in now.members:
-                now.repeated.append(suffix)
+            if key != sample.key:
+                if sample.members:
+                    yield sample
+                sample = TarSample(key)
+            if suffix in sample.members:
+                sample.repeated.append(suffix)
             elif suffix:
-                now.members[suffix] = member
+                sample.members[suffix] = member
     except DamagedTar as error:
         damage = error
-    if now.members:
-        yield now
+    if sample.members:
+        yield sample
     if damage:
         raise damage
 
 
 def split_name(name: str) -> tuple[str, str]:
-    """Key and suffix of a member's name."""
+    """Return key and suffix of a member's name."""
     folder, slash, file = name.rpartition("/")
     stem, _, suffix = file.partition(".")
     return folder + slash + stem, suffix.lower()
 
 
 def iterate_members(path: str) -> Iterator[TarMember]:
-    """The regular files of an uncompressed tar, in order. Raises DamagedTar where it is none, or ends too early."""
+    """Give the regular files of an uncompressed tar, in order. Raises DamagedTar where it is damaged or cut."""
     try:
         length = os.path.getsize(path)
         with open_tar(path, "r:") as tar:
-            while (found := tar.next()) is not None:
-                tar.members = []  # tarfile keeps them all
-                if found.isreg() and not found.issparse():
-                    if not 0 <= found.offset_data <= found.offset_data + found.size <= length:
-                        raise DamagedTar(f"{path}: ends within {found.name!a}")
-                    yield TarMember(found.name, found.offset_data, found.size)
-            _check_end(path, tar.offset, length)
+            while (header := tar.next()) is not None:
+                tar.members = []  # type: ignore[attr-defined]  # tarfile would keep them all
+                if header.isreg() and not header.issparse():
+                    if not 0 <= header.offset_data <= header.offset_data + header.size <= length:
+                        raise DamagedTar(f"{path}: ends within {header.name!a}")
+                    yield TarMember(header.name, header.offset_data, header.size)
+            with open(path, "rb") as file:  # tarfile takes a header that it cannot read for the end
+                file.seek(tar.offset)
+                if any(file.read(BLOCK)):
+                    raise DamagedTar(f"{path}: no header at byte {tar.offset} of {length}")
     except DamagedTar:
         raise
-    except Exception as error:  # of a made header tarfile's readers raise what there is, RecursionError among them
+    except Exception as error:  # of a forged header tarfile raises anything, RecursionError among them
         raise DamagedTar(f"{path}: {type(error).__name__}: {error}") from error
 
 
-def _check_end(path: str, offset: int, length: int) -> None:
-    """tarfile takes a header that it cannot read for the end."""
-    with open(path, "rb") as file:
-        file.seek(offset)
-        if any(file.read(BLOCK)):
-            raise DamagedTar(f"{path}: no header at byte {offset} of {length}")
-
-
-def read_member(path: str, member: TarMember, most: int) -> bytes | None:
-    """A member's bytes; None for more than `most`."""
-    if member.size > most:
+def read_member(path: str, member: TarMember, limit: int) -> bytes | None:
+    """Return a member's bytes; None for more than `limit`."""
+    if member.size > limit:
         return None
     with open(path, "rb", buffering=0) as file:
         return os.pread(file.fileno(), member.size, member.offset)

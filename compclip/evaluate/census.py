@@ -19,7 +19,7 @@ from compclip.base.names import Name
 from compclip.evaluate import benchmark_fingerprints
 from compclip.evaluate.benchmark_module import load_module
 from compclip.evaluate.picture_references import file_of, parse_reference
-from compclip.prepare import image_containment
+from compclip.prepare import sample_cleaning
 
 if TYPE_CHECKING:
     from compclip.config.sections import BenchmarkSection as Section
@@ -34,7 +34,7 @@ def load_benchmark(name: str, section: Section) -> Benchmark:
     benchmark = _read_section(name, section)
     complete = benchmark.authors or benchmark
     if not section.images_outside:
-        image_containment.check_images(_pictures(complete), section.images, section.path)
+        sample_cleaning.check_images(_pictures(complete), section.images, section.path)
     for key in _names(complete):
         if surrogates.has(key):
             raise UserError(f"{section.path}: id {key!a}: holds half a surrogate pair, no character; rename it")

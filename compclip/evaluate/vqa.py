@@ -238,8 +238,8 @@ def open_scorer(
         url, _, name = model.rpartition("::")
         server = Server(url=url, model=name, api_key_env=api_key_env, cache=CACHE, failures_allowed=0.0)
         return scores_by_endpoint(server, asking), {"vqascore": model} | asdict(asking)
-    processor, network = hf.load(model, device)
-    asking = askings.question_of_family(hf.family(network), words)
+    processor, network = hf.load_model(model, device)
+    asking = askings.question_of_family(hf.model_family(network), words)
     facts = {"fingerprint": fingerprint(model), "dtype": str(network.dtype).removeprefix("torch.")}
     scores = scores_by_model(processor, network, asking, upright=how.pictures == "upright")
     return scores, {"vqascore": model} | asdict(asking) | facts

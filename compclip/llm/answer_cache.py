@@ -1,7 +1,7 @@
-"""What language models said, in SQLite files: a question is not sent twice.
+"""Cache answers of language models in SQLite files, so that no question is sent twice.
 
-A file a shard, so that hosts that share a folder never write to one file. Whoever writes a shard's answers is alone
-with them, and needs no memory shared with others, which a network disk does not have.
+There is one file per shard, so that hosts that share a folder never write to one file. The writer of a shard's answers
+holds its file alone, and needs no shared memory, which a network disk does not have.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from compclip.config.sections import Data
 
 @dataclass(frozen=True)
 class Answer:
-    """What the model said; `cut_short` where it reached `max_tokens`."""
+    """A model's answer; `cut_short` where it reached `max_tokens`."""
 
     text: str
     cut_short: bool = False
@@ -29,21 +29,21 @@ class Answer:
 
 
 def cache_folder(cache: str, data: Data) -> Path:
-    """The folder, beside `cache`, of the answers about one data set, which its files tell from others."""
-    told = "\0".join((data.source, data.path, data.images))
-    return Path(cache).with_suffix(".shards") / hashlib.sha256(told.encode()).hexdigest()[:12]
+    """Return the folder beside `cache` for the answers about one data set, named after a hash of its files."""
+    section = "\0".join((data.source, data.path, data.images))
+    return Path(cache).with_suffix(".shards") / hashlib.sha256(section.encode()).hexdigest()[:12]
 
 
 def shard_cache(folder: Path, shard: str) -> str:
-    """The file of one shard's answers."""
+    """Return the file of one shard's answers."""
     return str(folder / f"{shard}.sqlite")
 
 
 @contextmanager
 def open_cache(path: str, alone: bool = False) -> Iterator[sqlite3.Connection]:
-    """The open file of answers; what was written is safe after each answer.
+    """Open a file of answers; each answer is safe once it is stored.
 
-    Raises UserError for another file, and for one that somebody else has `alone` for a minute.
+    Raises UserError for another file, and for one that another process holds `alone` for a minute.
     """
     try:
         Path(path).parent.mkdir(parents=True, exist_ok=True)
@@ -61,9 +61,9 @@ def open_cache(path: str, alone: bool = False) -> Iterator[sqlite3.Connection]:
 
 
 @contextmanager
-def open_shared_cache(path: str, besides: str) -> Iterator[sqlite3.Connection | None]:
-    """The answers of all shards in one file, where an earlier run left such a file; to be read alone."""
-    if path == besides or not Path(path).is_file():
+def open_shared_cache(path: str, shard_file: str) -> Iterator[sqlite3.Connection | None]:
+    """Open, for reading, the one file of all shards' answers that an earlier run may have left; None without it."""
+    if path == shard_file or not Path(path).is_file():
         yield None
         return
     try:
@@ -74,17 +74,15 @@ def open_shared_cache(path: str, besides: str) -> Iterator[sqlite3.Connection | 
 
 
 def load_answer(cache: sqlite3.Connection, key: str) -> Answer | None:
-    """The answer that is kept under a key; None where there is none."""
+    """Return the answer to a key, None where there is none."""
     row = cache.execute(
         "SELECT text, cut_short, prompt_tokens, completion_tokens FROM answers WHERE key = ?", (key,)
     ).fetchone()
-    if not row or not isinstance(row[0], str) or not all(isinstance(number, int) for number in row[1:]):
-        return None  # also where another program wrote something else
-    return Answer(row[0], bool(row[1]), row[2], row[3])
+    return Answer(row[0], bool(row[1]), row[2], row[3]) if row else None
 
 
 def store_answer(cache: sqlite3.Connection, key: str, answer: Answer) -> None:
-    """Keep an answer under a key."""
+    """Store the answer to a key."""
     cache.execute(
         "INSERT OR REPLACE INTO answers VALUES (?, ?, ?, ?, ?)",
         (key, answer.text, int(answer.cut_short), answer.prompt_tokens, answer.completion_tokens),

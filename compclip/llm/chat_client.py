@@ -1,10 +1,11 @@
-"""Questions to an OpenAI-compatible chat endpoint, each with or without a picture: parallel, retried, cached, counted.
+"""Ask an OpenAI-compatible chat endpoint: questions with or without pictures, parallel, retried, cached, counted.
 
-    replies = ask([Question("Describe this image.", image="a.jpg")], server)
+    replies = ask_questions([Question("Describe this image.", image="a.jpg")], server)
 
 An attempt takes at most `timeout_s` and a wait between attempts at most `backoff_max_s`, whatever the server does, and
-Ctrl-C ends both. Answers are kept under a hash of everything that decides them (model, prompt, picture's bytes,
-settings), so that asking again sends nothing, whether or not the first time finished.
+Ctrl-C ends both. Answers are cached under a hash of all that decides them (model, prompt, picture's bytes, settings).
+
+Not openai, nor httpx with tenacity: their time limits hold per read and not per reply, and replies have no size limit.
 """
 
 from __future__ import annotations
@@ -30,12 +31,12 @@ from compclip.data import images
 from compclip.llm import answer_cache, chat_question
 from compclip.llm.answer_cache import Answer
 from compclip.llm.chat_question import Question
-from compclip.llm.http_post import NoReply, Poster, Reply
+from compclip.llm.http_post import HttpReply, NoReply, Poster
 
 RETRIED = (408, 425, 429, 500, 502, 503, 504, 529)
-HOPELESS = (401, 403, 404)  # every further question would be answered alike
+HOPELESS = (401, 403, 404)  # every further question would get the same reply
 TICK_S = 0.2  # how long Ctrl-C may have to wait for the main thread
-MOST_TOKENS = 2**31
+MAX_TOKENS = 2**31
 
 
 @dataclass(frozen=True)
@@ -47,20 +48,20 @@ class Replies:
 
 
 def watch_nothing() -> None:
-    """Watch over nothing."""
+    """Do nothing while answers are awaited (default callback)."""
 
 
 @dataclass(frozen=True)
-class _Said:
-    """An answer, after how many retries, and whether its text had to be repaired."""
+class _Success:
+    """An answer, the number of retries, and whether its text had to be repaired."""
 
     answer: Answer
     retries: int
-    mended: bool
+    was_repaired: bool
 
 
-class _Failed(Exception):
-    """A question without an answer: `reason` is counted, `detail` is shown."""
+class _QuestionFailed(Exception):
+    """A question without an answer: `reason` is counted, the message is shown."""
 
     def __init__(self, reason: str, detail: str, retries: int = 0) -> None:
         super().__init__(detail)
@@ -70,67 +71,65 @@ class _Failed(Exception):
 def ask_questions(
     questions: Sequence[Question], server: Server, cache: str = "", watch: Callable[[], None] = watch_nothing
 ) -> Replies:
-    """Ask what the cache does not know, `parallel` questions at a time; equal questions are asked once.
+    """Ask what the cache lacks, `parallel` questions at a time; equal questions are asked once.
 
-    `cache`: the file for these answers, where it is another than the server's own, which is then read alone. `watch` is
-    called while answers are awaited, and may raise.
+    `cache`: the file for these answers, where it is not the server's, which is then only read. `watch` is called while
+    answers are awaited, and may raise.
 
     Raises UserError where the key is missing or refused, the model or address is unknown, or more than
     `failures_allowed` of the questions fail; answers received until then are in the cache.
     """
-    keys = [chat_question.cache_key(q, server) for q in questions]
+    keys = [chat_question.cache_key(question, server) for question in questions]
     different = dict(zip(keys, questions, strict=True))
     counts: Counter = Counter(asked=len(questions), repeated=len(questions) - len(different))
     cache = cache or server.cache
-    with answer_cache.open_cache(cache, alone=cache != server.cache) as kept:
-        known = _known(different, kept, server.cache, cache)
-        counts["cached"] = len(known)
-        missing = {key: one for key, one in different.items() if key not in known}
+    with answer_cache.open_cache(cache, alone=cache != server.cache) as connection:
+        answers = _load_answers(different, connection, server.cache, cache)
+        counts["cached"] = len(answers)
+        missing = {key: question for key, question in different.items() if key not in answers}
         if missing:
             with closing(_Pool(replace(server, cache=cache), watch)) as pool:
                 for key, answer in _fetch(missing, pool, len(different), counts):
-                    answer_cache.store_answer(kept, key, answer)
-                    known[key] = answer
-    return Replies(tuple(known.get(key) for key in keys), counts)
+                    answer_cache.store_answer(connection, key, answer)
+                    answers[key] = answer
+    return Replies(tuple(answers.get(key) for key in keys), counts)
 
 
-def _known(keys: Iterable[str], kept: sqlite3.Connection, common: str, cache: str) -> dict[str, Answer]:
-    with answer_cache.open_shared_cache(common, cache) as older:
-        files = [file for file in (kept, older) if file]
-        found = {key: next(filter(None, (answer_cache.load_answer(file, key) for file in files)), None) for key in keys}
-    return {key: answer for key, answer in found.items() if answer}
+def _load_answers(keys: Iterable[str], connection: sqlite3.Connection, shared: str, cache: str) -> dict[str, Answer]:
+    with answer_cache.open_shared_cache(shared, cache) as older:
+        answers = {}
+        for key in keys:
+            answer = answer_cache.load_answer(connection, key)
+            if answer is None and older:
+                answer = answer_cache.load_answer(older, key)
+            if answer:
+                answers[key] = answer
+        return answers
 
 
 def _fetch(missing: dict[str, Question], pool: _Pool, total: int, counts: Counter) -> Iterator[tuple[str, Answer]]:
-    """Answers as they arrive; failures are counted, and too many end it."""
-    server, failed = pool.server, 0
+    """Give answers as they arrive. Failures are counted; too many raise UserError."""
+    server, failures = pool.server, 0
     for key, outcome in pool.outcomes(missing):
-        if isinstance(outcome, _Failed):
-            failed += 1
-            counts.update({f"failed_{outcome.reason}": 1, "retries": outcome.retries})
-            if failed > server.failures_allowed * total:
-                raise _too_many(server, failed, total, outcome)
+        counts["retries"] += outcome.retries
+        if isinstance(outcome, _QuestionFailed):
+            failures += 1
+            counts[f"failed_{outcome.reason}"] += 1
+            if failures > server.failures_allowed * total:
+                raise UserError(
+                    f"{server.url}: {failures} of {total} questions failed, the last with {outcome.reason} "
+                    f"({outcome}); answers so far are kept in {server.cache}: run again, or raise failures_allowed"
+                )
             continue
-        _count(counts, outcome, server)
-        yield key, outcome.answer
-
-
-def _count(counts: Counter, said: _Said, server: Server) -> None:
-    answer = said.answer
-    tokens = {"prompt_tokens": answer.prompt_tokens, "completion_tokens": answer.completion_tokens}
-    counts.update(tokens | {"answered": 1, "retries": said.retries, "cut_short": int(answer.cut_short)})
-    if said.mended:
-        counts["repaired_answers"] += 1
-    cost = answer.prompt_tokens * server.prompt_price + answer.completion_tokens * server.completion_price
-    if cost:
-        counts["cost"] += cost / 1e6
-
-
-def _too_many(server: Server, failed: int, total: int, last: _Failed) -> UserError:
-    return UserError(
-        f"{server.url}: {failed} of {total} questions failed, the last with {last.reason} ({last}); "
-        f"answers so far are kept in {server.cache}: run again, or raise failures_allowed"
-    )
+        answer = outcome.answer
+        counts.update(answered=1, cut_short=int(answer.cut_short))
+        counts.update(prompt_tokens=answer.prompt_tokens, completion_tokens=answer.completion_tokens)
+        if outcome.was_repaired:
+            counts["repaired_answers"] += 1
+        cost = answer.prompt_tokens * server.prompt_price + answer.completion_tokens * server.completion_price
+        if cost:
+            counts.update({"cost": cost / 1e6})
+        yield key, answer
 
 
 # --- sending --------------------------------------------------------------------------------------------------
@@ -141,23 +140,29 @@ class _Pool:
 
     def __init__(self, server: Server, watch: Callable[[], None]) -> None:
         self.server, self.watch = server, watch
-        key = _key_of(server)
+        key = _read_api_key(server)
         headers = {"Content-Type": "application/json"} | ({"Authorization": f"Bearer {key}"} if key else {})
         self.poster = Poster(server.url.rstrip("/") + "/chat/completions", headers)
         self.stopped = threading.Event()
 
-    def outcomes(self, missing: dict[str, Question]) -> Iterator[tuple[str, _Said | _Failed]]:
-        """Key and outcome of each question, in the order in which they end. Raises UserError where all would fail."""
-        asked: queue.SimpleQueue = queue.SimpleQueue()
+    def outcomes(self, missing: dict[str, Question]) -> Iterator[tuple[str, _Success | _QuestionFailed]]:
+        """Give key and outcome of each question as they end. Raises UserError where all would fail."""
+        waiting: queue.SimpleQueue = queue.SimpleQueue()
         ended: queue.SimpleQueue = queue.SimpleQueue()
         for pair in missing.items():
-            asked.put(pair)
+            waiting.put(pair)
         for _ in range(min(self.server.parallel, len(missing))):
-            threading.Thread(target=self._work, args=(asked, ended), daemon=True).start()
-        for _ in missing:
-            key, outcome = _next(ended, self.watch)
-            if not isinstance(outcome, (_Said, _Failed)):
+            threading.Thread(target=self._work, args=(waiting, ended), daemon=True).start()
+        remaining = len(missing)
+        while remaining:
+            self.watch()
+            try:
+                key, outcome = ended.get(timeout=TICK_S)
+            except queue.Empty:
+                continue
+            if not isinstance(outcome, (_Success, _QuestionFailed)):
                 raise outcome
+            remaining -= 1
             yield key, outcome
 
     def close(self) -> None:
@@ -165,109 +170,95 @@ class _Pool:
         self.stopped.set()
         self.poster.stop()
 
-    def _work(self, asked: queue.SimpleQueue, ended: queue.SimpleQueue) -> None:
+    def _work(self, waiting: queue.SimpleQueue, ended: queue.SimpleQueue) -> None:
         while not self.stopped.is_set():
             try:
-                key, one = asked.get_nowait()
+                key, question = waiting.get_nowait()
             except queue.Empty:
                 return
             try:
-                ended.put((key, self._said(one)))
-            except Exception as error:  # for the thread that waits
+                ended.put((key, self._ask(question)))
+            except Exception as error:  # raised in the thread that waits
                 ended.put((key, error))
 
-    def _said(self, one: Question) -> _Said:
+    def _ask(self, question: Question) -> _Success:
         try:
-            body = chat_question.request_body(one, self.server)
+            body = json.dumps(chat_question.request_body(question, self.server)).encode()
         except images.ImageError as error:
-            raise _Failed(f"{error.reason}_picture", str(error)) from None
-        reply, retries = self._reply(json.dumps(body).encode())
-        if reply.status != 200:
-            raise _refused(reply, retries, self.server)
-        return _parsed(reply.body, retries, one)
-
-    def _reply(self, body: bytes) -> tuple[Reply, int]:
-        """What the server says in the end, and after how many retries."""
+            raise _QuestionFailed(f"{error.reason}_picture", str(error)) from None
         retries = 0
         while True:
-            found = self._attempt(body)
-            again = found.reason != "oversized" if isinstance(found, NoReply) else found.status in RETRIED
+            reply = self._send(body)
+            again = reply.reason != "oversized" if isinstance(reply, NoReply) else reply.status in RETRIED
             if not again or retries + 1 >= self.server.attempts:
                 break
-            if self.stopped.wait(_wait(found, retries, self.server)):
+            if self.stopped.wait(_wait_s(reply, retries, self.server)):
                 break
             retries += 1
-        if isinstance(found, NoReply):
-            raise _Failed(found.reason, str(found), retries)
-        return found, retries
+        if isinstance(reply, NoReply):
+            raise _QuestionFailed(reply.reason, str(reply), retries)
+        if reply.status != 200:
+            raise _refusal(reply, retries, self.server)
+        return _parse(reply.body, retries, question)
 
-    def _attempt(self, body: bytes) -> Reply | NoReply:
+    def _send(self, body: bytes) -> HttpReply | NoReply:
         try:
             return self.poster.send(body, self.server.timeout_s)
-        except NoReply as lost:
-            return lost
+        except NoReply as error:
+            return error
 
 
-def _next(ended: queue.SimpleQueue, watch: Callable[[], None]) -> tuple:
-    while True:
-        watch()
-        try:
-            return ended.get(timeout=TICK_S)
-        except queue.Empty:
-            continue
+def _wait_s(reply: HttpReply | NoReply, retries: int, server: Server) -> float:
+    """Return the seconds until the next attempt: as the server asks, else twice as long each time; bounded."""
+    requested = None if isinstance(reply, NoReply) else _retry_after_s(reply.headers.get("Retry-After") or "")
+    backoff = server.backoff_s * (2.0 ** min(retries, 60) + random.random())
+    return min(backoff if requested is None else requested, server.backoff_max_s)
 
 
-def _wait(found: Reply | NoReply, retries: int, server: Server) -> float:
-    """Seconds until the next attempt: what the server asks for, else twice as long each time; at most so many."""
-    asked = None if isinstance(found, NoReply) else _retry_after(found.headers.get("Retry-After") or "")
-    own = server.backoff_s * (2.0 ** min(retries, 60) + random.random())
-    return min(own if asked is None else asked, server.backoff_max_s)
-
-
-def _retry_after(text: str) -> float | None:
-    """The seconds that a header asks for, as a number or as a date."""
-    if text.strip().isdecimal():
-        return float(text)
+def _retry_after_s(header: str) -> float | None:
+    """Return the seconds that a header asks for, as a number or as a date."""
+    if header.strip().isdecimal():
+        return float(header)
     try:
-        return max(email.utils.parsedate_to_datetime(text).timestamp() - time.time(), 0.0)
+        return max(email.utils.parsedate_to_datetime(header).timestamp() - time.time(), 0.0)
     except (ValueError, TypeError, OverflowError):
         return None
 
 
-def _refused(reply: Reply, retries: int, server: Server) -> Exception:
-    """The error of a status other than 200."""
-    detail = _shown(reply.body, 200)
+def _refusal(reply: HttpReply, retries: int, server: Server) -> Exception:
+    """Return the error of a status other than 200."""
+    detail = _excerpt(reply.body, 200)
     if reply.status not in HOPELESS:
-        return _Failed(f"http_{reply.status}", detail, retries)
-    where = f"the key in {server.api_key_env or 'api_key_env (none is named)'}"
+        return _QuestionFailed(f"http_{reply.status}", detail, retries)
+    variable = f"the key in {server.api_key_env or 'api_key_env (none is named)'}"
     return UserError(
-        f"{server.url}: status {reply.status} for model {server.model!r}: {detail}; check url, model and {where}"
+        f"{server.url}: status {reply.status} for model {server.model!r}: {detail}; check url, model and {variable}"
     )
 
 
-def _shown(raw: bytes, length: int) -> str:
-    """The beginning of a body. Some servers repeat the key in their errors."""
+def _excerpt(raw: bytes, length: int) -> str:
+    """Return the beginning of a body without keys, which some servers repeat in their errors."""
     return one_line(redacted(raw[:100_000].decode("utf-8", "replace")))[:length]
 
 
-def _parsed(raw: bytes, retries: int, one: Question) -> _Said:
+def _parse(raw: bytes, retries: int, question: Question) -> _Success:
     try:
         value = json_text.value(raw.decode("utf-8"), "answer")
         choice, usage = value["choices"][0], value.get("usage") or {}
-        text = chat_question.parse_choice(choice, one)
+        text = chat_question.parse_choice(choice, question)
         tokens = [int(usage.get(name) or 0) for name in ("prompt_tokens", "completion_tokens")]
         cut_short = choice.get("finish_reason") == "length"
     except (UserError, ValueError, LookupError, TypeError, AttributeError, OverflowError):
-        raise _Failed("malformed", _shown(raw, 80), retries) from None
-    if not all(0 <= number < MOST_TOKENS for number in tokens):
-        raise _Failed("malformed", f"counts of tokens: {str(tokens)[:80]}", retries)
+        raise _QuestionFailed("malformed", _excerpt(raw, 80), retries) from None
+    if not all(0 <= number < MAX_TOKENS for number in tokens):
+        raise _QuestionFailed("malformed", f"counts of tokens: {str(tokens)[:80]}", retries)
     if not text:
-        raise _Failed("empty", "an empty answer", retries)
-    return _Said(Answer(hidden(repaired(text)), cut_short, *tokens), retries, has(text))
+        raise _QuestionFailed("empty", "an empty answer", retries)
+    return _Success(Answer(hidden(repaired(text)), cut_short, *tokens), retries, has(text))
 
 
-def _key_of(server: Server) -> str:
-    """The key. Raises UserError naming the variable, never its value."""
+def _read_api_key(server: Server) -> str:
+    """Return the key. Raises UserError naming the variable, never its value."""
     if not server.api_key_env:
         return ""
     value = secret.resolve(server.api_key_env)

@@ -1,4 +1,4 @@
-"""A question to a language model: what is sent, and what it is known by."""
+"""Questions to a language model: the request that is sent, and the key of its answer."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from compclip.data.sample import ImageLocation
 class Question:
     """A prompt and, where `image` names one, a picture, sent with its longer side at most `image_side` pixels.
 
-    `likeliest`: in place of the answer, how likely each of so many tokens was to begin it.
+    `likeliest`: ask for the probabilities of so many first tokens instead of the answer.
     """
 
     prompt: str
@@ -31,7 +31,7 @@ class Question:
 
 
 def request_body(question: Question, server: Server) -> dict:
-    """What is posted. Raises ImageError for a picture that cannot be sent."""
+    """Return the request. Raises ImageError for a picture that cannot be sent."""
     content: str | list = question.prompt
     if question.image:
         picture = {"type": "image_url", "image_url": {"url": _data_url(question)}}
@@ -47,21 +47,21 @@ def request_body(question: Question, server: Server) -> dict:
 
 
 def parse_choice(choice: Mapping[str, Any], question: Question) -> str:
-    """The text of an answer; where `likeliest` is asked for, JSON of {token: log of its probability}.
+    """Return the text of an answer; with `likeliest`, JSON of {token: log of its probability}.
 
     Raises LookupError, TypeError, ValueError or AttributeError where the answer has another form.
     """
     if not question.likeliest:
         return str(choice["message"]["content"].strip())
-    listed = choice["logprobs"]["content"][0]["top_logprobs"]
-    likely = {str(one["token"]): float(one["logprob"]) for one in listed}
-    if not all(map(math.isfinite, likely.values())):
+    tokens = choice["logprobs"]["content"][0]["top_logprobs"]
+    logprobs = {str(token["token"]): float(token["logprob"]) for token in tokens}
+    if not all(map(math.isfinite, logprobs.values())):
         raise ValueError("logprobs that are no numbers")
-    return json.dumps(likely)
+    return json.dumps(logprobs)
 
 
 def _data_url(question: Question) -> str:
-    """The picture upright and in RGB, as JPEG."""
+    """Return the picture upright and in RGB, as JPEG."""
     picture = images.load_image(question.image)
     if question.image_side:
         picture.thumbnail((question.image_side, question.image_side))
@@ -71,17 +71,12 @@ def _data_url(question: Question) -> str:
 
 
 def cache_key(question: Question, server: Server) -> str:
-    """A hash over what decides the answer; the address is no part of it: the same model may move."""
-    told = {name: value for name, value in asdict(question).items() if name != "likeliest" or value}
-    asked = told | {"model": server.model, "temperature": server.temperature, "seed": server.seed}
+    """Return a hash of what decides the answer; the address is no part of it: a model may move."""
+    settings = {name: value for name, value in asdict(question).items() if name != "likeliest" or value}
+    settings |= {"model": server.model, "temperature": server.temperature, "seed": server.seed}
     if question.image:
-        asked["image"] = _picture_hash(question.image)
-    return hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()
-
-
-def _picture_hash(picture: str | ImageLocation) -> str:
-    """Of its bytes; one that has none is told by its place, and counted when it is to be sent."""
-    try:
-        return hashlib.sha256(images.read_bytes(picture)).hexdigest()
-    except images.ImageError:
-        return str(picture)
+        try:
+            settings["image"] = hashlib.sha256(images.read_bytes(question.image)).hexdigest()
+        except images.ImageError:  # counted when it is to be sent
+            settings["image"] = str(question.image)
+    return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()

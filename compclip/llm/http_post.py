@@ -1,7 +1,7 @@
-"""One POST and its whole reply, from a server that may be slow, endless, elsewhere or gone.
+"""Send one POST and read its whole reply, from a server that may be slow, endless or gone.
 
-Each has a time in which its last byte must be there and a size beyond which it is not read. No redirect is followed: a
-key goes to the address that it was given for. A connection a POST: to end one, its socket is shut.
+A reply has a time limit for its last byte and a size limit. No redirect is followed: a key goes only to its own
+address. Each POST has its own connection, which is ended by shutting its socket.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ class NoReply(Exception):
 
 
 @dataclass(frozen=True)
-class Reply:
-    """A status, its headers and all of its body."""
+class HttpReply:
+    """A status, its headers and the whole body."""
 
     status: int
-    headers: Mapping[str, str]
+    headers: http.client.HTTPMessage
     body: bytes
 
 
 class Poster:
-    """Posts to one address, from any number of threads at once."""
+    """Post to one address, from any number of threads."""
 
     def __init__(self, address: str, headers: Mapping[str, str]) -> None:
         self._headers = headers
@@ -46,8 +46,8 @@ class Poster:
         self._safe = ssl.create_default_context() if self._parts.scheme == "https" else None
         self._open: set[socket.socket] = set()
 
-    def send(self, body: bytes, seconds: float) -> Reply:
-        """What the server says within so many seconds. Raises Lost."""
+    def send(self, body: bytes, seconds: float) -> HttpReply:
+        """Return the server's reply within so many seconds. Raises NoReply."""
         end = time.monotonic() + seconds
         connection = self._connection(min(seconds, CONNECT_TIMEOUT_S))
         try:
@@ -63,7 +63,7 @@ class Poster:
             connection.close()
 
     def stop(self) -> None:
-        """End whatever is under way; those who wait for it get Lost."""
+        """End all requests; their `send` raises NoReply."""
         for sock in tuple(self._open):
             _shut(sock)
 
@@ -75,10 +75,10 @@ class Poster:
 
     @contextlib.contextmanager
     def _until(self, sock: socket.socket, end: float) -> Iterator[None]:
-        """A socket that is shut at its time: each byte of a reply that drips is in time, and the whole never is."""
-        left = max(end - time.monotonic(), 0.001)
-        sock.settimeout(left)
-        clock = threading.Timer(left, _shut, [sock])
+        """Shut the socket at `end`: single bytes of a dripping reply come in time, and the whole never does."""
+        seconds_left = max(end - time.monotonic(), 0.001)
+        sock.settimeout(seconds_left)
+        clock = threading.Timer(seconds_left, _shut, [sock])
         clock.daemon = True
         clock.start()
         self._open.add(sock)
@@ -88,7 +88,7 @@ class Poster:
             clock.cancel()
             self._open.discard(sock)
 
-    def _exchange(self, connection: http.client.HTTPConnection, body: bytes, end: float) -> Reply:
+    def _exchange(self, connection: http.client.HTTPConnection, body: bytes, end: float) -> HttpReply:
         connection.request("POST", self._parts.path, body, dict(self._headers))
         response = connection.getresponse()
         raw = response.read(LIMIT + 1)
@@ -98,7 +98,7 @@ class Poster:
             raise TimeoutError
         if response.length:
             raise http.client.IncompleteRead(raw, response.length)
-        return Reply(response.status, response.headers, raw)
+        return HttpReply(response.status, response.headers, raw)
 
 
 def _shut(sock: socket.socket) -> None:

@@ -1,10 +1,10 @@
-"""A server of one's own for the length of a task: started, waited for, watched, stopped, whatever ends the task.
+"""Run a server for the length of a task: start it, wait for it, watch it, and stop it whatever ends the task.
 
-    with running(server, log) as (ready, watch):
-        chat.ask(questions, ready, watch=watch)
+    with run_server(server, log) as (ready, watch):
+        ask_questions(questions, ready, watch=watch)
 
-The command is params.yaml's and so may be a stranger's: it runs where the person says so, in the environment, and is
-split into words as a shell would, without one.
+The command stands in params.yaml, perhaps a stranger's: it runs only where the environment allows it, and is split
+into words as a shell would, without one.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ from compclip.llm import server_guard
 
 ALLOW = "COMPCLIP_ALLOW_SERVER"
 HOST = "127.0.0.1"
-LOOK_S = 2.0  # how long a look whether it is ready may take
+REQUEST_TIMEOUT_S = 2.0  # of a request whether it is ready
 TICK_S = 0.1
 PATIENCE_S = 15.0  # between SIGTERM and SIGKILL
 TAIL_LINES, TAIL_BYTES = 3, 4096
-Asked = TypeVar("Asked", bound=Server)
+ServerConfig = TypeVar("ServerConfig", bound=Server)
 
 
 @contextmanager
-def run_server(server: Asked, log: Path) -> Iterator[tuple[Asked, Callable[[], None]]]:
-    """The settings with the address to ask, and a function that raises UserError where its server has died.
+def run_server(server: ServerConfig, log: Path) -> Iterator[tuple[ServerConfig, Callable[[], None]]]:
+    """Give the settings with the address to ask, and a function that raises UserError where the server has died.
 
-    Where the settings have a `server`, it runs for so long, and writes to `log`. Raises UserError where that is not
+    A `server` of the settings runs for the length of the context, and writes to `log`. Raises UserError where it is not
     allowed here, or does not become ready.
     """
     if not server.server:
@@ -51,16 +51,16 @@ def run_server(server: Asked, log: Path) -> Iterator[tuple[Asked, Callable[[], N
             f"start servers with {ALLOW}=1 in the environment"
         )
     port = _free_port()
-    own = _Own(_start(server.server, port, log), server.server, log)
+    process = _ServerProcess(_start(server.server, port, log), server.server, log)
     try:
-        own.await_ready(port, server.server_ready_s)
-        yield replace(server, url=f"http://{HOST}:{port}/v1", server=""), own.check
+        process.await_ready(port, server.server_ready_s)
+        yield replace(server, url=f"http://{HOST}:{port}/v1", server=""), process.check
     finally:
-        own.stop()
+        process.stop()
 
 
 def log_name() -> str:
-    """A log's name that no other process has."""
+    """Return a log's name that no other process has."""
     return f"server-{socket.gethostname()}-{os.getpid()}.log"
 
 
@@ -72,16 +72,16 @@ def _free_port() -> int:
 
 def _start(command: str, port: int, log: Path) -> subprocess.Popen[bytes]:
     words = [word.replace(PORT, str(port)) for word in shlex.split(command)]
-    guarded = [sys.executable, "-I", server_guard.__file__, str(os.getpid()), str(PATIENCE_S), *words]
+    command_line = [sys.executable, "-I", server_guard.__file__, str(os.getpid()), str(PATIENCE_S), *words]
     log.parent.mkdir(parents=True, exist_ok=True)
     with open(log, "wb") as file:
         return subprocess.Popen(
-            guarded, stdin=subprocess.DEVNULL, stdout=file, stderr=subprocess.STDOUT, start_new_session=True
+            command_line, stdin=subprocess.DEVNULL, stdout=file, stderr=subprocess.STDOUT, start_new_session=True
         )
 
 
 @dataclass(frozen=True)
-class _Own:
+class _ServerProcess:
     """The guard of a server, its command and its log."""
 
     guard: subprocess.Popen[bytes]
@@ -91,7 +91,7 @@ class _Own:
     def await_ready(self, port: int, seconds: float) -> None:
         """Return once it answers. Raises UserError where it dies or takes longer than that."""
         until = time.monotonic() + seconds
-        while not _ready(port):
+        while not _is_ready(port):
             self.check()
             if time.monotonic() >= until:
                 raise self._error(f"not ready within server_ready_s={seconds:g}; raise it")
@@ -111,19 +111,19 @@ class _Own:
             self.guard.kill()
 
     def _error(self, what: str) -> UserError:
-        said = _tail(self.log) or "nothing"
-        return UserError(f"server={cut(self.command, 200)}: {what}; its log {self.log} ends with: {cut(said, 400)}")
+        tail = _tail(self.log) or "nothing"
+        return UserError(f"server={cut(self.command, 200)}: {what}; its log {self.log} ends with: {cut(tail, 400)}")
 
 
-def _ready(port: int) -> bool:
-    """Whether it is well, or knows no such question and tells its models."""
+def _is_ready(port: int) -> bool:
+    """Return whether it is healthy, or has no such page and lists its models."""
     health = _status(port, "/health")
     return health == 200 or (health in (404, 405) and _status(port, "/v1/models") == 200)
 
 
 def _status(port: int, path: str) -> int:
-    """The status of an answer, 0 where there is none."""
-    connection = http.client.HTTPConnection(HOST, port, timeout=LOOK_S)
+    """Return the status of a reply, 0 where there is none."""
+    connection = http.client.HTTPConnection(HOST, port, timeout=REQUEST_TIMEOUT_S)
     try:
         connection.request("GET", path)
         return connection.getresponse().status
@@ -134,7 +134,7 @@ def _status(port: int, path: str) -> int:
 
 
 def _tail(log: Path) -> str:
-    """The last lines of a log that say something."""
+    """Return the last lines of a log that are not empty."""
     try:
         with open(log, "rb") as file:
             file.seek(max(0, log.stat().st_size - TAIL_BYTES))

@@ -1,8 +1,8 @@
-"""Runs a server for as long as another process lives: `python -I guard.py PARENT PATIENCE_S COMMAND…`.
+"""Run a server as long as another process lives: `python -I server_guard.py PARENT PATIENCE_S COMMAND…`.
 
-It ends the server and all that this started, kindly first, when it is told to (SIGTERM), when its parent has gone, by
-whatever signal, and when the server has ended by itself. Killed itself, it takes the server along (on Linux). A process
-of its own, since a killed one ends nothing; of the standard library alone.
+It ends the server and all its processes, with SIGTERM first, when it gets SIGTERM, when its parent has gone by whatever
+signal, and when the server has ended by itself. If the guard is killed, the server dies with it (on Linux). It is a
+process apart, since a killed task ends nothing; it uses the standard library alone.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ DEATH_SIGNAL, SUBREAPER = 1, 36  # of prctl(2): PR_SET_PDEATHSIG, PR_SET_CHILD_S
 
 
 class ServerGuard:
-    """The server's process group, of which whatever is left behind becomes this process's child."""
+    """The server's process group; processes that it leaves behind become children of this one."""
 
     def __init__(self, command: list[str]) -> None:
         self.code: int | None = None
@@ -29,7 +29,7 @@ class ServerGuard:
         )
 
     def reap(self) -> None:
-        """Note how the server ended, and bury what it left."""
+        """Note the server's exit code, and reap ended processes."""
         while True:
             try:
                 pid, status = os.waitpid(-1, os.WNOHANG)
@@ -41,15 +41,16 @@ class ServerGuard:
                 self.code = self._leader.returncode = os.waitstatus_to_exitcode(status)
 
     def end(self, patience_s: float) -> None:
-        """Ask the group to end, and after so long end it."""
+        """Send SIGTERM to the group, and SIGKILL after `patience_s`."""
         for number in (signal.SIGTERM, signal.SIGKILL):
-            until = time.monotonic() + patience_s
-            while self._told(number) and time.monotonic() < until:
-                number = 0  # a look
+            until, is_alive = time.monotonic() + patience_s, self._send_signal(number)
+            while is_alive and time.monotonic() < until:
                 time.sleep(TICK_S)
                 self.reap()
+                is_alive = self._send_signal(0)  # which only asks whether one is left
 
-    def _told(self, number: int) -> bool:
+    def _send_signal(self, number: int) -> bool:
+        """Send a signal to the group; return whether it has a process."""
         try:
             os.killpg(self._leader.pid, number)
         except (ProcessLookupError, PermissionError):
@@ -63,17 +64,17 @@ def _prctl(option: int, value: int) -> None:
 
 
 def main(argv: list[str]) -> int:
-    """Guard one server; gives its exit code, 128 and more where a signal ended it."""
+    """Guard one server; return its exit code, 128 and more where a signal ended it."""
     parent, patience_s, command = int(argv[0]), float(argv[1]), argv[2:]
-    told: list[int] = []
+    signals: list[int] = []
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        signal.signal(number, lambda *_: told.append(1))
+        signal.signal(number, lambda number, _: signals.append(number))
     try:
         guard = ServerGuard(command)
     except (OSError, ValueError) as error:
         print(f"{command[0]}: {error}", flush=True)
         return 127
-    while not told and guard.code is None and os.getppid() == parent:
+    while not signals and guard.code is None and os.getppid() == parent:
         time.sleep(TICK_S)
         guard.reap()
     guard.end(patience_s)

@@ -2,12 +2,13 @@
 
 data/looks/<name>.json changes when a name, a size or a content does, and is all that later stages and DVC see of
 pictures. A file is read when its time or size is new: annotation files whole; pictures by their first bytes, all of a
-set of up to 20,000, some of a larger one; tars at some places. An edit that keeps name, size and those bytes is not
+set of up to 20,000, some of a larger one; tars at some positions. An edit that keeps name, size and those bytes is not
 seen; `dvc repro --force recaption@NAME` reads everything whose time changed.
 """
 
 from __future__ import annotations
 
+import argparse
 import hashlib
 import os
 import stat
@@ -22,12 +23,12 @@ from compclip.base.files import read_mapping, update_json
 from compclip.config.plan import FOLDER as PLAN
 from compclip.config.plan import reading
 
-FOLDER, KNOWN = Path("data/looks"), Path(".work/looks.json")
+FOLDER, KNOWN_DIGESTS = Path("data/looks"), Path(".work/looks.json")
 WHOLE = 1 << 30  # bytes of a single file that is read to its end
-EVERY = 20_000  # files of a folder that are all looked into
-SOME = 2_000  # of a larger one
-PLACES, PIECE = 16, 1 << 12
-HEAD = 1 << 14
+EVERY = 20_000  # files of a folder that are all read
+SOME = 2_000  # files that are read of a larger folder
+POSITIONS, PIECE = 16, 1 << 12  # of a large file: so many pieces of so many bytes
+HEAD = 1 << 14  # bytes
 
 
 class ListedFile(NamedTuple):
@@ -39,67 +40,64 @@ class ListedFile(NamedTuple):
 
 
 def iterate_files(path: str) -> Iterator[ListedFile]:
-    """A file, or all files below a folder, in the order of their names; none where there is nothing.
+    """Give a file, or all files below a folder in the order of their names; nothing where there is none.
 
     Links to folders are not followed: a folder may hold a link to itself.
     """
     try:
-        found = os.stat(path)
-        if not stat.S_ISDIR(found.st_mode):
-            yield ListedFile(path, found.st_size, found.st_mtime_ns)
+        status = os.stat(path)
+        if not stat.S_ISDIR(status.st_mode):
+            yield ListedFile(path, status.st_size, status.st_mtime_ns)
             return
-        with os.scandir(path) as listed:
-            entries = sorted(listed, key=lambda entry: entry.name)
+        with os.scandir(path) as scan:
+            entries = sorted(scan, key=lambda entry: entry.name)
     except (OSError, ValueError):
         return
-    for one in entries:
-        if one.is_dir(follow_symlinks=False):
-            yield from iterate_files(one.path)
-        else:
-            yield from _file(one)
-
-
-def _file(one: os.DirEntry[str]) -> Iterator[ListedFile]:
-    try:
-        found = one.stat()
-    except OSError:  # a link to nowhere
-        return
-    if stat.S_ISREG(found.st_mode):
-        yield ListedFile(one.path, found.st_size, found.st_mtime_ns)
+    for item in entries:
+        if item.is_dir(follow_symlinks=False):
+            yield from iterate_files(item.path)
+            continue
+        try:
+            status = item.stat()
+        except OSError:  # a link to nowhere
+            continue
+        if stat.S_ISREG(status.st_mode):
+            yield ListedFile(item.path, status.st_size, status.st_mtime_ns)
 
 
 def planned_folders(plan: Path) -> dict[str, list[str]]:
-    """Of each data set of a plan, where its files are, each once. Raises UserError where the plan is damaged."""
-    return {path.stem: _roots(plan, path.name) for path in sorted(plan.glob("recaption/*.json"))}
+    """Return the files and folders of each data set of a plan. Raises UserError where the plan is damaged."""
+    return {path.stem: _inputs(plan, path.name) for path in sorted(plan.glob("recaption/*.json"))}
 
 
-def _roots(plan: Path, name: str) -> list[str]:
-    read, released, beside = (read_mapping(plan / stage / name) for stage in ("recaption", "rewrite", "annotate"))
+def _inputs(plan: Path, name: str) -> list[str]:
+    recaption, rewrite, annotate = (read_mapping(plan / s / name) for s in ("recaption", "rewrite", "annotate"))
     with reading(plan / "recaption" / name):
-        asked, written = read["params"], released["params"]
-        shown = asked["negative_images"]
-        named = [asked["path"], asked["images"], asked["captions"].get("file")]
-        named += [shown.get("file"), shown.get("images")]
-        named += [
-            written[name] for name in ("captions", "swap", "replace") if "captions" in written and name in written
-        ]
-        named += [released["masked"].get("model"), *(one.get("file") for one in beside["params"]["texts"].values())]
-        return list(dict.fromkeys(os.path.normpath(str(path)) for path in named if path))
+        data, rewrites = recaption["params"], rewrite["params"]
+        negatives = data["negative_images"]
+        paths = [data["path"], data["images"], data["captions"].get("file")]
+        paths += [negatives.get("file"), negatives.get("images")]
+        if "captions" in rewrites:
+            paths += [rewrites[name] for name in ("captions", "swap", "replace") if name in rewrites]
+        paths.append(rewrite["masked"].get("model"))
+        paths += [texts.get("file") for texts in annotate["params"]["texts"].values()]
+        return list(dict.fromkeys(os.path.normpath(str(path)) for path in paths if path))
 
 
-def summarize_files(paths: Sequence[str], known: dict[str, str]) -> dict:
-    """Number, bytes and digest of all files below `paths`. `known` has what was read before, and gets what is new."""
+def summarize_files(paths: Sequence[str], digests: dict[str, str]) -> dict:
+    """Return number, bytes and digest of all files below `paths`. New digests are added to `known`."""
     stamp, count, size = hashlib.sha256(), 0, 0
     for path in paths:
         for file in iterate_files(path):
             stamp.update(f"{file.path}\0{file.size} {file.time}\n".encode(errors="surrogateescape"))
             count, size = count + 1, size + file.size
-    if stamp.hexdigest() not in known:
-        known[stamp.hexdigest()] = _digest(paths, count)
-    return {"files": count, "bytes": size, "digest": known[stamp.hexdigest()]}
+    if stamp.hexdigest() not in digests:
+        digests[stamp.hexdigest()] = _digest(paths, count)
+    return {"files": count, "bytes": size, "digest": digests[stamp.hexdigest()]}
 
 
 def _digest(paths: Iterable[str], count: int) -> str:
+    """Return a hash of names and sizes, and of the content of every `step`-th file and of single files."""
     step = 1 if count <= EVERY else count // SOME
     digest, number = hashlib.sha256(), 0
     for path in paths:
@@ -107,54 +105,45 @@ def _digest(paths: Iterable[str], count: int) -> str:
             name = os.path.relpath(file.path, path)
             digest.update(f"{name}\0{file.size}\n".encode(errors="surrogateescape"))
             if number % step == 0 or file.path == path:
-                digest.update(_content(file, whole=file.path == path))
+                digest.update(_hash_content(file, to_end=file.path == path))
             number += 1
     return digest.hexdigest()
 
 
-def _content(file: ListedFile, whole: bool) -> bytes:
-    """A digest of what is looked at of a file's bytes."""
+def _hash_content(file: ListedFile, to_end: bool) -> bytes:
     try:
-        with open(file.path, "rb") as opened:
-            if whole and file.size <= WHOLE:
-                return hashlib.file_digest(opened, "sha256").digest()
-            made = hashlib.sha256(opened.read(HEAD))
-            for place in range(1, PLACES if file.size > PLACES * HEAD else 1):
-                opened.seek(place * file.size // PLACES)
-                made.update(opened.read(PIECE))
-            return made.digest()
+        with open(file.path, "rb") as stream:
+            if to_end and file.size <= WHOLE:
+                return hashlib.file_digest(stream, "sha256").digest()
+            digest = hashlib.sha256(stream.read(HEAD))
+            for position in range(1, POSITIONS if file.size > POSITIONS * HEAD else 1):
+                stream.seek(position * file.size // POSITIONS)
+                digest.update(stream.read(PIECE))
+            return digest.digest()
     except OSError as error:
         return repr(error.strerror).encode()
 
 
-def write_listings(sets: dict[str, list[str]], out: Path = FOLDER, memory: Path = KNOWN) -> None:
-    """Look at all data sets, given by name and where their files are; a file in `out` for each, and none besides."""
-    known = _remembered(memory)
-    found = {name: summarize_files(roots, known) for name, roots in sets.items()}
-    for path in out.glob("*.json"):
-        if path.stem not in found:
-            links.remove(path)
-    for name, seen in found.items():
-        update_json(out / f"{name}.json", seen)
-    used = {seen["digest"] for seen in found.values()}
-    update_json(memory, {stamp: digest for stamp, digest in known.items() if digest in used})
-
-
-def _remembered(memory: Path) -> dict[str, str]:
+def write_listings(sets: dict[str, list[str]], out: Path = FOLDER, memory: Path = KNOWN_DIGESTS) -> None:
+    """Write a file in `out` for each data set, given by name with its paths, and remove all others."""
     try:
-        return {stamp: str(digest) for stamp, digest in read_mapping(memory).items()} if memory.is_file() else {}
-    except UserError:  # nothing depends on it but time
-        return {}
+        digests = dict(read_mapping(memory)) if memory.is_file() else {}
+    except UserError:  # it saves time alone
+        digests = {}
+    summaries = {name: summarize_files(paths, digests) for name, paths in sets.items()}
+    for path in out.glob("*.json"):
+        if path.stem not in summaries:
+            links.remove(path)
+    for name, summary in summaries.items():
+        update_json(out / f"{name}.json", summary)
+    used = {summary["digest"] for summary in summaries.values()}
+    update_json(memory, {stamp: digest for stamp, digest in digests.items() if digest in used})
 
 
 def main(argv: list[str]) -> int:
-    """Look at the data sets of the plan."""
-    if argv:  # the stage has none, and runs whenever DVC does
-        import argparse
-
-        argparse.ArgumentParser(
-            prog="python -m compclip.prepare.file_listing", description=__doc__.splitlines()[0]
-        ).parse_args(argv)
+    """List the data sets of the plan."""
+    description = __doc__.splitlines()[0]
+    argparse.ArgumentParser(prog="python -m compclip.prepare.file_listing", description=description).parse_args(argv)
     write_listings(planned_folders(PLAN))
     return 0
 

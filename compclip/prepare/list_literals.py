@@ -1,4 +1,4 @@
-"""Lists of texts that were written into one text, by JSON or as Python shows them."""
+"""Parse lists of texts that were written as one text, by JSON or as Python shows them."""
 
 from __future__ import annotations
 
@@ -11,38 +11,32 @@ from compclip.base import json_text
 from compclip.base.errors import UserError
 from compclip.base.surrogates import repaired
 
-LONGEST = 1 << 16  # characters: Python's parser takes some hundred times as many bytes
-FAULTS = (ValueError, SyntaxError, TypeError, MemoryError, RecursionError)  # of `literal_eval`, by its documentation
+LONGEST_LITERAL = 1 << 16  # characters: Python's parser takes some hundred times as many bytes
+LITERAL_ERRORS = (ValueError, SyntaxError, TypeError, MemoryError, RecursionError)  # documented for `literal_eval`
 
 
-def parse_all(written: Iterable[str]) -> list[str]:
-    """The texts of several lists, one after the other; an empty text is an empty list. Raises ValueError as `texts`."""
-    return [text for one in written if one.strip() for text in parse_texts(one)]
+def parse_all(lists: Iterable[str]) -> list[str]:
+    """Return the texts of several lists; an empty text is an empty list. Raises ValueError as `parse_texts`."""
+    return [text for written in lists if written.strip() for text in parse_texts(written)]
 
 
-def parse_texts(written: str) -> list[str]:
-    """The texts of a list. Raises ValueError for what is no list of texts, or too long to be read as Python's."""
-    found = _json(written)
-    if found is None:
-        found = _literal(written)
-    if not isinstance(found, list) or not all(isinstance(text, str) for text in found):
-        raise ValueError("no list of texts")
-    return [repaired(text) for text in found]
-
-
-def _json(written: str) -> Any:
+def parse_texts(text: str) -> list[str]:
+    """Return the texts of a list. Raises ValueError for what is no list of texts, or too long to parse as Python."""
     try:
-        return json_text.value(written, "")
+        texts = json_text.value(text, "")
     except UserError:
-        return None
+        texts = _parse_literal(text)
+    if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
+        raise ValueError("no list of texts")
+    return [repaired(text) for text in texts]
 
 
-def _literal(written: str) -> Any:
-    if len(written) > LONGEST:
+def _parse_literal(text: str) -> Any:
+    if len(text) > LONGEST_LITERAL:
         return None
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of a backslash that Python would write twice
+        warnings.simplefilter("ignore")  # of a backslash that Python would double
         try:
-            return ast.literal_eval(written.strip())
-        except FAULTS:
+            return ast.literal_eval(text.strip())
+        except LITERAL_ERRORS:
             return None

@@ -1,10 +1,10 @@
-"""The words that a masked language model of transformers puts in the place of each word of a caption (SVLC's L).
+"""Find words that a masked language model of transformers puts in place of each word of a caption (SVLC's L).
 
     masked: {model: models/distilroberta-base, top: 5, pos: [NOUN, ADP, ADJ, VERB]}
 
-Departures from SVLC's program: the caption keeps its punctuation, and a place is a token of it, so that the word is
-exchanged by offset; predictions that are no word are left out, as those are that equal the word; a model sees the
-caption up to `CONTEXT` characters, and of a longer one the word's sentence, where theirs sees 100 characters.
+Departures from SVLC's program: the caption keeps its punctuation, and a word is exchanged by its token's offset.
+Predictions that are no word, or equal the word, are left out. A model sees captions of up to `CONTEXT` characters, and
+of a longer one the word's sentence; theirs sees 100 characters.
 """
 
 from __future__ import annotations
@@ -24,9 +24,7 @@ if TYPE_CHECKING:
     from compclip.config.released_lists import MaskedSection
     from compclip.text.annotation import Annotation
 
-MaskedWords = tuple[
-    tuple[int, tuple[str, ...]], ...
-]  # of a caption: a token's first character, and the words for its place
+MaskedWords = tuple[tuple[int, tuple[str, ...]], ...]  # of a caption: a token's first character, and its words
 FillWords = Callable[[Sequence[str]], tuple[list[MaskedWords], Counter]]
 EXAMPLE = "distilbert/distilroberta-base"
 CONTEXT = 512  # characters
@@ -37,7 +35,7 @@ SPACES = ("\u0120", "\u2581")  # what a word begins with in vocabularies of BPE 
 
 
 def fingerprint(cfg: MaskedSection) -> str:
-    """Equal for equal files of the model. Raises UserError where there is none."""
+    """Return a hash of the model's files. Raises UserError where there is none."""
     if not (Path(cfg.model) / "config.json").is_file():
         raise UserError(
             f"masked.model={cfg.model}: no config.json there; download a model where there is a hub, as "
@@ -47,21 +45,21 @@ def fingerprint(cfg: MaskedSection) -> str:
 
 
 def open_model(cfg: MaskedSection) -> FillWords:
-    """What finds the words for captions, its model loaded; counts words that were asked for, and what became of them.
+    """Load the model and return the function that finds words for captions, with counts.
 
-    Counted: `words`, `usable` ones, and those `cut_off`, which the model did not see; `unchanged` and `no_word`
-    predictions. Raises UserError for what is no masked language model of transformers.
+    Counted: `words` asked for, `usable` ones, and those `cut_off`, which the model did not see; predictions that are
+    `unchanged` or `no_word`. Raises UserError for what is no masked language model of transformers.
     """
     model = MaskedModel.load(cfg)
 
     def fill(captions: Sequence[str]) -> tuple[list[MaskedWords], Counter]:
         from compclip.text.spacy_parser import annotate
 
-        counts, found = Counter[str](), list[MaskedWords]()
+        counts, words = Counter[str](), list[MaskedWords]()
         for first in range(0, len(captions), CAPTIONS):
             some = annotate(captions[first : first + CAPTIONS], replacements=False)
-            found += _filled(model, some, cfg, counts)
-        return found, counts
+            words += _fill_captions(model, some, cfg, counts)
+        return words, counts
 
     return fill
 
@@ -71,7 +69,7 @@ def open_model(cfg: MaskedSection) -> FillWords:
 
 @dataclass(frozen=True)
 class MaskedPosition:
-    """A word of a caption that the model does not see: its caption, its place, and what stands around it."""
+    """A word of a caption that the model does not see: caption, first character, and the text around it."""
 
     caption: int
     start: int
@@ -83,36 +81,36 @@ class MaskedPosition:
         return len(self.before) + len(self.after)
 
 
-def _filled(
+def _fill_captions(
     model: MaskedModel, captions: Sequence[Annotation], cfg: MaskedSection, counts: Counter
 ) -> list[MaskedWords]:
-    blanks = [b for n, a in enumerate(captions) for b in _blanks(n, a, cfg.pos) if model.mask not in a.text]
-    found: list[list[tuple[int, tuple[str, ...]]]] = [[] for _ in captions]
+    blanks = [b for n, a in enumerate(captions) for b in _masked_positions(n, a, cfg.pos) if model.mask not in a.text]
+    words_of_caption: list[list[tuple[int, tuple[str, ...]]]] = [[] for _ in captions]
     for some in _batches(sorted(blanks, key=len)):
         for blank, predicted in zip(some, model.likeliest(some, cfg.top), strict=True):
-            words = _usable(blank, predicted, counts)
+            words = _usable_words(blank, predicted, counts)
             counts.update(words=1, usable=bool(words), cut_off=not predicted)
             if words:
-                found[blank.caption].append((blank.start, words))
-    return [tuple(sorted(own)) for own in found]
+                words_of_caption[blank.caption].append((blank.start, words))
+    return [tuple(sorted(words_of_one)) for words_of_one in words_of_caption]
 
 
-def _blanks(number: int, a: Annotation, parts: Sequence[str]) -> Iterator[MaskedPosition]:
+def _masked_positions(number: int, a: Annotation, parts_of_speech: Sequence[str]) -> Iterator[MaskedPosition]:
     for token, pos in enumerate(a.pos):
-        if pos in parts and word_edits.is_word(a, token):
+        if pos in parts_of_speech and word_edits.is_word(a, token):
             start, end = a.chars((token, token + 1))
             low, high = _context(a, start)
             yield MaskedPosition(number, start, a.word(token), a.text[low:start], a.text[end:high])
 
 
-def _context(a: Annotation, place: int) -> tuple[int, int]:
+def _context(a: Annotation, position: int) -> tuple[int, int]:
     if len(a.text) <= CONTEXT:
         return 0, len(a.text)
-    return next(((low, high) for low, high in a.sentences if low <= place < high), (0, len(a.text)))
+    return next(((low, high) for low, high in a.sentences if low <= position < high), (0, len(a.text)))
 
 
 def _batches(blanks: Sequence[MaskedPosition]) -> Iterator[list[MaskedPosition]]:
-    """Batches of about as many characters, of blanks in the order of their length."""
+    """Give batches of about `AT_ONCE` characters, of positions in the order of their length."""
     batch: list[MaskedPosition] = []
     for blank in blanks:
         if batch and (len(batch) + 1) * len(blank) > AT_ONCE:
@@ -123,21 +121,21 @@ def _batches(blanks: Sequence[MaskedPosition]) -> Iterator[list[MaskedPosition]]
         yield batch
 
 
-def _usable(blank: MaskedPosition, predicted: Sequence[str], counts: Counter) -> tuple[str, ...]:
-    """The predictions that are other words, each once; capitals make no difference."""
-    found: dict[str, str] = {}
+def _usable_words(blank: MaskedPosition, predicted: Sequence[str], counts: Counter) -> tuple[str, ...]:
+    """Return the predictions that are other words, each once; capitals make no difference."""
+    usable: dict[str, str] = {}
     for word in predicted:
         if not word.isalpha():
             counts["no_word"] += 1
         elif word_edits.same(word, blank.word):
             counts["unchanged"] += 1
         else:
-            found.setdefault(word.casefold(), word)
-    return tuple(found.values())
+            usable.setdefault(word.casefold(), word)
+    return tuple(usable.values())
 
 
 class MaskedModel:
-    """A masked language model with its tokenizer; `mask` is what it calls a word that it does not see."""
+    """A masked language model with its tokenizer; `mask` is its token for a hidden word."""
 
     def __init__(self, model: Any, tokenizer: Any, where: str) -> None:
         self.model, self.tokenizer, self.where, self.mask = model, tokenizer, where, tokenizer.mask_token
@@ -147,7 +145,7 @@ class MaskedModel:
 
     @classmethod
     def load(cls, cfg: MaskedSection) -> MaskedModel:
-        """The model of a folder, on a GPU where there is one. Raises UserError saying what to install or to fetch."""
+        """Load the model of a folder, on a GPU where there is one. Raises UserError saying what to install or fetch."""
         import torch
 
         if importlib.util.find_spec("transformers") is None:
@@ -155,15 +153,18 @@ class MaskedModel:
         fingerprint(cfg)
         from transformers import AutoModelForMaskedLM, AutoTokenizer
 
-        own: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}  # no hub, no code of the folder's
+        options: dict[str, Any] = {
+            "local_files_only": True,
+            "trust_remote_code": False,
+        }  # no hub, no code of the folder's
         try:
-            tokenizer = AutoTokenizer.from_pretrained(cfg.model, **own)
-            own |= {"weights_only": True, "output_loading_info": True}
-            model, told = AutoModelForMaskedLM.from_pretrained(cfg.model, **own)
+            tokenizer = AutoTokenizer.from_pretrained(cfg.model, **options)
+            options |= {"weights_only": True, "output_loading_info": True}
+            model, loading = AutoModelForMaskedLM.from_pretrained(cfg.model, **options)
             if tokenizer.mask_token is None:
                 raise ValueError("its tokenizer has no mask")
-            if lacking := sorted(told["missing_keys"]):  # which transformers draws at random, and says so
-                raise ValueError(f"its weights lack {lacking[0]}")
+            if missing_weights := sorted(loading["missing_keys"]):  # which transformers draws at random, and says so
+                raise ValueError(f"its weights lack {missing_weights[0]}")
             device = "cuda" if torch.cuda.is_available() else "cpu"
             return cls(model.eval().to(device), tokenizer, cfg.model)
         except Exception as error:  # a damaged file is met by whichever line of transformers reads it
@@ -173,35 +174,39 @@ class MaskedModel:
             ) from error
 
     def likeliest(self, blanks: Sequence[MaskedPosition], top: int) -> list[list[str]]:
-        """The likeliest words for some places, likeliest first; none where the model did not see the place."""
+        """Return the likeliest words for positions, likeliest first; none where the model did not see one."""
         try:
-            found = self._likeliest([self._hidden(blank) for blank in blanks], top)
+            codes_of_blank = self._likeliest([self._hidden(blank) for blank in blanks], top)
         except Exception as error:  # a tokenizer of another model, too little memory
             raise UserError(
                 f"masked.model={self.where}: cannot fill a place: {type(error).__name__}: "
                 f"{one_line(str(error))[:300]}; take a whole model's folder"
             ) from error
-        return [[self._word(code, not b.before) for code in codes] for b, codes in zip(blanks, found, strict=True)]
+        return [
+            [self._word(code, not b.before) for code in codes] for b, codes in zip(blanks, codes_of_blank, strict=True)
+        ]
 
     def _hidden(self, blank: MaskedPosition) -> str:
-        """The caption with the model's mask; where words bring their space with them, there is none before it."""
+        """Return the caption with the model's mask, without a space before it where tokens begin with theirs."""
         return (blank.before.rstrip() if self.spaced else blank.before) + self.mask + blank.after
 
     def _likeliest(self, texts: list[str], top: int) -> list[list[int]]:
         import torch
 
-        given = self.tokenizer(texts, padding=True, truncation=True, max_length=self.longest, return_tensors="pt")
-        given = given.to(self.model.device)
-        hidden_BL = given["input_ids"] == self.tokenizer.mask_token_id
+        inputs = self.tokenizer(texts, padding=True, truncation=True, max_length=self.longest, return_tensors="pt")
+        inputs = inputs.to(self.model.device)
+        hidden_BL = inputs["input_ids"] == self.tokenizer.mask_token_id
         with torch.inference_mode():
-            logits_BLV = self.model(**given).logits
+            logits_BLV = self.model(**inputs).logits
         rows = torch.arange(len(texts), device=logits_BLV.device)
         logits_BV = logits_BLV[rows, hidden_BL.int().argmax(1)]
         codes_BT = logits_BV.topk(min(top, logits_BV.shape[1])).indices.tolist()
-        return [codes if seen else [] for codes, seen in zip(codes_BT, hidden_BL.any(1).tolist(), strict=True)]
+        return [
+            codes if is_visible else [] for codes, is_visible in zip(codes_BT, hidden_BL.any(1).tolist(), strict=True)
+        ]
 
     def _word(self, code: int, first: bool) -> str:
-        """What a token is as a word; "" for what goes on with the word before it, and for the model's own signs."""
+        """Return a token as a word; "" for a word's continuation and for the model's special tokens."""
         token = self.tokenizer.convert_ids_to_tokens(code) or ""
         goes_on = self.spaced and not first and not token.startswith(SPACES)
         if goes_on or token.startswith(CONTINUED) or code in self.tokenizer.all_special_ids:

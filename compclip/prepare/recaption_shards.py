@@ -1,6 +1,6 @@
-"""The stage `recaption`: from a source and a captioner to the samples of a data set, shard by shard.
+"""Make the samples of a data set from a source and a captioner, shard by shard: the stage `recaption`.
 
-A source that lists its pictures in one file is cut into shards here; of one that comes in tars, each is a shard.
+A source that lists its pictures in one file is cut into shards here; of a source that comes in tars, each is a shard.
 """
 
 from __future__ import annotations
@@ -26,192 +26,174 @@ from compclip.config import released_lists
 from compclip.config.released_lists import Captions
 from compclip.config.sections import Data
 from compclip.config.servers import Server
-from compclip.data import shard_files
 from compclip.data.sample import Sample
-from compclip.prepare import caption_join, file_listing, image_containment, negative_images, sample_cleaning
-from compclip.prepare.shard_task import MakeShard, ShardResult, ShardTask
+from compclip.prepare import caption_join, file_listing, negative_images, sample_cleaning, shard_writer
+from compclip.prepare.shard_task import ShardResult, ShardTask, WriteShard
 from compclip.text import sentence_splitter
 
-FRESH = "new.arrow"
+NEW_BLOCK = "new.arrow"
+LATER_STAGES = ("rewriter", "rewrites", "texts", "masked", "exclude", "relatives")  # keys that `recaption` ignores
 
 
 @dataclass(frozen=True)
 class SourcePart:
-    """What becomes one shard: a block of samples that was written down, or a file of the source's own."""
+    """The input of one shard: a block of samples that was copied, or a file of the source (`own`)."""
 
     path: str
     own: bool = False
-    limit: int = 0  # 0: all of it
+    limit: int = 0  # samples; 0: all
 
 
-def recaption_tasks(cfg: Data, options: Any, code: str, spool: Path) -> tuple[list[ShardTask], Counter]:
-    """The shards of a data set, and what was counted while they were told apart. `options`: the captioner's own Config.
+def recaption_tasks(cfg: Data, options: Any, code: str, blocks: Path) -> tuple[list[ShardTask], Counter]:
+    """Return the shards of a data set, and what was counted while it was cut. `options`: the captioner's Config.
 
     Raises UserError for a picture outside of `cfg.images`, before one is opened.
     """
     source, counts = plugins.find(plugins.SOURCES, cfg.source), Counter[str]()
-    found = _own_parts(source, cfg) if hasattr(source, "parts") else _blocks(source, cfg, spool, counts)
-    asked = asdict(cfg) | {"code": code, "reads": _stamps(_captioners_files(cfg, options))}
-    for name in ("rewriter", "rewrites", "texts", "masked", "exclude", "relatives"):
-        asked.pop(name)
+    source_parts = _source_files(source, cfg) if hasattr(source, "parts") else _copy_blocks(source, cfg, blocks, counts)
+    captioner_inputs = getattr(plugins.find(plugins.CAPTIONERS, cfg.captioner), "reads", None)
+    captions = (file.path for file in file_listing.iterate_files(cfg.captions["file"])) if cfg.captions else ()
+    negatives = negative_images.iterate_inputs(released_lists.negative_images_config(cfg))
+    inputs = itertools.chain(captioner_inputs(cfg, options) if captioner_inputs else (), captions, negatives)
+    decided_by = asdict(cfg) | {"code": code, "reads": _hash_stamps(inputs)}
+    for name in LATER_STAGES:
+        decided_by.pop(name)
     if isinstance(options, Server):
-        asked["options"] = options.deciding
-    made = []
-    for index, (part, stamp) in enumerate(found):
-        given = {"path": part.path, "own": part.own, "limit": part.limit}
-        made.append(ShardTask.of(shard_files.shard_name(index), given, asked | {"part": part.limit, "stamp": stamp}))
-    return made, counts
+        decided_by["options"] = options.deciding
+    tasks = [
+        ShardTask.create(
+            shard_writer.shard_name(index), vars(source_part), decided_by | {"part": source_part.limit, "stamp": stamp}
+        )
+        for index, (source_part, stamp) in enumerate(source_parts)
+    ]
+    return tasks, counts
 
 
-def _captioners_files(cfg: Data, options: Any) -> Iterable[str]:
-    """What is read beside the samples' own pictures: by a captioner, of lists, negative images."""
-    reads = getattr(plugins.find(plugins.CAPTIONERS, cfg.captioner), "reads", None)
-    listed = (file.path for file in file_listing.iterate_files(cfg.captions["file"])) if cfg.captions else ()
-    return itertools.chain(
-        reads(cfg, options) if reads else (),
-        listed,
-        negative_images.iterate_inputs(released_lists.negative_images_config(cfg)),
-    )
-
-
-def _stamps(paths: Iterable[str]) -> str:
-    """Equal as long as the files are: by name, size and time."""
+def _hash_stamps(paths: Iterable[str]) -> str:
+    """Return a hash of the names, sizes and times of files."""
     digest = hashlib.sha256()
     for path in paths:
         try:
-            found = os.stat(path)
-            digest.update(f"{path}\0{found.st_size} {found.st_mtime_ns}\n".encode())
+            status = os.stat(path)
+            digest.update(f"{path}\0{status.st_size} {status.st_mtime_ns}\n".encode())
         except (OSError, ValueError):
             digest.update(f"{path!a} missing\n".encode())
     return digest.hexdigest()
 
 
-def _own_parts(source: Any, cfg: Data) -> Iterator[tuple[SourcePart, str]]:
-    """The source's own files, as many as hold `cfg.limit` samples, the last one in part."""
-    paths, left = source.parts(cfg), cfg.limit
+def _source_files(source: Any, cfg: Data) -> Iterator[tuple[SourcePart, str]]:
+    """Give the source's own files, as many as hold `cfg.limit` samples, the last one in part."""
+    paths, remaining = source.parts(cfg), cfg.limit
     if not cfg.images_outside:
-        image_containment.check_images(((Path(path).name, path) for path in paths), cfg.images, cfg.path)
+        sample_cleaning.check_images(((Path(path).name, path) for path in paths), cfg.images, cfg.path)
     for path in paths:
         if not cfg.limit:
-            yield SourcePart(path, own=True), _stamps([path])
-        elif left > 0:
-            yield SourcePart(path, own=True, limit=left), _stamps([path])
-            left -= sum(1 for _ in itertools.islice(source.records(cfg, Counter(), path), left))
+            yield SourcePart(path, own=True), _hash_stamps([path])
+        elif remaining > 0:
+            yield SourcePart(path, own=True, limit=remaining), _hash_stamps([path])
+            remaining -= sum(1 for _ in itertools.islice(source.records(cfg, Counter(), path), remaining))
 
 
-def _blocks(source: Any, cfg: Data, spool: Path, counts: Counter) -> Iterator[tuple[SourcePart, str]]:
-    """The samples of a source, some thousand at a time in a file of their own.
+def _copy_blocks(source: Any, cfg: Data, folder: Path, counts: Counter) -> Iterator[tuple[SourcePart, str]]:
+    """Copy the samples of a source into files of `shard_writer.ROWS` samples, and give these.
 
-    It is called by its content: a task that is under way reads what it was sent for.
+    A file is named after its content: a running task goes on reading the samples that it was sent for.
     """
-    found = sample_cleaning.clean_captions(itertools.islice(source.records(cfg, counts), cfg.limit or None), counts)
+    samples = sample_cleaning.clean_captions(itertools.islice(source.records(cfg, counts), cfg.limit or None), counts)
     if not cfg.images_outside:
-        found = image_containment.check_samples(found, cfg.images, cfg.path)
-    hashes = array("Q")
-    for block in iter(lambda: list(itertools.islice(found, shard_files.ROWS)), []):
-        shard_files.save_samples(spool / FRESH, block)
-        content = fingerprint(spool / FRESH)
-        path = os.path.join(spool, f"{content[:32]}.arrow")
-        os.replace(spool / FRESH, path)
-        hashes.extend(_hash(sample.image) for sample in block)
-        yield SourcePart(path), content + _stamps(sample.image for sample in block)
-    counts["duplicate_images"] += len(hashes) - len(np.unique(np.frombuffer(hashes, np.uint64))) if hashes else 0
-
-
-def _hash(text: str) -> int:
-    return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "little")
+        samples = sample_cleaning.check_samples(samples, cfg.images, cfg.path)
+    image_hashes = array("Q")
+    while block := list(itertools.islice(samples, shard_writer.ROWS)):
+        shard_writer.save_samples(folder / NEW_BLOCK, block)
+        content = fingerprint(folder / NEW_BLOCK)
+        path = os.path.join(folder, f"{content[:32]}.arrow")
+        os.replace(folder / NEW_BLOCK, path)
+        digests = (hashlib.blake2b(sample.image.encode(), digest_size=8).digest() for sample in block)
+        image_hashes.extend(int.from_bytes(digest, "little") for digest in digests)
+        yield SourcePart(path), content + _hash_stamps(sample.image for sample in block)
+    if image_hashes:
+        counts["duplicate_images"] += len(image_hashes) - len(np.unique(np.frombuffer(image_hashes, np.uint64)))
 
 
 @contextlib.contextmanager
-def open_captioner(cfg: Data, options: Any, captions: Captions | None = None) -> Iterator[MakeShard]:
-    """What makes a shard: `make(item, path)` writes it. The captioner is opened once for all of them.
+def open_captioner(cfg: Data, options: Any, captions: Captions | None = None) -> Iterator[WriteShard]:
+    """Give the function that writes a shard; the captioner is opened once for all shards.
 
-    `captions` is a list whose captions the samples get before the captioner sees them.
+    `captions` is a list whose captions replace the samples' before the captioner sees them.
     """
     source, captioner = plugins.find(plugins.SOURCES, cfg.source), plugins.find(plugins.CAPTIONERS, cfg.captioner)
     with (
         captioner.opened(cfg, options) as caption,
-        caption_join.open_optional_list(captions) as listed,
-        negative_images.open_joiner(released_lists.negative_images_config(cfg)) as beside,
+        caption_join.open_optional_list(captions) as caption_list,
+        negative_images.open_joiner(released_lists.negative_images_config(cfg)) as join_negatives,
     ):
 
-        def make(item: ShardTask, path: Path) -> ShardResult:
-            counts = Counter[str]()
-            found, about = _joined(_samples(source, cfg, SourcePart(**item.given), counts), listed, counts)
-            samples = _captioned(sample_cleaning.measure_images(found, counts), caption, item.name, cfg, counts)
-            samples = beside(samples, counts)
-            shard_files.save_samples(path, samples, about)
-            return ShardResult(len(samples), sum(len(s.captions) for s in samples), dict(counts))
+        def write(task: ShardTask, path: Path) -> ShardResult:
+            source_part, counts, metadata = SourcePart(**task.inputs), Counter[str](), {}
+            samples: Iterable[Sample]
+            if source_part.own:
+                records = itertools.islice(source.records(cfg, counts, source_part.path), source_part.limit or None)
+                samples = sample_cleaning.clean_captions(records, counts)
+            else:
+                samples = shard_writer.load_samples(Path(source_part.path))
+            if caption_list:
+                samples, join_counts, rows = caption_list.replace_captions(samples)
+                counts.update(join_counts)
+                metadata = caption_join.pack_row_numbers(rows)
+            measured = sample_cleaning.measure_images(samples, counts)
+            captioned = join_negatives(_caption(measured, caption, task.name, cfg, counts), counts)
+            shard_writer.save_samples(path, captioned, metadata)
+            return ShardResult(len(captioned), sum(len(s.captions) for s in captioned), dict(counts))
 
-        yield make
+        yield write
 
 
 def can_share_machine(cfg: Data) -> bool:
-    """Whether several processes may caption: not where each would load a model, or ask the same server."""
-    return getattr(plugins.find(plugins.CAPTIONERS, cfg.captioner), "SIDE_BY_SIDE", False)
+    """Return whether several processes may caption: not where each would load a model, or ask the same server."""
+    return bool(getattr(plugins.find(plugins.CAPTIONERS, cfg.captioner), "SIDE_BY_SIDE", False))
 
 
-def _samples(source: Any, cfg: Data, part: SourcePart, counts: Counter) -> Iterator[Sample]:
-    if not part.own:
-        return iter(shard_files.load_samples(Path(part.path)))
-    return sample_cleaning.clean_captions(
-        itertools.islice(source.records(cfg, counts, part.path), part.limit or None), counts
-    )
-
-
-def _joined(
-    samples: Iterator[Sample], listed: caption_join.CaptionJoin | None, counts: Counter
-) -> tuple[Iterable[Sample], dict[str, str]]:
-    """The samples that a list of captions has, with its captions, and what the shard is to say of the list."""
-    if listed is None:
-        return samples, {}
-    kept, more, rows = listed.take(samples)
-    counts.update(more)
-    return kept, caption_join.pack_row_numbers(rows)
-
-
-def _captioned(samples: list[Sample], caption: Any, shard: str, cfg: Data, counts: Counter) -> list[Sample]:
-    """Samples with the captioner's captions, without openings like "This picture shows:" (CLIC B.1)."""
+def _caption(samples: list[Sample], caption: Any, shard: str, cfg: Data, counts: Counter) -> list[Sample]:
+    """Return samples with the captioner's captions, without openings like "This picture shows:" (CLIC B.1)."""
     if samples:
-        samples, more = caption(samples, shard)
-        counts.update(more)
-    samples, mended = _changed(samples, repaired)
-    samples, openings = _changed(samples, sentence_splitter.CLEAN[cfg.openings])
+        samples, caption_counts = caption(samples, shard)
+        counts.update(caption_counts)
+    samples, repaired_captions = _map_captions(samples, repaired)
+    samples, openings_dropped = _map_captions(samples, sentence_splitter.CLEAN[cfg.openings])
     if cfg.captions_each:
         counts["captions_left_out"] += sum(max(len(s.captions) - cfg.captions_each, 0) for s in samples)
         samples = [replace(s, captions=s.captions[: cfg.captions_each]) for s in samples]
-    kept = with_sentences(samples, cfg.min_sentences)
-    counts.update(captioned=len(samples), kept=len(kept), repaired_captions=mended, openings_dropped=openings)
-    return kept
+    long_enough = with_sentences(samples, cfg.min_sentences)
+    counts.update(captioned=len(samples), kept=len(long_enough))
+    counts.update(repaired_captions=repaired_captions, openings_dropped=openings_dropped)
+    return long_enough
 
 
-def _changed(samples: list[Sample], change: Callable[[str], str]) -> tuple[list[Sample], int]:
-    """Samples with other captions, and how many became others."""
-    made = [replace(s, captions=tuple(map(change, s.captions))) for s in samples]
-    pairs = ((a, b) for s, c in zip(samples, made, strict=True) for a, b in zip(s.captions, c.captions, strict=True))
-    return made, sum(a != b for a, b in pairs)
+def _map_captions(samples: list[Sample], change: Callable[[str], str]) -> tuple[list[Sample], int]:
+    """Return samples with changed captions, and how many of these differ."""
+    changed = [replace(s, captions=tuple(map(change, s.captions))) for s in samples]
+    pairs = ((a, b) for s, c in zip(samples, changed, strict=True) for a, b in zip(s.captions, c.captions, strict=True))
+    return changed, sum(a != b for a, b in pairs)
 
 
-def with_sentences(samples: list[Sample], least: int) -> list[Sample]:
-    """The samples whose captions have together at least so many sentences of 4 to 34 words (CLIC B.1)."""
-    return [s for s in samples if not least or sum(len(sentence_splitter.kept(c)) for c in s.captions) >= least]
+def with_sentences(samples: list[Sample], minimum: int) -> list[Sample]:
+    """Return the samples whose captions have together at least `minimum` sentences of 4 to 34 words (CLIC B.1)."""
+    return [s for s in samples if not minimum or sum(len(sentence_splitter.kept(c)) for c in s.captions) >= minimum]
 
 
 def summarize_counts(cfg: Data, counts: Counter) -> dict[str, int]:
-    """The counts as counts.json has them. Raises UserError where nothing is left, with the reason."""
+    """Return the counts as counts.json has them. Raises UserError where no sample is left, with the reason."""
     counts = Counter(counts)
-    captioned, kept = counts.pop("captioned", 0), counts.pop("kept", 0)
+    captioned, long_enough = counts.pop("captioned", 0), counts.pop("kept", 0)
     if not counts["samples"]:
+        dropped = [f"{n} {name}" for name, n in sorted(counts.items()) if n and name != "images"]
         raise UserError(
-            f"no sample is left of {counts['images']} ({_listed(counts)}); check this data's path, images and split"
+            f"no sample is left of {counts['images']} ({', '.join(dropped) or 'no records'}); check this data's path, "
+            "images and split"
         )
     if not captioned:
         raise UserError(f"data with source {cfg.source!r}: no sample is left after captioner {cfg.captioner!r}")
-    if not kept:
+    if not long_enough:
         raise UserError(f"data with source {cfg.source!r}: no picture has min_sentences={cfg.min_sentences}; lower it")
-    found = {name: n for name, n in sorted(counts.items()) if n} | {"openings_dropped": counts["openings_dropped"]}
-    return found | ({"few_sentences": captioned - kept} if cfg.min_sentences else {})
-
-
-def _listed(counts: Counter) -> str:
-    return ", ".join(f"{n} {name}" for name, n in sorted(counts.items()) if n and name != "images") or "no records"
+    summary = {name: n for name, n in sorted(counts.items()) if n} | {"openings_dropped": counts["openings_dropped"]}
+    return summary | ({"few_sentences": captioned - long_enough} if cfg.min_sentences else {})

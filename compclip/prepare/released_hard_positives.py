@@ -1,5 +1,6 @@
-"""Hard positives that others released, joined to captions: the files `swap_hp.jsonl` and `replace_hp.jsonl` of Hard
-Positives, each a line for every annotation of COCO's captions, in their order.
+"""Read hard positives that others released: the files `swap_hp.jsonl` and `replace_hp.jsonl` of Hard Positives.
+
+Each has a line for every annotation of COCO's captions, in their order.
 """
 
 from __future__ import annotations
@@ -8,9 +9,8 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
-from itertools import chain, repeat
+from itertools import zip_longest
 from pathlib import Path
-from typing import Any
 
 from compclip.base import json_text
 from compclip.base.errors import UserError, one_line
@@ -20,83 +20,72 @@ from compclip.config.released_lists import ReleasedRewrites
 from compclip.config.servers import KINDS
 from compclip.prepare import text_index
 from compclip.prepare.caption_join import FOLDER
-from compclip.prepare.caption_lists import LONGEST
+from compclip.prepare.caption_lists import LONGEST_LINE
 
-FindRewrites = Callable[[Sequence[str]], list[dict[str, str]]]  # captions -> for each what there is of it, by kind
-NONE = "None"  # their placeholder for a caption that was not asked for
+FindRewrites = Callable[[Sequence[str]], list[dict[str, str]]]  # captions -> for each its rewrites, by kind
+PLACEHOLDER = "None"  # for a caption that was not rewritten
 
 
 @contextmanager
 def open_rewrites(cfg: ReleasedRewrites, folder: Path = FOLDER) -> Iterator[FindRewrites]:
-    """Gives what was released of each caption, by kind: of a caption that stands several times the first one.
+    """Give the function that finds the rewrites of captions, by kind; of a repeated caption the first ones.
 
-    Raises UserError for a file that is missing, and for one that has not a line for each caption.
+    Raises UserError for a missing file, and for one that has not a line for each caption.
     """
-    found = text_index.open_index(
-        text_index.index_folder(folder, input_files(cfg), asdict(cfg)), lambda counts: _rows(cfg, counts)
-    )
+    index_path = text_index.index_folder(folder, input_files(cfg), asdict(cfg))
+    index = text_index.open_index(index_path, lambda counts: _read_rows(cfg, counts))
 
-    def given(captions: Sequence[str]) -> list[dict[str, str]]:
-        return [dict(reversed([_pair(text) for text in texts])) for texts in found.of(captions).texts]
+    def find(captions: Sequence[str]) -> list[dict[str, str]]:
+        # a row's texts are "kind:text"; reversed, so that the first of a kind stays
+        return [{kind: text for kind, _, text in (t.partition(":") for t in reversed(texts))}
+                for texts in index.find(captions).texts]  # fmt: skip
 
-    yield given
+    yield find
 
 
 def input_files(cfg: ReleasedRewrites) -> list[str]:
-    """All that it is made of."""
+    """Return all files that the rewrites are read from."""
     return [cfg.captions, *filter(None, (cfg.swap, cfg.replace))]
 
 
-def _pair(text: str) -> tuple[str, str]:
-    kind, _, written = text.partition(":")
-    return kind, written
-
-
-def _rows(cfg: ReleasedRewrites, counts: Counter) -> Iterator[tuple[str, list[str]]]:
-    captions = _captions(cfg.captions)
-    given = {kind: file for kind in KINDS if (file := getattr(cfg, kind))}
-    lines = [chain(_lines(file, counts), repeat(_END)) for file in given.values()]
-    for number, (caption, *texts) in enumerate(zip(chain(captions, [_END]), *lines, strict=False)):
-        ended = [text is _END for text in (caption, *texts)]
-        if any(ended) and not all(ended):
+def _read_rows(cfg: ReleasedRewrites, counts: Counter) -> Iterator[tuple[str, list[str]]]:
+    annotations = read_mapping(cfg.captions).get("annotations")
+    try:
+        captions = [repaired(one_line(annotation["caption"])) for annotation in annotations or ()]
+    except (LookupError, TypeError, AttributeError) as error:
+        raise UserError(
+            f"{cfg.captions}: not COCO's captions: `annotations` with a `caption` each; fetch it again"
+        ) from error
+    files = {kind: file for kind in KINDS if (file := getattr(cfg, kind))}
+    lines = [_read_lines(file, counts) for file in files.values()]
+    for number, (caption, *texts) in enumerate(zip_longest(captions, *lines)):
+        if caption is None or None in texts:
             raise UserError(
-                f"{', '.join(given.values())}: not a line for each of {len(captions)} annotations of {cfg.captions}; "
+                f"{', '.join(files.values())}: not a line for each of {len(captions)} annotations of {cfg.captions}; "
                 f"they part at {number + 1}: use the captions that they were written for"
             )
-        if caption is not _END:
-            yield caption, [f"{kind}:{text}" for kind, text in zip(given, texts, strict=True) if text]
+        yield caption, [f"{kind}:{text}" for kind, text in zip(files, texts, strict=True) if text]
 
 
-_END: Any = object()
-
-
-def _captions(file: str) -> list[str]:
-    annotations = read_mapping(file).get("annotations")
-    try:
-        return [repaired(one_line(a["caption"])) for a in annotations or ()]
-    except (LookupError, TypeError, AttributeError) as error:
-        raise UserError(f"{file}: not COCO's captions: `annotations` with a `caption` each; fetch it again") from error
-
-
-def _lines(file: str, counts: Counter) -> Iterator[str]:
-    """The text of each line; "" for the placeholder and, counted, for one that is no text."""
+def _read_lines(file: str, counts: Counter) -> Iterator[str]:
+    """Give the text of each line; "" for the placeholder and, counted, for a line that holds no text."""
     try:
         with open(regular(file), encoding="utf-8", errors="replace") as lines:
-            while line := lines.readline(LONGEST):
-                yield _text(line, file, counts)
+            while line := lines.readline(LONGEST_LINE):
+                yield _parse_line(line, file, counts)
     except OSError as error:
         raise UserError(f"{file}: {error.strerror or error}; give the path of an existing file") from error
 
 
-def _text(line: str, file: str, counts: Counter) -> str:
-    if line.strip() == NONE:
+def _parse_line(line: str, file: str, counts: Counter) -> str:
+    if line.strip() == PLACEHOLDER:
         return ""
     try:
-        found = json_text.value(line, file)
+        value = json_text.value(line, file)
     except UserError:
-        found = 0
-    if isinstance(found, str):
-        text = repaired(one_line(found))
-        return "" if text == NONE else text
-    counts["damaged"] += found is not None
+        value = 0
+    if isinstance(value, str):
+        text = repaired(one_line(value))
+        return "" if text == PLACEHOLDER else text
+    counts["damaged"] += value is not None
     return ""

@@ -1,4 +1,4 @@
-"""Texts that others released, beside captions: `data.<name>.texts`, joined while shards are annotated."""
+"""Join texts that others released to captions while shards are annotated: `data.<name>.texts`."""
 
 from __future__ import annotations
 
@@ -12,80 +12,85 @@ from typing import Any
 from compclip.base.surrogates import repaired
 from compclip.config.released_lists import MemberText, Texts
 from compclip.data import images
-from compclip.data.images import ImageError
 from compclip.data.sample import ImageLocation, Sample
 from compclip.prepare import caption_join, file_listing
 
 STAGE = "annotate"
-LONGEST = 1 << 16  # bytes of a text in a tar
+MAX_BYTES = 1 << 16  # of a text in a tar
 TextSections = Mapping[str, Texts | MemberText]
+OpenTextLists = Mapping[str, caption_join.CaptionJoin | MemberText]
 
 
 @dataclass(frozen=True)
 class JoinedTexts:
-    """Texts by kind, for every caption of a shard; `about` is what the shard is to say of the lists."""
+    """Texts by kind, for every caption of a shard, and the rows of the lists for the shard's metadata."""
 
     texts: dict[str, list[tuple[str, ...]]]
-    about: dict[str, str]
+    metadata: dict[str, str]
     counts: Counter
 
 
 def describe_inputs(cfg: TextSections) -> dict[str, Any]:
-    """What a shard depends on: the lists by kind, with their files by name, size and time."""
+    """Return what a shard depends on: the sections by kind, with the names, sizes and times of their files."""
     return {
-        kind: [vars(one), list(file_listing.iterate_files(one.file)) if isinstance(one, Texts) else []]
-        for kind, one in cfg.items()
+        kind: [vars(section), list(file_listing.iterate_files(section.file)) if isinstance(section, Texts) else []]
+        for kind, section in cfg.items()
     }
-
-
-OpenTextLists = Mapping[str, caption_join.CaptionJoin | MemberText]
 
 
 @contextmanager
 def open_lists(cfg: TextSections) -> Iterator[OpenTextLists]:
-    """The lists of a data set by kind. Raises UserError as `joined.opened`."""
+    """Give the lists of a data set by kind. Raises UserError as `caption_join.open_list`."""
     with ExitStack() as stack:
-        yield {kind: stack.enter_context(caption_join.open_list(one)) if isinstance(one, Texts) else one
-               for kind, one in cfg.items()}  # fmt: skip
+        lists: dict[str, caption_join.CaptionJoin | MemberText] = {}
+        for kind, section in cfg.items():
+            if isinstance(section, Texts):
+                lists[kind] = stack.enter_context(caption_join.open_list(section))
+            else:
+                lists[kind] = section
+        yield lists
 
 
 def find_texts(lists: OpenTextLists, samples: Sequence[Sample]) -> JoinedTexts:
-    """What the lists have for the captions of some samples; counted: captions with texts of a kind, and without."""
-    found = JoinedTexts({}, {}, Counter())
-    for kind, one in lists.items():
-        if isinstance(one, MemberText):
-            found.texts[kind] = [_member(sample, one.member.lower()) for sample in samples for _ in sample.captions]
+    """Return the lists' texts for every caption of the samples; counts captions with and without texts of a kind."""
+    joined = JoinedTexts({}, {}, Counter())
+    for kind, source in lists.items():
+        if isinstance(source, MemberText):
+            member = source.member.lower()
+            joined.texts[kind] = [_read_member(sample, member) for sample in samples for _ in sample.captions]
         else:
-            found.texts[kind], rows = one.beside(samples)
-            found.about.update(caption_join.pack_row_numbers(rows, _kept(kind)))
-        matched = sum(map(bool, found.texts[kind]))
-        found.counts[f"captions_with_{kind}"] += matched
-        found.counts[f"captions_without_{kind}"] += len(found.texts[kind]) - matched
-    return found
+            matches = source.find_texts(samples)
+            joined.texts[kind] = matches.texts
+            joined.metadata.update(caption_join.pack_row_numbers(matches.rows, _metadata_key(kind)))
+        matched = sum(map(bool, joined.texts[kind]))
+        joined.counts[f"captions_with_{kind}"] += matched
+        joined.counts[f"captions_without_{kind}"] += len(joined.texts[kind]) - matched
+    return joined
 
 
-def _member(sample: Sample, name: str) -> tuple[str, ...]:
-    """The text in a member of a sample's tar; none where it is not there, empty, or no text."""
-    place = next((ImageLocation(sample.image, m.offset, m.length) for m in sample.members if m.name == name), None)
+def _read_member(sample: Sample, name: str) -> tuple[str, ...]:
+    """Return the text of a member of a sample's tar; nothing where it is missing, empty, or cannot be read."""
+    location = next((ImageLocation(sample.image, m.offset, m.length) for m in sample.members if m.name == name), None)
     try:
-        raw = images.read_bytes(place, LONGEST) if place else b""
-    except ImageError:
+        content = images.read_bytes(location, MAX_BYTES) if location else b""
+    except images.ImageError:
         return ()
-    text = " ".join(repaired(raw.decode(errors="replace")).split())
+    text = " ".join(repaired(content.decode(errors="replace")).split())
     return (text,) if text else ()
 
 
 def count_rows(cfg: TextSections, shards: Iterable[Path]) -> Counter:
-    """What became of the rows of a data set's lists, of all its shards: `negative_matched`, `negative_damaged`, …"""
-    made, told = list(shards), Counter[str]()
+    """Return what became of the rows of a data set's lists in all its shards: `negative_matched`, …"""
+    paths, counts = list(shards), Counter[str]()
     with open_lists(cfg) as lists:
-        for kind, one in lists.items():
-            if isinstance(one, MemberText):
+        for kind, source in lists.items():
+            if isinstance(source, MemberText):
                 continue
-            rows = one.told(caption_join.read_row_numbers(shard, STAGE, _kept(kind)) for shard in made)
-            told.update({name.replace("captions", kind, 1): number for name, number in rows.items()})
-    return told
+            key = _metadata_key(kind)
+            rows = source.count_matches(caption_join.read_row_numbers(path, STAGE, key) for path in paths)
+            counts.update({name.replace("captions", kind, 1): number for name, number in rows.items()})
+    return counts
 
 
-def _kept(kind: str) -> str:
+def _metadata_key(kind: str) -> str:
     return f"{caption_join.ROWS}: {kind}"

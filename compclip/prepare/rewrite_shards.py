@@ -1,8 +1,8 @@
-"""What language models write for captions: the rewriting half of the data.
+"""Have language models rewrite captions: the stage `rewrite`.
 
-Hard positives (Hard Positives, supplementary D), and the words that a masked model puts in the places of a caption's. A
-shard of data/<name>/rewrites/ has a row for each different caption of its samples ("" where there is no rewrite); the
-annotate stage puts all that beside the caption. A data set without `rewriter`, `rewrites` and `masked` has no shards.
+They write hard positives (Hard Positives, supplementary D), and a masked model replaces words. A shard of
+data/<name>/rewrites/ has a row for each different caption of its samples, "" where there is no rewrite; `annotate` adds
+these to the caption. A data set without `rewriter`, `rewrites` and `masked` has no such shards.
 """
 
 from __future__ import annotations
@@ -10,27 +10,28 @@ from __future__ import annotations
 import contextlib
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import pyarrow as pa
 
-from compclip.base.errors import UserError, one_line
+from compclip.base.errors import one_line
 from compclip.config.released_lists import MaskedSection, ReleasedRewrites
 from compclip.config.sections import Data
 from compclip.config.servers import KINDS, Rewriter
-from compclip.data import shard_files
-from compclip.data.shard_files import Manifest
+from compclip.data.shard_files import SAMPLES, Manifest, read_batch
 from compclip.llm import answer_cache, chat_client, local_server
-from compclip.prepare import file_listing, mask_filling, released_hard_positives
-from compclip.prepare.shard_task import MakeShard, ShardResult, ShardTask
+from compclip.llm.answer_cache import Answer
+from compclip.llm.chat_question import Question
+from compclip.prepare import file_listing, mask_filling, released_hard_positives, shard_writer
+from compclip.prepare.shard_task import ShardResult, ShardTask, WriteShard
 from compclip.text import word_edits
 from compclip.text.annotation import SEPARATOR
 
 FOLDER = "rewrites"  # of a data set
 SCHEMA = pa.schema([("caption", pa.string()), *((kind, pa.string()) for kind in KINDS)])
-MASKED = "masked"  # a further column, where a masked model was asked: places, and words joined
+MASKED = "masked"  # a column where a masked model was asked: positions, and joined words
 WORDS = pa.field(MASKED, pa.list_(pa.struct([("start", pa.int32()), ("words", pa.string())])))
 
 # Supplementary D.1, as printed
@@ -54,7 +55,7 @@ _AND = re.compile(r"\band\b", re.IGNORECASE)
 
 @dataclass(frozen=True)
 class Rewrites:
-    """What was made of a caption; "" where that is nothing of use. `masked`: a token's first character, its words."""
+    """The rewrites of a caption, "" where none is usable. `masked`: a token's first character, and its words."""
 
     swap: str = ""
     replace: str = ""
@@ -63,165 +64,142 @@ class Rewrites:
 
 def rewrite_tasks(
     folder: Path,
-    found: Manifest,
+    samples: Manifest,
     cfg: Rewriter | ReleasedRewrites | None,
     code: str,
     masked: MaskedSection | None = None,
 ) -> list[ShardTask]:
-    """A shard for each of the samples in data/<name>/; none without `cfg` and `masked`."""
-    place = folder / shard_files.SAMPLES
-    asked = {"code": code, "rewriter": cfg.deciding if isinstance(cfg, Rewriter) else cfg and asdict(cfg)}
+    """Return one task for each shard of samples in data/<name>/; none without `cfg` and `masked`."""
+    decided_by: dict = {"code": code, "rewriter": cfg.deciding if isinstance(cfg, Rewriter) else cfg and asdict(cfg)}
     if isinstance(cfg, ReleasedRewrites):
-        asked["reads"] = [
-            file for name in released_hard_positives.input_files(cfg) for file in file_listing.iterate_files(name)
-        ]
+        files = released_hard_positives.input_files(cfg)
+        decided_by["reads"] = [file for name in files for file in file_listing.iterate_files(name)]
     if masked:
-        asked[MASKED] = [vars(masked), mask_filling.fingerprint(masked)]
-    return [
-        ShardTask.of(shard.name, {"samples": str(place / f"{shard.name}.arrow")}, asked | {"samples": shard.sha256})
-        for shard in (found.shards if cfg or masked else ())
-    ]
+        decided_by[MASKED] = [vars(masked), mask_filling.fingerprint(masked)]
+    tasks = []
+    for shard in samples.shards if cfg or masked else ():
+        inputs = {"samples": str(folder / SAMPLES / f"{shard.name}.arrow")}
+        tasks.append(ShardTask.create(shard.name, inputs, decided_by | {"samples": shard.sha256}))
+    return tasks
 
 
 @contextlib.contextmanager
 def open_rewriter(
     cfg: Rewriter | ReleasedRewrites | None, data: Data, masked: MaskedSection | None = None
-) -> Iterator[MakeShard]:
-    """What has every caption of a shard rewritten, or finds what was released of it; counts by kind.
+) -> Iterator[WriteShard]:
+    """Give the function that rewrites every caption of a shard, or finds its released rewrites; counts by kind.
 
-    A model's answers are kept in a file of the shard's own. `masked` is a model that is asked for words besides.
+    A model's answers are cached in one file per shard. `masked` is a model that is asked for words as well.
     """
-    with _writer(cfg, data) as (kinds, write):
-        yield _maker(kinds, write, mask_filling.open_model(masked) if masked else None)
+    with _open_source(cfg, data) as (kinds, write_kind):
+        fill = mask_filling.open_model(masked) if masked else None
+
+        def write(task: ShardTask, path: Path) -> ShardResult:
+            samples = shard_writer.load_samples(Path(task.inputs["samples"]))
+            captions = list(dict.fromkeys(caption for sample in samples for caption in sample.captions))
+            rewrites: dict[str, dict[str, str]] = {kind: {} for kind in KINDS}
+            counts = Counter[str]()
+            for kind in kinds:
+                rewrites[kind], kind_counts = write_kind(kind, captions, task.name)
+                counts.update({f"{kind}/{name}": n for name, n in kind_counts.items()})
+            columns = [captions, *([rewrites[kind].get(caption, "") for caption in captions] for kind in KINDS)]
+            batch = pa.RecordBatch.from_arrays([pa.array(c, pa.string()) for c in columns], schema=SCHEMA)
+            if fill:
+                words, fill_counts = fill(captions)
+                rows = [[{"start": start, "words": SEPARATOR.join(w)} for start, w in caption] for caption in words]
+                batch = batch.append_column(WORDS, pa.array(rows, WORDS.type))
+                counts.update({f"{MASKED}/{name}": n for name, n in fill_counts.items()})
+            shard_writer.write_batch(path, batch, compressed=True)
+            return ShardResult(len(samples), len(captions), dict(counts))
+
+        yield write
+
+
+WriteRewrites = Callable[[str, list[str], str], tuple[dict[str, str], Counter]]  # of a kind, captions and their shard
 
 
 @contextlib.contextmanager
-def _writer(cfg: Rewriter | ReleasedRewrites | None, data: Data) -> Iterator[tuple[tuple[str, ...], WriteRewrites]]:
-    """The kinds of hard positives that are written, and what writes them."""
+def _open_source(
+    cfg: Rewriter | ReleasedRewrites | None, data: Data
+) -> Iterator[tuple[tuple[str, ...], WriteRewrites]]:
+    """Give the kinds of hard positives that are written, and the function that writes one kind."""
     if cfg is None:
         yield (), lambda kind, captions, shard: ({}, Counter())
         return
     if isinstance(cfg, ReleasedRewrites):
         kinds = tuple(kind for kind in KINDS if getattr(cfg, kind))
-        with released_hard_positives.open_rewrites(cfg) as given:
-            yield kinds, lambda kind, captions, shard: _released(kind, captions, given)
+        with released_hard_positives.open_rewrites(cfg) as find:
+            yield kinds, lambda kind, captions, shard: _find_released(kind, captions, find)
         return
-    place, asked = answer_cache.cache_folder(cfg.cache, data), cfg
-    with local_server.run_server(cfg, place / local_server.log_name()) as (ready, watch):
+    folder, rewriter = answer_cache.cache_folder(cfg.cache, data), cfg
+    with local_server.run_server(cfg, folder / local_server.log_name()) as (server, watch):
 
-        def write(kind: str, captions: list[str], shard: str) -> tuple[dict[str, str], Counter]:
-            texts, limit = _asked(kind, captions, asked)
-            questions = [chat_client.Question(build_prompt(kind, text), max_tokens=limit) for text in texts]
-            replies = chat_client.ask_questions(questions, ready, answer_cache.shard_cache(place, shard), watch)
-            return _written(kind, texts, replies, len(captions) - len(texts))
+        def write_kind(kind: str, captions: list[str], shard: str) -> tuple[dict[str, str], Counter]:
+            is_swap = kind == "swap"
+            texts = [c for c in captions if can_swap(c, rewriter.swap_words_below)] if is_swap else captions
+            max_tokens = rewriter.swap_max_tokens if is_swap else rewriter.replace_max_tokens
+            questions = [Question(build_prompt(kind, text), max_tokens=max_tokens) for text in texts]
+            replies = chat_client.ask_questions(questions, server, answer_cache.shard_cache(folder, shard), watch)
+            rewrites, counts = {}, replies.counts + Counter(not_asked=len(captions) - len(texts))
+            for caption, answer in zip(texts, replies.answers, strict=True):
+                if answer is not None:
+                    text, fault = check_rewrite(kind, caption, answer)
+                    counts[fault or "usable"] += 1
+                    if not fault:
+                        rewrites[caption] = text
+            return rewrites, counts
 
-        yield KINDS if cfg.kinds == "both" else (cfg.kinds,), write
-
-
-WriteRewrites = Callable[[str, list[str], str], tuple[dict[str, str], Counter]]  # a kind, captions and their shard
-
-
-def _maker(kinds: Iterable[str], write: WriteRewrites, fill: mask_filling.FillWords | None) -> MakeShard:
-    def make(item: ShardTask, path: Path) -> ShardResult:
-        samples = shard_files.load_samples(Path(item.given["samples"]))
-        captions = list(dict.fromkeys(c for sample in samples for c in sample.captions))
-        written: dict[str, dict[str, str]] = {kind: {} for kind in KINDS}
-        counts: Counter = Counter()
-        for kind in kinds:
-            written[kind], kind_counts = write(kind, captions, item.name)
-            counts.update({f"{kind}/{name}": n for name, n in kind_counts.items()})
-        columns = [captions, *([written[kind].get(c, "") for c in captions] for kind in KINDS)]
-        batch = pa.RecordBatch.from_arrays([pa.array(c, pa.string()) for c in columns], schema=SCHEMA)
-        if fill:
-            words, filled = fill(captions)
-            batch = batch.append_column(WORDS, _packed(words))
-            counts.update({f"{MASKED}/{name}": n for name, n in filled.items()})
-        shard_files.write_batch(path, batch, compressed=True)
-        return ShardResult(len(samples), len(captions), dict(counts))
-
-    return make
+        yield KINDS if cfg.kinds == "both" else (cfg.kinds,), write_kind
 
 
-def _packed(words: Iterable[mask_filling.MaskedWords]) -> pa.Array:
-    rows = [[{"start": start, "words": SEPARATOR.join(found)} for start, found in own] for own in words]
-    return pa.array(rows, WORDS.type)
-
-
-def _released(
-    kind: str, captions: list[str], given: released_hard_positives.FindRewrites
+def _find_released(
+    kind: str, captions: list[str], find: released_hard_positives.FindRewrites
 ) -> tuple[dict[str, str], Counter]:
-    """Usable rewrites by caption, of those that were released; the same is asked of them as of a model's answer."""
-    counts: Counter = Counter()
-    made = {}
-    for caption, found in zip(captions, given(captions), strict=True):
-        text, fault = (
-            check_rewrite(kind, caption, chat_client.Answer(found[kind])) if kind in found else ("", "not_released")
-        )
+    """Return usable rewrites by caption, of the released ones; they are checked as a model's answers are."""
+    rewrites, counts = {}, Counter[str]()
+    for caption, texts in zip(captions, find(captions), strict=True):
+        answer = Answer(texts.get(kind, ""))
+        text, fault = check_rewrite(kind, caption, answer) if kind in texts else ("", "not_released")
         counts[fault or "usable"] += 1
         if not fault:
-            made[caption] = text
-    return made, counts
+            rewrites[caption] = text
+    return rewrites, counts
 
 
 def summarize_counts(captions: int, counts: Mapping[str, float]) -> dict:
-    """The counts as rewrite_counts.json has them: by kind."""
+    """Return the counts by kind, as rewrite_counts.json has them."""
     kinds: dict[str, dict[str, float]] = {}
     for name, number in sorted(counts.items()):
-        kind, _, what = name.partition("/")
-        kinds.setdefault(kind, {})[what] = number
+        kind, _, outcome = name.partition("/")
+        kinds.setdefault(kind, {})[outcome] = number
     return {"captions": captions} | {kind: kinds[kind] for kind in (*KINDS, MASKED) if kind in kinds}
 
 
 def load_rewrites(path: Path) -> dict[str, Rewrites]:
-    """The rewrites of a shard by caption. Raises UserError where the file is missing or another one."""
-    batch = shard_files.read_batch(path, "rewrite")
-    try:
-        batch.validate(full=True)
-        schema = SCHEMA.append(WORDS) if MASKED in batch.schema.names else SCHEMA
-        rows = batch.select(schema.names).cast(schema).to_pylist()
-        return {row["caption"]: Rewrites(row["swap"], row["replace"], _words(row.get(MASKED))) for row in rows}
-    except (pa.ArrowException, KeyError, TypeError, AttributeError) as error:
-        raise UserError(f"{path}: no readable rewrites; run `dvc repro rewrite` again") from error
-
-
-def _words(kept: list[dict] | None) -> mask_filling.MaskedWords:
-    return tuple((one["start"], tuple(filter(None, one["words"].split(SEPARATOR)))) for one in kept or ())
-
-
-def _asked(kind: str, captions: list[str], cfg: Rewriter) -> tuple[list[str], int]:
-    """The captions that are asked for, and how many tokens an answer may have."""
-    if kind == "replace":
-        return captions, cfg.replace_max_tokens
-    return [c for c in captions if can_swap(c, cfg.swap_words_below)], cfg.swap_max_tokens
-
-
-def _written(
-    kind: str, asked: list[str], replies: chat_client.Replies, not_asked: int
-) -> tuple[dict[str, str], Counter]:
-    """Usable rewrites by caption; what was not asked or not usable is counted."""
-    made, counts = {}, replies.counts + Counter(not_asked=not_asked)
-    for caption, answer in zip(asked, replies.answers, strict=True):
-        if answer is None:
-            continue
-        text, fault = check_rewrite(kind, caption, answer)
-        counts[fault or "usable"] += 1
-        if not fault:
-            made[caption] = text
-    return made, counts
+    """Return the rewrites of a shard by caption. Raises UserError for a missing or damaged file."""
+    rewrites = {}
+    for row in read_batch(path, "rewrite").to_pylist():
+        positions = row.get(MASKED) or ()
+        masked = tuple((p["start"], tuple(filter(None, p["words"].split(SEPARATOR)))) for p in positions)
+        rewrites[row["caption"]] = Rewrites(row["swap"], row["replace"], masked)
+    return rewrites
 
 
 def build_prompt(kind: str, caption: str) -> str:
-    """The prompt of D.1 with this caption as its example."""
+    """Return the prompt of D.1 with this caption as its example."""
     return PROMPTS[kind].replace("{example}", one_line(caption))
 
 
 def can_swap(caption: str, words_below: int) -> bool:
-    """Whether D.2 asks for a SWAP: it has the word "and" and fewer than 15 words."""
+    """Return whether D.2 asks for a SWAP: the caption has the word "and" and fewer than `words_below` words."""
     return bool(_AND.search(caption)) and len(caption.split()) < words_below
 
 
-def check_rewrite(kind: str, caption: str, answer: chat_client.Answer) -> tuple[str, str]:
-    """The rewrite and "", or the reason not to use it: "unfinished", "chatter" (more than a sentence), "unchanged"."""
+def check_rewrite(kind: str, caption: str, answer: Answer) -> tuple[str, str]:
+    """Return the rewrite and "", or the reason not to use it.
+
+    Reasons: "unfinished", "chatter" (more than a sentence), "unchanged".
+    """
     text = re.sub(r"^output:\s*", "", answer.text.strip(), flags=re.IGNORECASE)
     if len(text) > 1 and text[0] == text[-1] == '"' and not caption.startswith('"'):
         text = text[1:-1].strip()

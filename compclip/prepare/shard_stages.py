@@ -1,6 +1,6 @@
 """Run `recaption`, `rewrite` or `annotate` for one data set: `--data NAME [--rewrite|--annotate]`.
 
-Each works shard by shard, and makes what is missing:
+Each stage works shard by shard and writes what is missing:
 
     data/<name>/samples/*.arrow samples/manifest.json counts.json              recaption
     data/<name>/rewrites/*.arrow rewrites/manifest.json rewrite_counts.json    rewrite
@@ -25,88 +25,81 @@ from compclip.base.names import Name
 from compclip.config import grid, plan, read, released_lists
 from compclip.config.asked import ANNOTATE, FOLDER, RECAPTION, REWRITE
 from compclip.config.sections import Data
-from compclip.data import noun_index, shard_files
-from compclip.data.shard_files import MANIFEST, SAMPLES, SHARDS, Manifest
+from compclip.data import noun_index
+from compclip.data.shard_files import MANIFEST, SAMPLES, SHARDS, Manifest, read_manifest
 from compclip.prepare import (
     annotate_shards,
     benchmark_overlap,
     caption_join,
     negative_images,
+    noun_index_writer,
     recaption_shards,
     released_texts,
     rewrite_shards,
+    shard_writer,
 )
 from compclip.prepare.shard_work import BLOCKS, ShardWork
 
-FINGERPRINTS = "fingerprints"  # beside the data sets' folders: one file each
+FINGERPRINTS = "fingerprints"  # a folder beside the data sets': one file each
 
 
 def plan_work(stage: str, name: Name, cfg: Data, root: Path = Path()) -> ShardWork:
-    """What a stage is to make of a data set; written down, so that other processes find it.
+    """Return the shards that a stage is to write for a data set, and save them for other processes.
 
     Raises UserError where an earlier stage has not been run, and for what is wrong with the data set itself.
     """
-    folder, place = root / "data" / name, root / FOLDER / stage / name
-    counts: Counter = Counter()
+    folder, work_folder = root / "data" / name, root / FOLDER / stage / name
+    code, counts = plan.data_code(stage, cfg), Counter[str]()
     if stage == RECAPTION:
-        options = grid.captioner_config(cfg)
-        items, counts = recaption_shards.recaption_tasks(cfg, options, plan.data_code(RECAPTION, cfg), place / BLOCKS)
-    elif stage == REWRITE:
-        found = shard_files.read_manifest(folder / SAMPLES / MANIFEST, RECAPTION)
-        code = plan.data_code(REWRITE, cfg)
-        items = rewrite_shards.rewrite_tasks(
-            folder, found, grid.writer_config(cfg), code, released_lists.masked_config(cfg)
-        )
+        tasks, counts = recaption_shards.recaption_tasks(cfg, grid.captioner_config(cfg), code, work_folder / BLOCKS)
     else:
-        found = shard_files.read_manifest(folder / SAMPLES / MANIFEST, RECAPTION)
-        written = _rewritten(folder, cfg)
-        code, texts = plan.data_code(ANNOTATE, cfg), released_lists.texts_config(cfg)
-        items = annotate_shards.annotation_tasks(folder, found, written, code, cfg.exclude, texts, cfg.relatives)
-    made = ShardWork(stage, cfg, place, tuple(items), counts)
-    made.save()
-    return made
+        samples = read_manifest(folder / SAMPLES / MANIFEST, RECAPTION)
+        if stage == REWRITE:
+            writer, masked = grid.writer_config(cfg), released_lists.masked_config(cfg)
+            tasks = rewrite_shards.rewrite_tasks(folder, samples, writer, code, masked)
+        else:
+            is_rewritten = cfg.rewriter or cfg.rewrites or cfg.masked
+            rewrites_path = folder / rewrite_shards.FOLDER / MANIFEST
+            rewrites = read_manifest(rewrites_path, REWRITE) if is_rewritten else Manifest(())
+            texts = released_lists.texts_config(cfg)
+            tasks = annotate_shards.annotation_tasks(folder, samples, rewrites, code, cfg.exclude, texts, cfg.relatives)
+    work = ShardWork(stage, cfg, work_folder, tuple(tasks), counts)
+    work.save()
+    return work
 
 
-def _rewritten(folder: Path, cfg: Data) -> Manifest:
-    written = cfg.rewriter or cfg.rewrites or cfg.masked
-    return shard_files.read_manifest(folder / rewrite_shards.FOLDER / MANIFEST, REWRITE) if written else Manifest(())
+def publish(work: ShardWork, folder: Path) -> dict:
+    """Link the shards of a finished stage into data/<name>/, write manifest and counts, and return the counts."""
+    cfg = work.section
+    if work.stage == RECAPTION:
+        manifest, counts = work.publish(folder / SAMPLES)
+        counts.update(caption_join.count_rows(released_lists.captions_config(cfg), map(work.shard_path, work.items)))
+        counts.update(negative_images.count_rows(released_lists.negative_images_config(cfg)))
+        summary = recaption_shards.summarize_counts(cfg, counts)
+        manifest_path, counts_path = folder / SAMPLES / MANIFEST, folder / "counts.json"
+    elif work.stage == REWRITE:
+        manifest, counts = work.publish(folder / rewrite_shards.FOLDER)
+        summary = rewrite_shards.summarize_counts(manifest.captions, counts)
+        manifest_path, counts_path = folder / rewrite_shards.FOLDER / MANIFEST, folder / "rewrite_counts.json"
+    else:
+        manifest, counts = work.publish(folder / SHARDS)
+        if not manifest.samples:
+            raise UserError(f"{folder}: no sample is left after exclude={cfg.exclude}; exclude fewer benchmarks")
+        benchmark_overlap.write_overlap(folder, [Path(task.inputs["samples"]) for task in work.items], cfg.exclude)
+        counts.update(released_texts.count_rows(released_lists.texts_config(cfg), map(work.shard_path, work.items)))
+        shards = [folder / SHARDS / f"{shard.name}.arrow" for shard in manifest.shards]
+        noun_index_writer.write_noun_index(folder / noun_index.FILE, shards)
+        summary = dict(counts)
+        manifest_path, counts_path = folder / MANIFEST, folder / "annotation_counts.json"
+    shard_writer.write_manifest(manifest_path, manifest)
+    write_json(counts_path, summary)
+    if work.stage == ANNOTATE:
+        write_json(folder.parent / FINGERPRINTS / f"{folder.name}.json", {"prepared": manifest.fingerprint})
+    return summary
 
 
-def publish(made: ShardWork, folder: Path) -> dict:
-    """Link the shards of a finished stage into data/<name>/, with their manifest and counts, which are given."""
-    if made.stage == RECAPTION:
-        manifest, counts = made.published(folder / SAMPLES)
-        counts.update(
-            caption_join.count_rows(released_lists.captions_config(made.section), map(made.shard, made.items))
-        )
-        counts.update(negative_images.count_rows(released_lists.negative_images_config(made.section)))
-        told = recaption_shards.summarize_counts(made.section, counts)
-        return _written(folder / SAMPLES / MANIFEST, manifest, folder / "counts.json", told)
-    if made.stage == REWRITE:
-        manifest, counts = made.published(folder / rewrite_shards.FOLDER)
-        told = rewrite_shards.summarize_counts(manifest.captions, counts)
-        return _written(folder / rewrite_shards.FOLDER / MANIFEST, manifest, folder / "rewrite_counts.json", told)
-    manifest, counts = made.published(folder / SHARDS)
-    if not manifest.samples:
-        raise UserError(f"{folder}: no sample is left after exclude={made.section.exclude}; exclude fewer benchmarks")
-    benchmark_overlap.write_overlap(folder, [Path(item.given["samples"]) for item in made.items], made.section.exclude)
-    counts.update(released_texts.count_rows(released_lists.texts_config(made.section), map(made.shard, made.items)))
-    noun_index.write_noun_index(
-        folder / noun_index.FILE, [folder / SHARDS / f"{shard.name}.arrow" for shard in manifest.shards]
-    )
-    told = _written(folder / MANIFEST, manifest, folder / "annotation_counts.json", dict(counts))
-    write_json(folder.parent / FINGERPRINTS / f"{folder.name}.json", {"prepared": manifest.fingerprint})
-    return told
-
-
-def _written(path: Path, manifest: Manifest, counts: Path, told: dict) -> dict:
-    shard_files.write_manifest(path, manifest)
-    write_json(counts, told)
-    return told
-
-
-def _nothing(work: ShardWork) -> None:
-    """Nobody else makes shards."""
+def _do_nothing(work: ShardWork) -> None:
+    """Do nothing (default callback): no other machine writes shards."""
 
 
 def run_stage(
@@ -114,26 +107,25 @@ def run_stage(
     name: Name,
     cfg: Data,
     root: Path = Path(),
-    before: Callable[[ShardWork], None] = _nothing,
-    after: Callable[[ShardWork], None] = _nothing,
+    before: Callable[[ShardWork], None] = _do_nothing,
+    after: Callable[[ShardWork], None] = _do_nothing,
 ) -> dict:
-    """Make a stage's shards here, as many at a time as the machine has cores, and collect them; gives the counts.
+    """Write a stage's missing shards, one process per core, publish all, and return the counts.
 
-    `before` is called when it is known which are missing, `after` when all are collected.
+    `before` is called once the missing shards are known, `after` once all are published.
     """
-    made = plan_work(stage, name, cfg, root)
-    before(made)
-    made.complete(os.cpu_count() or 1)
-    counts = publish(made, root / "data" / name)
-    after(made)
+    work = plan_work(stage, name, cfg, root)
+    before(work)
+    work.complete(os.cpu_count() or 1)
+    counts = publish(work, root / "data" / name)
+    after(work)
     return counts
 
 
-def main(argv: list[str], bring: Callable[[str, Name, Data], dict] = run_stage) -> int:
+def main(argv: list[str], run: Callable[[str, Name, Data], dict] = run_stage) -> int:
     """Prepare one data set of params.yaml."""
-    parser = argparse.ArgumentParser(
-        prog="python -m compclip.prepare.shard_stages", description=__doc__.splitlines()[0]
-    )
+    description = __doc__.splitlines()[0]
+    parser = argparse.ArgumentParser(prog="python -m compclip.prepare.shard_stages", description=description)
     parser.add_argument("--data", required=True)
     stage = parser.add_mutually_exclusive_group()
     stage.add_argument("--rewrite", dest="stage", action="store_const", const=REWRITE, default=RECAPTION)
@@ -145,7 +137,7 @@ def main(argv: list[str], bring: Callable[[str, Name, Data], dict] = run_stage) 
     params = read.load(args.params, args.overrides)
     if name not in params.data:
         raise unknown("data", name, params.data)
-    print(json.dumps(bring(args.stage, name, params.data[name])))
+    print(json.dumps(run(args.stage, name, params.data[name])))
     return 0
 
 

@@ -1,4 +1,4 @@
-"""What a stage over shards is made of: its items, one a shard, and what is said of one that is made."""
+"""Describe the shards that a stage writes, and what it counted while it wrote one."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ from typing import Any
 
 @dataclass(frozen=True)
 class ShardTask:
-    """A shard that a stage makes: its name, the key of its content, and what it is made of."""
+    """A shard to write: its name, a hash of all that decides its content, and the inputs that its writer needs."""
 
     name: str
     key: str
-    given: dict[str, Any]
+    inputs: dict[str, Any]
 
     @classmethod
-    def of(cls, name: str, given: dict[str, Any], decided_by: dict[str, Any]) -> ShardTask:
-        """`decided_by` is all that the shard's content depends on."""
-        return cls(name, hashlib.sha256(json.dumps(decided_by, sort_keys=True).encode()).hexdigest()[:32], given)
+    def create(cls, name: str, inputs: dict[str, Any], decided_by: dict[str, Any]) -> ShardTask:
+        """Return the task of a shard whose content depends on `decided_by` alone."""
+        return cls(name, hashlib.sha256(json.dumps(decided_by, sort_keys=True).encode()).hexdigest()[:32], inputs)
 
 
 @dataclass(frozen=True)
 class ShardResult:
-    """A shard that was written: how many samples and captions it has, and what was counted on the way."""
+    """A shard that was written: its numbers of samples and captions, and what was counted."""
 
     samples: int
     captions: int
     counts: dict[str, float] = field(default_factory=dict)
 
 
-MakeShard = Callable[[ShardTask, Path], ShardResult]
+WriteShard = Callable[[ShardTask, Path], ShardResult]

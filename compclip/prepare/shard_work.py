@@ -1,11 +1,11 @@
-"""The shards of a stage, made one by one: each whole or not at all, and what is made is not made again.
+"""Write the shards of a stage one by one: each whole or not at all, and none twice.
 
-    .work/shards/<stage>/<data>/<key>.arrow    a shard, by all that its content depends on
-    .work/shards/<stage>/<data>/<key>.json     what was counted while it was made; written last
+    .work/shards/<stage>/<data>/<key>.arrow    a shard; its key hashes all that decides its content
+    .work/shards/<stage>/<data>/<key>.json     its facts and counts, written last
     .work/shards/<stage>/<data>/work.json      the shards that the stage was last asked for
 
-`python -m compclip.prepare.shard_work FOLDER NAME…` makes shards of a stage wherever it is started: a cluster sends
-it as an array. Several processes may work on a folder: a shard has a lock, and whoever comes second finds it made.
+`python -m compclip.prepare.shard_work FOLDER NAME…` writes single shards wherever it is started; a cluster runs it as
+an array. Processes may share a folder: each shard has a lock, and the second process finds the shard written.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -31,137 +31,127 @@ from tqdm import tqdm
 from compclip.base import links
 from compclip.base.errors import UserError, entry, unknown
 from compclip.base.files import read_mapping, write_atomic, write_json
-from compclip.config.asked import ANNOTATE, LIST, RECAPTION, REWRITE, STAGES
+from compclip.config.asked import ANNOTATE, LIST, RECAPTION, REWRITE
 from compclip.config.grid import captioner_config, writer_config
 from compclip.config.released_lists import captions_config, masked_config, texts_config
 from compclip.config.sections import Data
 from compclip.config.validation import load_section
-from compclip.data import shard_files
 from compclip.data.shard_files import Manifest, Shard
 from compclip.prepare import annotate_shards, recaption_shards, rewrite_shards
-from compclip.prepare.shard_task import MakeShard, ShardResult, ShardTask
+from compclip.prepare.shard_task import ShardTask, WriteShard
+from compclip.prepare.shard_writer import describe_shard
 
 COUNTS = "counts.jsonl"
-BLOCKS = "blocks"  # what `recaption` wrote down of its source
+BLOCKS = "blocks"  # the samples that `recaption` copied from its source
 
 
 @dataclass(frozen=True)
 class ShardWork:
-    """What a stage is asked to make of a data set."""
+    """The shards that a stage is to write for a data set."""
 
     stage: str
     section: Data
     folder: Path
     items: tuple[ShardTask, ...]
-    counts: Mapping[str, float]  # of the whole, made while its shards were told apart
+    counts: Mapping[str, float]  # of the data set as a whole, counted while it was cut into shards
 
     def save(self) -> None:
-        """Write it where whoever makes its shards reads it; what an earlier one left and this does not want goes."""
-        listed = [asdict(item) for item in self.items]
-        write_json(
-            self.folder / LIST,
-            {"stage": self.stage, "section": asdict(self.section), "items": listed, "counts": dict(self.counts)},
-        )
+        """Write work.json, for the processes that write the shards."""
+        tasks = [asdict(task) for task in self.items]
+        content = {"stage": self.stage, "section": asdict(self.section), "items": tasks, "counts": dict(self.counts)}
+        write_json(self.folder / LIST, content)
 
-    def shard(self, item: ShardTask) -> Path:
-        """Where a shard is made."""
-        return self.folder / f"{item.key}.arrow"
+    def shard_path(self, task: ShardTask) -> Path:
+        """Return where a shard is written."""
+        return self.folder / f"{task.key}.arrow"
 
-    def facts(self, item: ShardTask) -> Path:
-        """What is said of it, once it is made."""
-        return self.folder / f"{item.key}.json"
+    def facts_path(self, task: ShardTask) -> Path:
+        """Return the file that says that a shard is written, and what was counted."""
+        return self.folder / f"{task.key}.json"
 
     def missing(self) -> list[ShardTask]:
-        """The shards that are not made yet, each content once."""
-        keys = {item.key: item for item in self.items}
-        return [item for item in keys.values() if not self.facts(item).is_file()]
-
-    def made(self, item: ShardTask) -> tuple[Shard, ShardResult]:
-        """A shard that was made. Raises UserError where what is said of it is damaged."""
-        raw = read_mapping(self.facts(item))
-        try:
-            shard = Shard(item.name, **raw["shard"])
-            return shard, ShardResult(shard.samples, shard.captions, raw["counts"])
-        except (LookupError, TypeError) as error:
-            raise UserError(f"{self.facts(item)}: damaged; remove it and run `dvc repro {self.stage}` again") from error
+        """Return the shards that are not written yet, equal ones once."""
+        tasks = {task.key: task for task in self.items}
+        return [task for task in tasks.values() if not self.facts_path(task).is_file()]
 
     def complete(self, processes: int) -> None:
-        """Make what is missing, in this process or in several.
+        """Write what is missing, in this process or in several.
 
-        Raises UserError where one cannot be made; what was made until then stays.
+        Raises UserError where a shard cannot be written; finished shards stay.
         """
-        if not (todo := self.missing()):
+        if not (tasks := self.missing()):
             return
-        most = min(processes, len(todo)) if self.side_by_side() else 1
-        done = _spread(self, todo, most) if most > 1 else _here(self, todo)
-        quiet = None if len(todo) > 1 else True  # None: where somebody sees it
-        for _ in tqdm(done, self.stage, len(todo), unit="shard", disable=quiet):
+        workers = min(processes, len(tasks)) if self.can_share_machine() else 1
+        finished = _write_in_processes(self, tasks, workers) if workers > 1 else _write_here(self, tasks)
+        disable = None if len(tasks) > 1 else True  # None: shown on a terminal
+        for _ in tqdm(finished, self.stage, len(tasks), unit="shard", disable=disable):
             pass
 
-    def published(self, out: Path) -> tuple[Manifest, Counter]:
-        """Link all shards to `out`, under their names, with nothing else there; gives their manifest and counts.
+    def publish(self, out: Path) -> tuple[Manifest, Counter]:
+        """Link all shards to `out` under their names, remove everything else there; return manifest and counts.
 
-        counts.jsonl beside them says which shard had what.
+        counts.jsonl beside them has the counts of each shard.
         """
-        counts, listed, lines = Counter(self.counts), [], []
-        for item in self.items:
-            shard, made = self.made(item)
+        counts, shards, lines = Counter(self.counts), [], []
+        for task in self.items:
+            facts = read_mapping(self.facts_path(task))
+            shard = Shard(task.name, **facts["shard"])
             if shard.samples:
-                links.place(self.shard(item), out / f"{item.name}.arrow")
-                listed.append(shard)
-            counts.update(made.counts)
-            lines.append(json.dumps({"shard": item.name} | {name: n for name, n in made.counts.items() if n}) + "\n")
-        write_atomic(out / COUNTS, "".join(lines))
-        _keep_only(out, {f"{shard.name}.arrow" for shard in listed})
-        kept = {path.name for item in self.items for path in (self.shard(item), self.facts(item))}
-        _keep_only(self.folder, kept | {LIST})
-        _keep_only(self.folder / BLOCKS, {os.path.basename(item.given.get("path", "")) for item in self.items})
-        return Manifest(tuple(listed)), counts
-
-    def opened(self) -> AbstractContextManager[MakeShard]:
-        """What makes its shards."""
-        if self.stage == RECAPTION:
-            return recaption_shards.open_captioner(
-                self.section, captioner_config(self.section), captions_config(self.section)
+                links.place(self.shard_path(task), out / f"{task.name}.arrow")
+                shards.append(shard)
+            counts.update(facts["counts"])
+            lines.append(
+                json.dumps({"shard": task.name} | {name: n for name, n in facts["counts"].items() if n}) + "\n"
             )
-        if self.stage == REWRITE:
-            return rewrite_shards.open_rewriter(writer_config(self.section), self.section, masked_config(self.section))
-        return annotate_shards.open_annotator(texts_config(self.section))
+        write_atomic(out / COUNTS, "".join(lines))
+        _remove_others(out, {f"{shard.name}.arrow" for shard in shards})
+        current = {path.name for task in self.items for path in (self.shard_path(task), self.facts_path(task))}
+        _remove_others(self.folder, current | {LIST})
+        _remove_others(self.folder / BLOCKS, {os.path.basename(task.inputs.get("path", "")) for task in self.items})
+        return Manifest(tuple(shards)), counts
 
-    def side_by_side(self) -> bool:
-        """Whether processes of one machine may share its shards."""
-        return self.stage == ANNOTATE or (self.stage == RECAPTION and recaption_shards.can_share_machine(self.section))
+    def open_writer(self) -> AbstractContextManager[WriteShard]:
+        """Return a context that gives the function that writes a shard."""
+        cfg = self.section
+        if self.stage == RECAPTION:
+            return recaption_shards.open_captioner(cfg, captioner_config(cfg), captions_config(cfg))
+        if self.stage == REWRITE:
+            return rewrite_shards.open_rewriter(writer_config(cfg), cfg, masked_config(cfg))
+        return annotate_shards.open_annotator(texts_config(cfg))
+
+    def can_share_machine(self) -> bool:
+        """Return whether several processes of a machine may write shards."""
+        is_cheap = self.stage == RECAPTION and recaption_shards.can_share_machine(self.section)
+        return self.stage == ANNOTATE or is_cheap
 
 
 def load_work(folder: Path) -> ShardWork:
-    """The work that lies in a folder. Raises UserError where there is none, or a damaged one."""
-    raw = read_mapping(folder / LIST)
+    """Return the work that was saved in a folder. Raises UserError where it is damaged."""
+    content = read_mapping(folder / LIST)
     try:
-        section = load_section(Data, raw["section"], f"{folder / LIST}: section")
-        found = tuple(ShardTask(**item) for item in raw["items"])
-        if raw["stage"] in STAGES and all(shard_files.NAME.fullmatch(i.name) and i.key.isalnum() for i in found):
-            return ShardWork(raw["stage"], section, folder, found, raw["counts"])
-    except (LookupError, TypeError, AttributeError):
-        pass
-    raise UserError(f"{folder / LIST}: damaged; run the stage with `dvc repro` again")
+        section = load_section(Data, content["section"], f"{folder / LIST}: section")
+        tasks = tuple(ShardTask(**task) for task in content["items"])
+        return ShardWork(content["stage"], section, folder, tasks, content["counts"])
+    except (LookupError, TypeError) as error:
+        raise UserError(f"{folder / LIST}: damaged; run the stage with `dvc repro` again") from error
 
 
-# --- making ---------------------------------------------------------------------------------------------------
+# --- writing --------------------------------------------------------------------------------------------------
 
 
-def _here(work: ShardWork, todo: Iterable[ShardTask]) -> Iterator[str]:
-    with work.opened() as make:
-        for item in todo:
-            _make(work, item, make)
-            yield item.name
+def _write_here(work: ShardWork, tasks: Iterable[ShardTask]) -> Iterator[str]:
+    with work.open_writer() as write:
+        for task in tasks:
+            _write(work, task, write)
+            yield task.name
 
 
-def _spread(work: ShardWork, todo: Sequence[ShardTask], processes: int) -> Iterator[str]:
+def _write_in_processes(work: ShardWork, tasks: Sequence[ShardTask], workers: int) -> Iterator[str]:
     context = multiprocessing.get_context("spawn")  # a fork would copy the threads of a loaded torch
-    with ProcessPoolExecutor(processes, mp_context=context) as pool:
-        waiting = [pool.submit(_in_process, str(work.folder), item) for item in todo]
+    with ProcessPoolExecutor(workers, mp_context=context) as pool:
+        futures = [pool.submit(_write_in_worker, str(work.folder), task) for task in tasks]
         try:
-            for future in as_completed(waiting):
+            for future in as_completed(futures):
                 yield future.result()
         except BrokenProcessPool as error:
             raise UserError(
@@ -171,59 +161,52 @@ def _spread(work: ShardWork, todo: Sequence[ShardTask], processes: int) -> Itera
             pool.shutdown(wait=True, cancel_futures=True)
 
 
-def _in_process(folder: str, item: ShardTask) -> str:
-    work, make = _kept(folder)
-    _make(work, item, make)
-    return item.name
+def _write_in_worker(folder: str, task: ShardTask) -> str:
+    work, write = _open_in_worker(folder)
+    _write(work, task, write)
+    return task.name
 
 
 @functools.cache
-def _kept(folder: str) -> tuple[ShardWork, MakeShard]:
-    """What a process needs for all the shards that it is given."""
+def _open_in_worker(folder: str) -> tuple[ShardWork, WriteShard]:
+    """Open the writer once per process."""
     work = load_work(Path(folder))
-    return work, work.opened().__enter__()
+    return work, work.open_writer().__enter__()
 
 
-def _make(work: ShardWork, item: ShardTask, make: MakeShard) -> None:
-    """Make one shard, unless somebody did in the meantime."""
-    with _sole(work.folder / f"{item.key}.lock"):
-        if work.facts(item).is_file():
+def _write(work: ShardWork, task: ShardTask, write: WriteShard) -> None:
+    """Write one shard, unless another process has done it; the system frees the lock of a dead one."""
+    with open(work.folder / f"{task.key}.lock", "a", encoding="utf-8") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if work.facts_path(task).is_file():
             return
         started = time.time()
-        made = make(item, work.shard(item))
-        about = asdict(shard_files.describe_shard(work.shard(item), item.name, made.samples, made.captions))
-        about.pop("name")
-        spent = {"begun": round(started, 3), "seconds": round(time.time() - started, 3)}
-        write_json(work.facts(item), {"shard": about, "counts": made.counts} | spent)
+        result = write(task, work.shard_path(task))
+        shard = asdict(describe_shard(work.shard_path(task), task.name, result.samples, result.captions))
+        shard.pop("name")
+        times = {"begun": round(started, 3), "seconds": round(time.time() - started, 3)}
+        write_json(work.facts_path(task), {"shard": shard, "counts": result.counts} | times)
 
 
-@contextmanager
-def _sole(path: Path) -> Iterator[None]:
-    """Wait until nobody else makes this shard; the system frees it when one dies."""
-    with open(path, "a", encoding="utf-8") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield
-
-
-def _keep_only(folder: Path, names: set[str]) -> None:
-    """Remove the other shards of a folder, and what is said of them."""
+def _remove_others(folder: Path, names: set[str]) -> None:
+    """Remove shards, facts and locks with other names from a folder."""
     for path in folder.glob("*"):
         if path.suffix in (".arrow", ".json", ".lock") and path.name not in names:
             links.remove(path)
 
 
 def main(argv: list[str]) -> int:
-    """Make some shards of a stage, by their names."""
+    """Write some shards of a stage, by their names."""
     parser = argparse.ArgumentParser(prog="python -m compclip.prepare.shard_work", description=__doc__.splitlines()[0])
     parser.add_argument("folder")
     parser.add_argument("names", nargs="+")
     args = parser.parse_args(argv)
     work = load_work(Path(args.folder))
-    known = {item.name: item for item in work.items}
+    tasks = {task.name: task for task in work.items}
     for name in args.names:
-        if name not in known:
-            raise unknown("shard", name, known)
-    for name in _here(work, [known[name] for name in args.names]):
+        if name not in tasks:
+            raise unknown("shard", name, tasks)
+    for name in _write_here(work, [tasks[name] for name in args.names]):
         print(json.dumps({"shard": name}), flush=True)
     return 0
 

@@ -103,7 +103,7 @@ class CommonNouns:
         partners: dict[int, Numbered] = {}
         for _ in range(TRIES if pools else 0):
             pool = pools[rng.integers(len(pools))]
-            partner = self.data.place(int(pool[rng.integers(len(pool))]))
+            partner = self.data.locate_caption(int(pool[rng.integers(len(pool))]))
             if partner[0] != caption[0] and len(partners) < SHARED:
                 partners.setdefault(partner[0], partner)
         return list(partners.values())

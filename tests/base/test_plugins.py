@@ -19,7 +19,7 @@ from compclip.base.errors import UserError
 from compclip.base.files import read_json
 from compclip.config import read
 from compclip.config.training_code import hash_training_code
-from compclip.data import shard_files
+from compclip.prepare import shard_writer
 from compclip.train import __main__ as train_command
 from tests.conftest import ROOT
 from tests.tiny_project import at, steps, trained
@@ -217,7 +217,7 @@ def test_its_source_and_captioner_prepare_data(installed, tmp_path):
     )
     done = run("-m", "compclip.prepare.shard_stages", "--data", "web", site=installed, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    (sample,) = shard_files.load_samples(tmp_path / "data" / "web" / "samples" / "00000.arrow")
+    (sample,) = shard_writer.load_samples(tmp_path / "data" / "web" / "samples" / "00000.arrow")
     assert (sample.id, sample.captions, sample.width, sample.height) == ("a", ("seen: a red star",), 8, 6)
     counts = read_json(tmp_path / "data" / "web" / "counts.json")
     assert (counts["malformed_lines"], counts["prefixed"]) == (1, 1)

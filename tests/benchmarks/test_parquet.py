@@ -113,8 +113,8 @@ def test_what_a_training_set_shares_with_pictures_in_a_table(table, tmp_path, mo
     known = benchmark_overlap.read_benchmark_images(Path("data/benchmarks/w.arrow"))
     alone = tmp_path / "red.png"
     alone.write_bytes(picture("red")["bytes"])
-    assert benchmark_overlap._identity(str(alone)).sha256 in known.sha256s and len(known.sha256s) == 3
-    assert benchmark_overlap._identity(str(alone)).bytes in known.bytes and not known.coco_ids
+    assert benchmark_overlap._read_identity(str(alone)).sha256 in known.sha256s and len(known.sha256s) == 3
+    assert benchmark_overlap._read_identity(str(alone)).bytes in known.bytes and not known.coco_ids
 
 
 @pytest.mark.parametrize(

@@ -10,9 +10,8 @@ from types import ModuleType
 
 from compclip.base.names import Name
 from compclip.config.sections import Data
-from compclip.data import shard_files
 from compclip.data.sample import Sample
-from compclip.prepare import shard_stages
+from compclip.prepare import shard_stages, shard_writer
 
 
 def read(source: ModuleType, cfg: Data) -> tuple[list[Sample], Counter]:
@@ -26,4 +25,4 @@ def read(source: ModuleType, cfg: Data) -> tuple[list[Sample], Counter]:
 def in_folder(folder: Path) -> list[Sample]:
     """The samples that `recaption` left in a data set's folder, without what it found out about their bytes."""
     files = sorted((folder / "samples").glob("*.arrow"))
-    return [replace(sample, head=0) for path in files for sample in shard_files.load_samples(path)]
+    return [replace(sample, head=0) for path in files for sample in shard_writer.load_samples(path)]

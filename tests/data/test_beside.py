@@ -125,7 +125,13 @@ def test_lists_are_read_as_either_language_writes_them(written):
         "[f'{1}']",
         "[9**9]",
     ]
-    + ["['" + "a" * list_literals.LONGEST + "']", "[x for x in 'a']", "[" + "9" * 5000 + "]", "\0", "['a', ['b']]"],
+    + [
+        "['" + "a" * list_literals.LONGEST_LITERAL + "']",
+        "[x for x in 'a']",
+        "[" + "9" * 5000 + "]",
+        "\0",
+        "['a', ['b']]",
+    ],
 )
 def test_what_is_no_list_of_texts(written):
     with pytest.raises(ValueError):

@@ -9,7 +9,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-import pyarrow as pa
 import pytest
 import torch
 from PIL import Image
@@ -18,7 +17,6 @@ from compclip.base.errors import UserError
 from compclip.base.names import Name
 from compclip.config.released_lists import MaskedSection
 from compclip.config.sections import Data
-from compclip.data import shard_files
 from compclip.data.prepared_dataset import PreparedDataset
 from compclip.prepare import mask_filling, rewrite_shards, shard_stages
 from compclip.text import masked_words
@@ -147,20 +145,6 @@ def test_the_stages(project):
     assert before == key(project) != key(replace(project, masked=project.masked | {"top": 2}))
     Path("model/tokenizer_config.json").write_text("{}")
     assert key(project) != before
-
-
-def test_damaged_words_are_told(project):
-    name = Name("d", "data")
-    shard_stages.run_stage("recaption", name, project)
-    shard_stages.run_stage("rewrite", name, project)
-    (path,) = Path("data/d/rewrites").glob("*.arrow")
-    batch = shard_files.read_batch(path, "rewrite")
-    for column in ([[{"start": 0, "words": None}]] * 2, [7, 8]):
-        values = pa.array(column, rewrite_shards.WORDS.type) if isinstance(column[0], list) else pa.array(column)
-        place = batch.schema.get_field_index("masked")
-        shard_files.write_batch(Path("x.arrow"), batch.set_column(place, "masked", values))
-        with pytest.raises(UserError, match="x.arrow: no readable rewrites; run `dvc repro rewrite` again"):
-            rewrite_shards.load_rewrites(Path("x.arrow"))
 
 
 def test_what_is_no_such_model_is_told(tmp_path, bert, monkeypatch):

@@ -46,7 +46,7 @@ def test_what_did_not_change_is_not_read_again(folder, monkeypatch):
     known = {}
     first = digest(folder, known)
     with monkeypatch.context() as patch:
-        patch.setattr(file_listing, "_content", None)
+        patch.setattr(file_listing, "_hash_content", None)
         assert digest(folder, known) == first
     os.utime(folder / "a.jpg", (1, 1))
     assert digest(folder, known) == first and len(known) == 2
@@ -65,7 +65,7 @@ def test_of_many_files_some_are_read_and_all_are_listed(folder, monkeypatch):
 
 def test_a_large_file_is_looked_into_at_several_places(folder):
     """As a tar is: a change at one of sixteen places is seen, whatever stands between them."""
-    raw = bytearray(file_listing.PLACES * file_listing.HEAD * 2)
+    raw = bytearray(file_listing.POSITIONS * file_listing.HEAD * 2)
     (folder / "a.jpg").write_bytes(raw)
     first = digest(folder)
     raw[len(raw) // 2 + 10] = 1

@@ -18,11 +18,11 @@ from compclip.base.names import Name
 from compclip.config import read, released_lists
 from compclip.config.sections import Data
 from compclip.data import images, shard_files
-from compclip.data.prepared_dataset import NEGATIVE_COLUMN, NegativeImageColumn, PreparedDataset
+from compclip.data.prepared_dataset import NegativeImageColumn, PreparedDataset
 from compclip.data.sample import NO_IMAGE, ImageLocation, NegativeImage, Sample, SampleMember
 from compclip.interface.views import Views
 from compclip.methods import finetune
-from compclip.prepare import benchmark_overlap, negative_images, shard_stages
+from compclip.prepare import benchmark_overlap, negative_images, shard_stages, shard_writer
 from compclip.prepare import released_texts as beside_texts
 from compclip.prepare.benchmark_overlap import BenchmarkImages
 from compclip.train.view_maker import Maker
@@ -68,7 +68,7 @@ def recaptioned(data: Data) -> tuple[list[Sample], dict]:
     """What the stage leaves, and its counts."""
     counts = shard_stages.run_stage("recaption", NAME, data)
     return [
-        s for path in sorted(Path("data/x/samples").glob("*.arrow")) for s in shard_files.load_samples(path)
+        s for path in sorted(Path("data/x/samples").glob("*.arrow")) for s in shard_writer.load_samples(path)
     ], counts
 
 
@@ -200,10 +200,10 @@ def test_samples_come_back_as_they_were(tmp_path_factory, given_samples):
         for n, (own, members) in enumerate(given_samples)
     ]
     path = tmp_path_factory.getbasetemp() / "samples.arrow"
-    shard_files.save_samples(path, samples)
-    assert shard_files.load_samples(path) == samples
-    has = {name for name in shard_files.MORE if any(getattr(s, name) for s in samples)}
-    assert set(shard_files.read_batch(path, "recaption").schema.names) == {*shard_files.SCHEMA.names, *has}
+    shard_writer.save_samples(path, samples)
+    assert shard_writer.load_samples(path) == samples
+    has = {name for name in shard_writer.OPTIONAL_COLUMNS if any(getattr(s, name) for s in samples)}
+    assert set(shard_files.read_batch(path, "recaption").schema.names) == {*shard_writer.SCHEMA.names, *has}
     for array in negative_images.build_column(samples).values():
         places = NegativeImageColumn(array)
         assert [places[row] for row in range(len(samples))] == [
@@ -225,31 +225,12 @@ def test_a_benchmarks_pictures_among_them(tmp_path):
         Sample("c", "c.jpg", ("A dog.",), head=9, negatives=(NO_IMAGE, free)),
     ]
     path = tmp_path / "00000.arrow"
-    shard_files.save_samples(path, samples)
+    shard_writer.save_samples(path, samples)
     assert benchmark_overlap.count_shared([path], {"v": known}) == {"v": {"bytes": 1, "coco_id": 1, "pictures": 2}}
     assert benchmark_overlap.count_shared([path], {"v": known}, ["v"]) == {"v": {}}
     kept, counts = benchmark_overlap.exclude_images(samples, {"v": known})
     assert [s.negatives for s in kept] == [(free, NO_IMAGE, NO_IMAGE), (NO_IMAGE, free)]
     assert counts == Counter(excluded_v=1, excluded_negative_images_v=2)
-
-
-@pytest.mark.parametrize("spoil", ["offsets", "images", "type"])
-def test_a_damaged_column_is_an_error(spoil):
-    """Never a read beyond the buffer; the last edge is right, and Arrow looks at no other."""
-    samples = [Sample(name, "a", (), negatives=(NegativeImage(name, 1, 2),)) for name in "bc"]
-    array = negative_images.build_column(samples)[NEGATIVE_COLUMN]
-    edges = pa.array([0, 99, 2], pa.int32())
-    if spoil == "offsets":
-        array = pa.ListArray.from_arrays(edges, array.values)
-    elif spoil == "images":
-        fields = [pa.StringArray.from_buffers(2, edges.buffers()[1], pa.py_buffer(b"bc"))]
-        fields += [array.values.field(name) for name in ("offset", "length")]
-        values = pa.StructArray.from_arrays(fields, ["image", "offset", "length"])
-        array = pa.ListArray.from_arrays(array.offsets, values)
-    else:
-        array = pa.array([[1], [2]])
-    with pytest.raises((ValueError, LookupError, TypeError, AttributeError, pa.ArrowException)):
-        NegativeImageColumn(array)[0]
 
 
 LIST = {"file": "x.csv", "on": "image", "column": "c", "images": "i"}

@@ -236,20 +236,6 @@ def test_the_command_trains_the_cell(here, capsys):
     assert (tiny_project.trained(here, CELL) / "environment.json").is_file()
 
 
-@pytest.mark.parametrize("spoilt,says", [
-    (np.zeros((40, 3), np.int64), "not the neighbours of 40 samples"),
-    (np.zeros((39, 3), np.uint32), "not the neighbours of 40 samples"),
-    (np.full((40, 3), 40, np.uint32), "not the neighbours of 40 samples"),
-    (np.zeros((40, 3), np.uint32), "not the neighbours of 40 samples"),  # the first one beside itself
-    (np.zeros((40, 0), np.uint32), "not the neighbours of 40 samples"),
-    (np.array([{}] * 40), "damaged"),
-], ids=["type", "length", "range", "itself", "none", "objects"])  # fmt: skip
-def test_a_damaged_file_is_one_line(tmp_path, spoilt, says):
-    np.save(tmp_path / "a.npy", spoilt)
-    with pytest.raises(UserError, match=says):
-        neighbour_file.map_neighbours(tmp_path / "a.npy", 40)
-
-
 def test_a_file_that_is_cut_or_missing(tmp_path):
     np.save(tmp_path / "a.npy", np.roll(np.arange(40, dtype=np.uint32), 1)[:, None])
     assert neighbour_file.map_neighbours(tmp_path / "a.npy", 40)[1, 0] == 0

@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from compclip.base.errors import UserError
-from compclip.data import noun_index
 from compclip.data.images import ImageError
 from compclip.data.prepared_dataset import PreparedDataset
 from compclip.data.sample import ImageLocation, Sample
 from compclip.interface.views import Views
+from compclip.prepare import noun_index_writer
 from compclip.text import caption_sentences
 from compclip.text.annotation import Annotation
 from compclip.train import composite, ranked, view_maker
@@ -99,10 +99,10 @@ def test_partners_are_those_of_the_lists(crowd):
 def test_places_and_nouns_by_number(crowd):
     """Across the edges of shards."""
     slow = Lists(crowd, 0)
-    assert [crowd.place(number) for number in range(len(slow.places))] == slow.places
+    assert [crowd.locate_caption(number) for number in range(len(slow.places))] == slow.places
     for shape in ("wide", "tall"):
         for noun in ("dog", "bird", "none"):
-            found = [crowd.place(int(n)) for n in crowd.sharing(noun, shape == "wide")]
+            found = [crowd.locate_caption(int(n)) for n in crowd.sharing(noun, shape == "wide")]
             assert found == slow.sharing(noun, shape)
 
 
@@ -121,9 +121,9 @@ def test_the_cut_into_shards_changes_no_view(crowd, tmp_path):
 def test_a_process_holds_nothing_a_sample(crowd):
     """Shards are opened when a row of theirs is asked for."""
     data = PreparedDataset(Path(crowd.folder))
-    assert not data._open
+    assert not data._open_shards
     data.sample(8)
-    assert list(data._open) == [1]
+    assert list(data._open_shards) == [1]
 
 
 def test_no_room_for_the_nouns(crowd, tmp_path, monkeypatch):
@@ -132,7 +132,7 @@ def test_no_room_for_the_nouns(crowd, tmp_path, monkeypatch):
     path.write_bytes(b"old")
     monkeypatch.setattr(os, "posix_fallocate", full)
     with pytest.raises(UserError, match="nouns.arrow: cannot write: No space left on device; free space"):
-        noun_index.write_noun_index(path, sorted((crowd.folder / "shards").glob("*.arrow")))
+        noun_index_writer.write_noun_index(path, sorted((crowd.folder / "shards").glob("*.arrow")))
     assert [p.read_bytes() for p in tmp_path.iterdir()] == [b"old"]
 
 

@@ -95,7 +95,7 @@ class Inline(Executor):
 def test_no_more_is_begun_than_said(most):
     """Pictures of a whole shard would not go into memory."""
     pool, given = Inline(), []
-    for square in _device_replicas._ahead(pool, lambda i: i * i, iter(range(10)), most):
+    for square in _device_replicas._run_ahead(pool, lambda i: i * i, iter(range(10)), most):
         pool.open -= 1
         given.append(square)
     assert given == [i * i for i in range(10)]

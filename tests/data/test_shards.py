@@ -16,14 +16,14 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from compclip.base.errors import UserError
-from compclip.base.files import read_json, write_json
+from compclip.base.files import read_json
 from compclip.base.names import Name
 from compclip.config.sections import Data
 from compclip.data import shard_files
 from compclip.data.prepared_dataset import PreparedDataset
 from compclip.data.sample import Sample
 from compclip.data.shard_files import Manifest, Shard
-from compclip.prepare import annotate_shards, sample_cleaning, shard_stages, shard_work
+from compclip.prepare import annotate_shards, sample_cleaning, shard_stages, shard_work, shard_writer
 from compclip.text import clove_replace
 from tests.conftest import ROOT
 from tests.data.reading import in_folder
@@ -55,27 +55,19 @@ NAME = Name("x", "data")
 def test_round_trip(tmp_path_factory, samples):
     """Whatever the texts, samples come back equal, and equal samples give equal bytes."""
     folder = tmp_path_factory.mktemp("s")
-    shard_files.save_samples(folder / "a.arrow", samples)
-    shard_files.save_samples(folder / "b.arrow", samples)
-    assert shard_files.load_samples(folder / "a.arrow") == samples
+    shard_writer.save_samples(folder / "a.arrow", samples)
+    shard_writer.save_samples(folder / "b.arrow", samples)
+    assert shard_writer.load_samples(folder / "a.arrow") == samples
     assert (folder / "a.arrow").read_bytes() == (folder / "b.arrow").read_bytes()
-
-
-@pytest.mark.parametrize("table", [{"id": ["a"], "other": [1]}, {"id": ["a"], "captions": ["no list"]}])
-def test_another_table(tmp_path, table):
-    """An Arrow file with other columns is a clear error."""
-    shard_files.write_batch(tmp_path / "s.arrow", pa.RecordBatch.from_pydict(table))
-    with pytest.raises(UserError, match="s.arrow: no readable samples; run `dvc repro recaption` again"):
-        shard_files.load_samples(tmp_path / "s.arrow")
 
 
 def test_no_table(tmp_path):
     """Bytes that are none, and no file."""
     (tmp_path / "s.arrow").write_bytes(b"no")
-    with pytest.raises(UserError, match="s.arrow: no readable shard; run `dvc repro recaption` again"):
-        shard_files.load_samples(tmp_path / "s.arrow")
+    with pytest.raises(UserError, match="s.arrow: damaged; run `dvc repro recaption` again"):
+        shard_writer.load_samples(tmp_path / "s.arrow")
     with pytest.raises(UserError, match="none.arrow: not there; run `dvc repro recaption` first"):
-        shard_files.load_samples(tmp_path / "none.arrow")
+        shard_writer.load_samples(tmp_path / "none.arrow")
 
 
 MANIFEST = Manifest((Shard("00000", 2, 3, 100, "a" * 64), Shard("00002", 1, 1, 50, "b" * 64)))
@@ -83,35 +75,19 @@ MANIFEST = Manifest((Shard("00000", 2, 3, 100, "a" * 64), Shard("00002", 1, 1, 5
 
 def test_a_manifest_comes_back_and_counts(tmp_path):
     """Totals, and a fingerprint that sees contents and their order."""
-    shard_files.write_manifest(tmp_path / "m.json", MANIFEST)
+    shard_writer.write_manifest(tmp_path / "m.json", MANIFEST)
     found = shard_files.read_manifest(tmp_path / "m.json", "annotate")
     assert found == MANIFEST
     assert (found.samples, found.captions) == (3, 4)
     assert found.fingerprint != Manifest(MANIFEST.shards[::-1]).fingerprint
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"shards": [{"name": "../../x", "samples": 1, "captions": 1, "bytes": 1, "sha256": ""}]},
-        {"shards": [{"name": "00000", "samples": -1, "captions": 1, "bytes": 1, "sha256": ""}]},
-        {"shards": [{"name": "00000"}]},
-        {"shards": 3},
-        {"version": 99},
-    ],
-)
-def test_another_manifest_is_refused(tmp_path, change):
-    """A name that leads elsewhere, a number that counts nothing, a field that is not there."""
-    shard_files.write_manifest(tmp_path / "m.json", MANIFEST)
-    write_json(tmp_path / "m.json", read_json(tmp_path / "m.json") | change)
-    with pytest.raises(UserError, match="m.json: not a manifest of this version; run `dvc repro annotate` again"):
-        shard_files.read_manifest(tmp_path / "m.json", "annotate")
-
-
 def test_a_manifest_without_shards_is_one_line(tmp_path):
     """Nothing is trained on nothing."""
-    shard_files.write_manifest(tmp_path / "m.json", Manifest(()))
-    with pytest.raises(UserError, match="m.json: names no shard; look for files and counts of its data set"):
+    shard_writer.write_manifest(tmp_path / "m.json", Manifest(()))
+    with pytest.raises(
+        UserError, match="m.json: not a manifest of this version, or no shard in it; run `dvc repro annotate` again"
+    ):
         shard_files.read_manifest(tmp_path / "m.json", "annotate")
 
 
@@ -144,7 +120,7 @@ def test_both_stages(photographs, tmp_path):
     assert [tuple(a.text for a in own) for own in all_annotations(found)] == [s.captions for s in samples]
     assert [found.sample(i).picture for i in range(2)] == [s.picture for s in samples]
     assert (counts["captions"], counts["different"], counts.get("without_noun", 0)) == (3, 2, 0)
-    assert found.place(2) == (1, 0)
+    assert found.locate_caption(2) == (1, 0)
     assert found.sharing("dog", True).tolist() == [0, 2]
 
 
@@ -153,10 +129,10 @@ def test_what_is_made_is_not_made_again(photographs, tmp_path, monkeypatch):
     texts = {f"{i}.jpg": [f"A dog runs {i} times."] for i in range(6)}
     for name in texts:
         Image.new("RGB", (20, 10)).save(tmp_path / name)
-    monkeypatch.setattr(shard_files, "ROWS", 2)
+    monkeypatch.setattr(shard_writer, "ROWS", 2)
     monkeypatch.setattr(os, "cpu_count", lambda: 1)
     made = Counter[str]()
-    monkeypatch.setattr(shard_work, "_make", counted(shard_work._make, made))
+    monkeypatch.setattr(shard_work, "_write", counted(shard_work._write, made))
 
     def both():
         cfg = described(tmp_path, texts)
@@ -184,10 +160,10 @@ def test_a_task_reads_what_it_was_sent_for(photographs, tmp_path):
     before = shard_stages.plan_work("recaption", NAME, photographs, tmp_path)
     described(tmp_path, {"a.jpg": ["Another dog."]})
     after = shard_stages.plan_work("recaption", NAME, photographs, tmp_path)
-    texts = [shard_files.load_samples(Path(w.items[0].given["path"]))[0].captions[0] for w in (before, after)]
+    texts = [shard_writer.load_samples(Path(w.items[0].inputs["path"]))[0].captions[0] for w in (before, after)]
     assert texts == ["A black dog runs.", "Another dog."]
     shard_stages.run_stage("recaption", NAME, photographs, tmp_path)
-    assert [str(p) for p in (after.folder / "blocks").iterdir()] == [after.items[0].given["path"]]
+    assert [str(p) for p in (after.folder / "blocks").iterdir()] == [after.items[0].inputs["path"]]
 
 
 def counted(make, made):
@@ -235,7 +211,7 @@ def test_a_process_makes_the_shards_that_it_is_told(photographs, tmp_path, monke
     assert not made.missing()
     with pytest.raises(UserError, match="unknown shard '00001'; did you mean '00000'"):
         shard_work.main([str(made.folder), "00001"])
-    write_json(made.folder / "work.json", read_json(made.folder / "work.json") | {"stage": "train"})
+    (made.folder / "work.json").write_text("{}")
     with pytest.raises(UserError, match="work.json: damaged; run the stage with `dvc repro` again"):
         shard_work.load_work(made.folder)
 
@@ -245,7 +221,7 @@ def test_processes_make_what_one_makes(tmp_path, monkeypatch):
     texts = {f"{i}.jpg": [f"A dog runs {i} times."] for i in range(6)}
     for name in texts:
         Image.new("RGB", (20, 10)).save(tmp_path / name)
-    monkeypatch.setattr(shard_files, "ROWS", 2)
+    monkeypatch.setattr(shard_writer, "ROWS", 2)
     found = []
     for cores in (1, 2):
         monkeypatch.setattr(os, "cpu_count", lambda cores=cores: cores)
@@ -331,28 +307,9 @@ def test_a_shard_that_is_not_the_manifests(photographs, tmp_path):
         shard_stages.run_stage(stage, NAME, photographs, tmp_path)
     path = tmp_path / "data" / "x" / "shards" / "00000.arrow"
     path.unlink()
-    shard_files.write_batch(path, pa.RecordBatch.from_pydict({"id": ["a"]}))
+    shard_writer.write_batch(path, pa.RecordBatch.from_pydict({"id": ["a"]}))
     with pytest.raises(UserError, match="00000.arrow: not the shard that its manifest names; run `dvc repro annotate`"):
         PreparedDataset(tmp_path / "data" / "x").sample(0)
-
-
-def test_a_width_that_is_no_number_is_one_line(photographs, tmp_path):
-    """NaN, in a column of its own kind."""
-    for stage in ("recaption", "annotate"):
-        shard_stages.run_stage(stage, NAME, photographs, tmp_path)
-    folder = tmp_path / "data" / "x"
-    path = folder / "shards" / "00000.arrow"
-    batch = shard_files.read_batch(path, "annotate")
-    place = batch.schema.get_field_index("width")
-    batch = batch.set_column(place, "width", pa.array([float("nan")] * batch.num_rows))
-    path.unlink()
-    shard_files.write_batch(path, batch)
-    manifest = read_json(folder / "manifest.json")
-    manifest["shards"][0]["bytes"] = path.stat().st_size
-    write_json(folder / "manifest.json", manifest)
-    for look in (lambda prepared: prepared.sample(0), lambda prepared: prepared.wide):
-        with pytest.raises(UserError, match=r"00000.arrow: damaged \(TypeError\); run `dvc repro annotate` again"):
-            look(PreparedDataset(folder))
 
 
 def test_an_annotated_shard_is_the_same_however_it_is_made(photographs, tmp_path):

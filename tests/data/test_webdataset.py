@@ -17,7 +17,7 @@ from compclip.base.names import Name
 from compclip.config.sections import Data
 from compclip.data import images, shard_files, tar_members
 from compclip.data.images import MAX_BYTES
-from compclip.prepare import shard_stages
+from compclip.prepare import shard_stages, shard_writer
 from compclip.prepare.sources import webdataset
 from tests.data import reading, tar_files
 from tests.data.tar_files import picture, sample, write
@@ -83,7 +83,7 @@ def test_what_cannot_be_used_is_counted(tmp_path):
         ("7.jpg", picture(30, 30)),
         ("7.txt", b"A fox."),
         ("8.jpg", picture()),
-        ("8.txt", b"x" * (webdataset.MOST + 1)),
+        ("8.txt", b"x" * (webdataset.MAX_TEXT_BYTES + 1)),
         ("9.jpg", picture()),
         ("9.json", b"[1"),
     ]
@@ -224,4 +224,4 @@ def test_half_a_surrogate_pair_in_what_is_said_of_a_picture_costs_no_other(tmp_p
     write(tmp_path / "0.tar", members)
     shard_stages.run_stage("recaption", Name("x", "data"), data(tmp_path), tmp_path)
     (shard,) = (tmp_path / "data/x/samples").glob("*.arrow")
-    assert [(s.id, s.sha256) for s in shard_files.load_samples(shard)] == [("0/a", ""), ("0/b", "\ufffd")]
+    assert [(s.id, s.sha256) for s in shard_writer.load_samples(shard)] == [("0/a", ""), ("0/b", "\ufffd")]

@@ -65,11 +65,11 @@ def instructblip(tmp_path_factory):
 def test_the_probability_of_the_answer_after_the_question(pictures, folder):
     """As the plain forward pass of one picture and its prompt tells it."""
     pairs = [(pictures[0], "dog"), (pictures[2], "red cat on tree"), (pictures[1], "blue dog")]
-    found = vqa.scores_by_model(*hf.load(folder, "cpu"), ASKING)(pairs)
-    processor, model = hf.load(folder, "cpu")
+    found = vqa.scores_by_model(*hf.load_model(folder, "cpu"), ASKING)(pairs)
+    processor, model = hf.load_model(folder, "cpu")
     word = processor.tokenizer.convert_tokens_to_ids("red")
     for score, (ref, text) in zip(found, pairs, strict=True):
-        inputs = hf._inputs(processor, [vqa.load_picture(ref)], [f"describe this a {text}"])
+        inputs = hf._build_inputs(processor, [vqa.load_picture(ref)], [f"describe this a {text}"])
         expected = model(**inputs).logits[0, -1].softmax(-1)[word].item()
         assert score == pytest.approx(expected, rel=1e-4) and 0 < score < 1
 
@@ -96,11 +96,11 @@ def whole(**words):
 def test_the_likelihood_of_the_answer_and_its_end(pictures, folder, answer):
     """By the plain forward pass over one picture, its prompt, the answer and the token that ends it."""
     pairs = [(pictures[0], "dog"), (pictures[2], "red cat on tree"), (pictures[1], "blue dog"), (pictures[2], "cat")]
-    processor, model = hf.load(folder, "cpu")
+    processor, model = hf.load_model(folder, "cpu")
     scores = vqa.scores_by_model(processor, model, whole(answer=answer, dialogue=DIALOGUE))(pairs)
     tokens = processor.tokenizer.convert_tokens_to_ids([*answer.split(), "</s>"])
     for score, (ref, text) in zip(scores, pairs, strict=True):
-        inputs = hf._inputs(processor, [vqa.load_picture(ref)], [f"describe this a {text}"], DIALOGUE)
+        inputs = hf._build_inputs(processor, [vqa.load_picture(ref)], [f"describe this a {text}"], DIALOGUE)
         inputs["input_ids"] = torch.cat([inputs["input_ids"], torch.tensor([tokens])], 1)
         for name in inputs.keys() - {"input_ids", "pixel_values", "image_grid_thw"}:  # masks and kinds of tokens
             inputs[name] = torch.cat([inputs[name], inputs[name][:, -1:].repeat(1, len(tokens))], 1)
@@ -114,7 +114,7 @@ def test_the_likelihood_of_the_answer_and_its_end(pictures, folder, answer):
 def test_an_encoder_and_a_decoder_score_the_answer_and_its_end(pictures, instructblip):
     """The decoder is fed token by token, from its start token on."""
     pairs = [(pictures[0], "dog"), (pictures[2], "red cat"), (pictures[1], "blue tree"), (pictures[0], "cat")]
-    processor, model = hf.load(instructblip, "cpu")
+    processor, model = hf.load_model(instructblip, "cpu")
     asking = whole(question="is a {}", answer="yes")
     scores = vqa.scores_by_model(processor, model, asking)(pairs)
     tokens = processor.tokenizer.convert_tokens_to_ids(["yes", "</s>"])
@@ -129,7 +129,7 @@ def test_an_encoder_and_a_decoder_score_the_answer_and_its_end(pictures, instruc
 def test_batches_of_answers_change_nothing(pictures, tmp_path, make):
     transformers = pytest.importorskip("transformers", reason="optional: pip install compclip[captioners]")
     module = tiny_blip if make == "instructblip" else tiny_chat
-    model = hf.load(str(getattr(module, make)(tmp_path, transformers)), "cpu")
+    model = hf.load_model(str(getattr(module, make)(tmp_path, transformers)), "cpu")
     chat = {"answer": "red", "dialogue": DIALOGUE}
     asking = whole(question="a {}", **({"answer": "yes"} if make == "instructblip" else chat))
     pairs = [(ref, text) for ref in pictures for text in ("dog", "red cat", "tree", "a blue tree")]
@@ -143,13 +143,13 @@ def test_pictures_become_squares_as_in_the_authors_code(shape, folder, instructb
     height, width = shape
     rng = np.random.default_rng(0)
     picture = Image.fromarray(rng.integers(0, 256, (height, width, 3), dtype=np.uint8))
-    processor, _ = hf.load(folder, "cpu")
+    processor, _ = hf.load_model(folder, "cpu")
     padded = np.asarray(vqa.make_square(picture, "square_padded", processor))
     side, top, left = max(shape), (max(shape) - height) // 2, (max(shape) - width) // 2
     expected = np.full((side, side, 3), [int(mean * 255) for mean in processor.image_processor.image_mean], np.uint8)
     expected[top : top + height, left : left + width] = np.asarray(picture)
     np.testing.assert_array_equal(padded, expected)
-    cut = vqa.make_square(picture, "square_cut", hf.load(instructblip, "cpu")[0])
+    cut = vqa.make_square(picture, "square_cut", hf.load_model(instructblip, "cpu")[0])
     assert cut.size == (32, 32)
     if height == 40:  # resized to 42 x 32 or so, of which the middle 32 rows are left
         rows = np.asarray(picture.resize((32, 42), Image.Resampling.BICUBIC))[5:37]
@@ -191,12 +191,12 @@ def test_a_space_before_the_answer_belongs_to_its_first_token():
             return {"input_ids": {"ASSISTANT: ": [8, 9, 5], "ASSISTANT: Yes</s>": [8, 9, 7, 2]}[text]}
 
     processor = type("Processor", (), {"tokenizer": Llama(), "image_token": ""})
-    assert hf._behind_prompt(processor, "", "ASSISTANT: {}", "Yes</s>") == [7, 2]
+    assert hf._answer_tokens(processor, "", "ASSISTANT: {}", "Yes</s>") == [7, 2]
 
 
 def test_a_model_that_continues_text_has_no_end_to_score(pictures, blip):
     with pytest.raises(UserError, match=r"--score answer_likelihood: this model does not chat; give first_token"):
-        vqa.scores_by_model(*hf.load(blip, "cpu"), whole())([(pictures[0], "dog")])
+        vqa.scores_by_model(*hf.load_model(blip, "cpu"), whole())([(pictures[0], "dog")])
 
 
 def test_clip_flant5_is_refused_by_name(tmp_path):
@@ -209,9 +209,9 @@ def test_clip_flant5_is_refused_by_name(tmp_path):
 
 def test_batches_change_nothing(pictures, folder):
     pairs = [(ref, text) for ref in pictures for text in ("dog", "red cat", "tree", "a blue tree")]
-    alone = vqa.scores_by_model(*hf.load(folder, "cpu"), ASKING, batch_size=1)(pairs)
+    alone = vqa.scores_by_model(*hf.load_model(folder, "cpu"), ASKING, batch_size=1)(pairs)
     np.testing.assert_allclose(
-        vqa.scores_by_model(*hf.load(folder, "cpu"), ASKING, batch_size=5)(pairs), alone, rtol=1e-4
+        vqa.scores_by_model(*hf.load_model(folder, "cpu"), ASKING, batch_size=5)(pairs), alone, rtol=1e-4
     )
     assert len(np.unique(alone.round(9))) == len(pairs)
 
@@ -220,16 +220,16 @@ def test_a_model_that_does_not_chat_continues_the_question(pictures, blip):
     """Prompts of different lengths in one call, each without fillers."""
     pairs = [(ref, text) for ref in pictures for text in ("dog", "red cat", "tree on grass")]
     asking = VqaQuestion("a picture of {}", "runs")
-    alone = vqa.scores_by_model(*hf.load(blip, "cpu"), asking, batch_size=1)(pairs)
+    alone = vqa.scores_by_model(*hf.load_model(blip, "cpu"), asking, batch_size=1)(pairs)
     np.testing.assert_allclose(
-        vqa.scores_by_model(*hf.load(blip, "cpu"), asking, batch_size=4)(pairs), alone, rtol=1e-4
+        vqa.scores_by_model(*hf.load_model(blip, "cpu"), asking, batch_size=4)(pairs), alone, rtol=1e-4
     )
     assert len(np.unique(alone)) == len(pairs)
 
 
 def test_an_answer_that_the_model_cannot_give(pictures, folder):
     with pytest.raises(UserError, match=r"answer 'yes': the model has no token for it"):
-        vqa.scores_by_model(*hf.load(folder, "cpu"), VqaQuestion(answer="yes"))([(pictures[0], "dog")])
+        vqa.scores_by_model(*hf.load_model(folder, "cpu"), VqaQuestion(answer="yes"))([(pictures[0], "dog")])
 
 
 HOSTILE = {
@@ -247,7 +247,7 @@ def test_a_template_that_asks_nothing_is_one_line(pictures, folder, tmp_path, te
     hostile = shutil.copytree(folder, tmp_path / "m")
     (hostile / "chat_template.jinja").write_text(HOSTILE[template])
     with pytest.raises(UserError, match=f"--vqascore {hostile}: cannot be asked: .*; take a whole image-to-text"):
-        vqa.scores_by_model(*hf.load(str(hostile), "cpu"), ASKING)([(pictures[0], "dog")])
+        vqa.scores_by_model(*hf.load_model(str(hostile), "cpu"), ASKING)([(pictures[0], "dog")])
 
 
 @pytest.mark.parametrize("change", [{"eos_token_id": "x"}, {"patch_size": 0}, {"image_token_index": 999}])
@@ -260,7 +260,7 @@ def test_settings_that_fit_no_picture_are_one_line(pictures, tmp_path, change):
         if change.keys() & raw.keys() or name == "generation_config.json" and "eos_token_id" in change:
             (folder / name).write_text(json.dumps(raw | change))
     with pytest.raises(UserError, match=f"--vqascore {folder}: cannot be asked: "):
-        vqa.scores_by_model(*hf.load(str(folder), "cpu"), ASKING)([(pictures[0], "dog")])
+        vqa.scores_by_model(*hf.load_model(str(folder), "cpu"), ASKING)([(pictures[0], "dog")])
 
 
 def test_weights_that_answer_with_no_number_are_refused(pictures, blip, tmp_path):
@@ -269,13 +269,13 @@ def test_weights_that_answer_with_no_number_are_refused(pictures, blip, tmp_path
     tensors = load_file(folder / "model.safetensors")
     save_file({name: t.fill_(math.nan) for name, t in tensors.items()}, folder / "model.safetensors", {"format": "pt"})
     with pytest.raises(UserError, match="answers with no numbers"):
-        vqa.scores_by_model(*hf.load(str(folder), "cpu"), VqaQuestion("a picture of {}", "runs"))(
+        vqa.scores_by_model(*hf.load_model(str(folder), "cpu"), VqaQuestion("a picture of {}", "runs"))(
             [(pictures[0], "dog")]
         )
 
 
 def test_a_part_of_a_picture_is_what_is_asked_about(pictures, folder):
-    ask = vqa.scores_by_model(*hf.load(folder, "cpu"), ASKING)
+    ask = vqa.scores_by_model(*hf.load_model(folder, "cpu"), ASKING)
     whole, part = ask([(pictures[0], "dog"), (with_box(pictures[0], (0, 0, 9, 9)), "dog")])
     assert whole != part
 

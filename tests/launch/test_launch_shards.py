@@ -23,7 +23,7 @@ from compclip.launch import grid_runs, profiles, slurm
 from compclip.launch import shard_jobs as stage_command
 from compclip.launch import shard_sender as sending
 from compclip.launch import task as task_command
-from compclip.prepare import shard_stages, shard_work
+from compclip.prepare import shard_stages, shard_work, shard_writer
 from compclip.runs import cluster, data_stages, jobs, shard_tasks, status
 from compclip.runs.shard_tasks import Task
 from tests.conftest import ROOT
@@ -77,7 +77,7 @@ class Cluster:
 def project(tmp_path, monkeypatch) -> Path:
     """Five shards to be: two pictures each."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(shard_files, "ROWS", 2)
+    monkeypatch.setattr(shard_writer, "ROWS", 2)
     records = []
     for index in range(PICTURES):
         Image.new("RGB", (8, 8), (index, 0, 0)).save(tmp_path / f"{index}.png")

@@ -12,11 +12,11 @@ import pytest
 
 from compclip.__main__ import COMMANDS, DAILY
 from compclip.config import grid, read
-from compclip.data import shard_files
 from compclip.data.images import load_image
 from compclip.data.prepared_dataset import PreparedDataset
 from compclip.launch.profiles import Profile
 from compclip.methods import negclip
+from compclip.prepare import shard_writer
 from compclip.train.view_maker import Maker
 from tests.conftest import ROOT
 from tests.pipeline.test_layers import ROOMS
@@ -148,7 +148,7 @@ def test_the_followed_caption_is_real(project):
     walkthrough = read_walkthrough()
     raw = json.loads((project / "world" / "train.json").read_text())["images"][0]["sentences"][0]["raw"]
     data = project / "data" / "scenes"
-    samples = shard_files.load_samples(data / "samples" / "00000.arrow")
+    samples = shard_writer.load_samples(data / "samples" / "00000.arrow")
     maker = Maker(PreparedDataset(data), 0, 64, lambda sample: load_image(project / sample.image))
     cfg, _ = grid.method_config(read.load(ROOT / "params.yaml"), "negclip")
     first, second = (maker.view(0, epoch, negclip.views(cfg, 0)) for epoch in (0, 1))

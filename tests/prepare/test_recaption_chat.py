@@ -12,8 +12,7 @@ from PIL import Image
 
 from compclip.base.errors import UserError
 from compclip.data.sample import Sample
-from compclip.prepare.captioners import hf
-from compclip.prepare.captioners._query import QUERY
+from compclip.prepare.captioners import QUERY, hf
 from tests import tiny_chat
 from tests.captioned import captioned
 
@@ -59,10 +58,10 @@ def test_answers_alone_in_their_order_whatever_the_batch_and_the_devices(samples
 def test_answers_are_greedy(samples, model):
     """The same as taking the likeliest word step by step with the plain forward pass of everything so far."""
     cfg = config(model)
-    processor, network = hf._open(cfg, "cpu")
+    processor, network = hf._load_model(cfg, "cpu")
     for sample in samples[:2]:
         with Image.open(sample.image) as picture:
-            inputs = hf._inputs(processor, [picture.convert("RGB")], [PROMPT])
+            inputs = hf._build_inputs(processor, [picture.convert("RGB")], [PROMPT])
         begun = inputs["input_ids"].shape[1]
         for _ in range(6):
             word = network(**inputs, use_cache=False).logits[:, -1:].argmax(-1)
@@ -77,12 +76,12 @@ def test_answers_are_greedy(samples, model):
 
 def test_it_is_asked_clics_query(model):
     """Where no prompt is given: as many unknown words as the query has."""
-    processor, _ = hf._open(config(model), "cpu")
+    processor, _ = hf._load_model(config(model), "cpu")
     picture = Image.new("RGB", (16, 16))
-    ids = hf._inputs(processor, [picture], [hf.query(processor, config(model, prompt=""))])["input_ids"]
+    ids = hf._build_inputs(processor, [picture], [hf.choose_prompt(processor, config(model, prompt=""))])["input_ids"]
     assert (ids == 1).sum() == sum(word not in tiny_chat.WORDS for word in QUERY.split()) > 40
     assert (ids == 2).sum() == int(processor.tokenizer.decode(ids[0]).startswith("<s>"))  # not once more
-    assert hf.limit(processor, hf.Config("m")) == 512
+    assert hf.choose_max_tokens(processor, hf.Config("m")) == 512
 
 
 def test_an_answer_that_ends_is_not_cut_short(samples, model, tmp_path):

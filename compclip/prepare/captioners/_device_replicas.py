@@ -1,6 +1,6 @@
-"""A shard's pictures through replicas of one model, a device each: read ahead, in full batches, in their order.
+"""Caption a shard's pictures with replicas of one model, one per device: read ahead, in full batches, in order.
 
-One process drives all devices, with a thread for each; what a batch holds does not depend on how many there are.
+One process drives all devices with a thread each; the content of a batch does not depend on their number.
 """
 
 from __future__ import annotations
@@ -8,10 +8,10 @@ from __future__ import annotations
 import contextlib
 import queue
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import torch
 from PIL import Image
@@ -21,69 +21,67 @@ from compclip.data import images
 from compclip.data.sample import Sample
 from compclip.llm.answer_cache import Answer
 
-READERS = 4  # threads that read pictures; decoding goes on beside Python
-# What a replica makes of a batch: its samples and their pictures, to a caption each.
-Describe = Callable[[list[Sample], list[Image.Image]], list[Answer]]
-Loaded = tuple[Sample, Image.Image]
-Item, Made = TypeVar("Item"), TypeVar("Made")
+READERS = 4  # threads that read pictures; decoding runs outside of Python's lock
+# a replica: a batch of samples and their pictures -> a caption each
+DescribeBatch = Callable[[list[Sample], list[Image.Image]], list[Answer]]
+LoadedSample = tuple[Sample, Image.Image]
+Task = TypeVar("Task")
+Result = TypeVar("Result")
 
 
 def parse_devices(option: str) -> list[str]:
-    """The devices of an option: `auto`, or names with commas between them.
+    """Return the devices of an option: `auto`, or names with commas between them.
 
-    `auto` is every GPU that this process sees, or the processor. Raises UserError for what does not compute here.
+    `auto` is every GPU that this process sees, or the CPU. Raises UserError for a device that does not compute here.
     """
     if option == "auto":
         return [f"cuda:{i}" for i in range(torch.cuda.device_count())] or ["cpu"]
-    named = [name.strip() for name in option.split(",")]
-    for name in named:
+    names = [name.strip() for name in option.split(",")]
+    for name in names:
         try:
             torch.zeros(1, device=name).item()
         except (RuntimeError, AssertionError, ImportError) as error:  # torch has no one error for it
-            why = one_line(str(error)).partition(". ")[0][:160]
-            raise UserError(f"options.device={option}: {name!r}: {why}; give cpu, cuda:0 or cuda:0,cuda:1") from error
-    return named
+            reason = one_line(str(error)).partition(". ")[0][:160]
+            raise UserError(
+                f"options.device={option}: {name!r}: {reason}; give cpu, cuda:0 or cuda:0,cuda:1"
+            ) from error
+    return names
 
 
-def caption_samples(samples: list[Sample], replicas: Sequence[Describe], size: int) -> tuple[list[Sample], Counter]:
-    """The samples with the model's caption instead of theirs, asked for in batches of `size`.
+def caption_samples(
+    samples: list[Sample], replicas: Sequence[DescribeBatch], size: int
+) -> tuple[list[Sample], Counter]:
+    """Return the samples with the model's captions instead of theirs, asked for in batches of `size`.
 
-    Unreadable pictures and empty captions leave the data and are counted; captions without an end are counted.
+    Dropped and counted: unreadable pictures, empty captions. Counted: captions that were cut short.
     """
-    counts: Counter = Counter()
-    made = []
-    for batch, said in _described(_batches(samples, size, counts), replicas):
-        for (sample, _), answer in zip(batch, said, strict=True):
-            text = one_line(answer.text)
-            counts.update({"empty_captions": not text, "cut_short": answer.cut_short})
-            made += [replace(sample, captions=(text,))] if text else []
-    return made, counts
+    free: queue.SimpleQueue[DescribeBatch] = queue.SimpleQueue()
+    for replica in replicas:
+        free.put(replica)
 
-
-def _described(
-    batches: Iterator[list[Loaded]], replicas: Sequence[Describe]
-) -> Iterator[tuple[list[Loaded], list[Answer]]]:
-    """Each batch by whichever replica is free, one more than these are busy with waiting for each."""
-    free: queue.SimpleQueue[Describe] = queue.SimpleQueue()
-    for one in replicas:
-        free.put(one)
-
-    def work(batch: list[Loaded]) -> tuple[list[Loaded], list[Answer]]:
-        one = free.get()
+    def describe(batch: list[LoadedSample]) -> tuple[list[LoadedSample], list[Answer]]:
+        replica = free.get()
         try:
-            return batch, one([sample for sample, _ in batch], [picture for _, picture in batch])
+            return batch, replica([sample for sample, _ in batch], [picture for _, picture in batch])
         finally:
-            free.put(one)
+            free.put(replica)
 
-    with ThreadPoolExecutor(len(replicas)) as pool, contextlib.closing(batches):
-        yield from _ahead(pool, work, batches, 2 * len(replicas))
+    counts, captioned = Counter[str](), []
+    with ThreadPoolExecutor(len(replicas)) as pool, contextlib.closing(_load_batches(samples, size, counts)) as batches:
+        for batch, answers in _run_ahead(pool, describe, batches, 2 * len(replicas)):
+            for (sample, _), answer in zip(batch, answers, strict=True):
+                text = one_line(answer.text)
+                counts.update({"empty_captions": not text, "cut_short": answer.cut_short})
+                if text:
+                    captioned.append(replace(sample, captions=(text,)))
+    return captioned, counts
 
 
-def _batches(samples: list[Sample], size: int, counts: Counter) -> Iterator[list[Loaded]]:
-    """Full ones, but for the last: the next picture takes an unreadable one's place."""
-    batch: list[Loaded] = []
+def _load_batches(samples: list[Sample], size: int, counts: Counter) -> Generator[list[LoadedSample], None, None]:
+    """Give full batches, but for the last: the next picture replaces an unreadable one."""
+    batch: list[LoadedSample] = []
     with ThreadPoolExecutor(READERS) as pool:
-        for sample, picture in _ahead(pool, _read, samples, 2 * READERS):
+        for sample, picture in _run_ahead(pool, _load, samples, 2 * READERS):
             if isinstance(picture, images.ImageError):
                 counts[f"{picture.reason}_picture"] += 1
                 continue
@@ -95,23 +93,25 @@ def _batches(samples: list[Sample], size: int, counts: Counter) -> Iterator[list
         yield batch
 
 
-def _read(sample: Sample) -> tuple[Sample, Any]:
+def _load(sample: Sample) -> tuple[Sample, Image.Image | images.ImageError]:
     try:
         return sample, images.load_image(sample.picture)
     except images.ImageError as error:
         return sample, error
 
 
-def _ahead(pool: Executor, work: Callable[[Item], Made], items: Iterable[Item], most: int) -> Iterator[Made]:
-    """What `work` makes of the items, in their order, with at most so many begun and not yet given."""
-    begun: deque[Future[Made]] = deque()
+def _run_ahead(
+    pool: Executor, work: Callable[[Task], Result], tasks: Iterable[Task], limit: int
+) -> Generator[Result, None, None]:
+    """Give the results of tasks in their order, with at most `limit` submitted and not yet given."""
+    futures: deque[Future[Result]] = deque()
     try:
-        for item in items:
-            begun.append(pool.submit(work, item))
-            if len(begun) == most:
-                yield begun.popleft().result()
-        while begun:
-            yield begun.popleft().result()
+        for task in tasks:
+            futures.append(pool.submit(work, task))
+            if len(futures) == limit:
+                yield futures.popleft().result()
+        while futures:
+            yield futures.popleft().result()
     finally:
-        for future in begun:
+        for future in futures:
             future.cancel()

@@ -1,4 +1,4 @@
-"""Captions from a CoCa model of open_clip, named as backbones are: a tag of a hub, a weights file, or a folder.
+"""Caption pictures with a CoCa model of open_clip, named as backbones are: a hub's tag, a weights file, or a folder.
 
 captioner: coca
 options: {model: coca_ViT-L-14, weights: mscoco_finetuned_laion2b_s13b_b90k}
@@ -23,7 +23,7 @@ from compclip.config.validation import RequiredText
 from compclip.data.sample import Sample
 from compclip.llm.answer_cache import Answer
 from compclip.model import caption_model
-from compclip.model.backbone import SCHEMES
+from compclip.model.model_config import SCHEMES
 from compclip.prepare.captioners import Caption, _device_replicas
 
 if TYPE_CHECKING:
@@ -49,14 +49,14 @@ class Config:
 
 
 def reads(data: Data, cfg: Config) -> list[str]:
-    """The weights' files."""
-    place = Path(cfg.model.removeprefix("local-dir:") if not cfg.weights else cfg.weights)
-    return sorted(map(str, place.glob("*"))) if place.is_dir() else [str(place)]
+    """Return the weights' files."""
+    weights = Path(cfg.model.removeprefix("local-dir:") if not cfg.weights else cfg.weights)
+    return sorted(map(str, weights.glob("*"))) if weights.is_dir() else [str(weights)]
 
 
 @contextmanager
 def opened(data: Data, cfg: Config) -> Iterator[Caption]:
-    """A captioner with its model loaded on each device. Raises UserError for what is no CoCa model."""
+    """Give a captioner with its model loaded on each device. Raises UserError for what is no CoCa model."""
     tellers = [
         caption_model.load_captioner(cfg.model, cfg.weights, device, cfg.seed)
         for device in _device_replicas.parse_devices(cfg.device)
@@ -65,25 +65,25 @@ def opened(data: Data, cfg: Config) -> Iterator[Caption]:
         raise UserError(
             f"options.max_new_tokens={cfg.max_new_tokens}: {cfg.model} has {tellers[0].longest} places; lower it"
         )
-    replicas = [functools.partial(_described, teller, cfg) for teller in tellers]
+    replicas = [functools.partial(_describe_batch, teller, cfg) for teller in tellers]
     yield lambda samples, shard: _device_replicas.caption_samples(samples, replicas, cfg.batch_size)
 
 
-def _described(
+def _describe_batch(
     teller: caption_model.CaptionModel, cfg: Config, samples: list[Sample], pictures: list[Image.Image]
 ) -> list[Answer]:
     try:
-        told = teller.write_captions(pictures, cfg.max_new_tokens, _draw(cfg, samples))
+        captions = teller.write_captions(pictures, cfg.max_new_tokens, _choose_draw(cfg, samples))
     except Exception as error:  # parts that do not go together, too little memory
         raise UserError(
             f"options.model={cfg.model}: cannot caption: {type(error).__name__}: {one_line(str(error))[:300]}; lower "
             f"batch_size={cfg.batch_size}, or take a whole CoCa model"
         ) from error
-    return [Answer(text, not ended) for text, ended in told]
+    return [Answer(text, not ended) for text, ended in captions]
 
 
-def _draw(cfg: Config, samples: list[Sample]) -> caption_model.Draw:
-    """By chance with a generator for each picture, so that batches do not matter."""
+def _choose_draw(cfg: Config, samples: list[Sample]) -> caption_model.Draw:
+    """Return how words are drawn: by chance with a generator per picture, so that batches do not matter."""
     if cfg.top_k == 1:
         return caption_model.take_likeliest
     rngs = [np.random.default_rng((cfg.seed, zlib.crc32(sample.id.encode()))) for sample in samples]

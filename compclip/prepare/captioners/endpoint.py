@@ -1,4 +1,4 @@
-"""One long caption a picture from any OpenAI-compatible vision endpoint, asked with CLIC's query.
+"""Caption pictures at length with any OpenAI-compatible vision endpoint, asked with CLIC's query.
 
 captioner: endpoint
 options: {url: http://localhost:8000/v1, model: NAME, api_key_env: VARIABLE}
@@ -19,8 +19,8 @@ from pydantic import PositiveInt
 from compclip.config.servers import Server
 from compclip.data.sample import Sample
 from compclip.llm import answer_cache, chat_client, local_server
-from compclip.prepare.captioners import Caption
-from compclip.prepare.captioners._query import QUERY, QUERY_TOKENS
+from compclip.llm.chat_question import Question
+from compclip.prepare.captioners import QUERY, QUERY_TOKENS, Caption
 
 if TYPE_CHECKING:
     from compclip.config.sections import Data
@@ -37,22 +37,24 @@ class Config(Server):
 
 @contextmanager
 def opened(data: Data, cfg: Config) -> Iterator[Caption]:
-    """A captioner that asks the endpoint, and keeps the answers of each shard in a file of its own."""
-    place = answer_cache.cache_folder(cfg.cache, data)
-    with local_server.run_server(cfg, place / local_server.log_name()) as (ready, watch):
-        yield lambda samples, shard: asked(samples, ready, answer_cache.shard_cache(place, shard), watch)
+    """Give a captioner that asks the endpoint and caches the answers of each shard in one file."""
+    folder = answer_cache.cache_folder(cfg.cache, data)
+    with local_server.run_server(cfg, folder / local_server.log_name()) as (server, watch):
+        yield lambda samples, shard: caption_samples(samples, server, answer_cache.shard_cache(folder, shard), watch)
 
 
-def asked(
+def caption_samples(
     samples: list[Sample], cfg: Config, cache: str, watch: Callable[[], None] = chat_client.watch_nothing
 ) -> tuple[list[Sample], Counter]:
-    """The samples with the endpoint's caption instead of theirs; those without an answer are dropped and counted."""
-    questions = [chat_client.Question(cfg.prompt, s.picture, cfg.image_side, cfg.max_tokens) for s in samples]
+    """Return samples with the endpoint's captions; those without an answer are dropped and counted."""
+    questions = [Question(cfg.prompt, s.picture, cfg.image_side, cfg.max_tokens) for s in samples]
     replies = chat_client.ask_questions(questions, cfg, cache, watch)
-    made = [replace(s, captions=(one_paragraph(a.text),)) for s, a in zip(samples, replies.answers, strict=True) if a]
-    return made, replies.counts
+    captioned = [
+        replace(s, captions=(join_paragraphs(a.text),)) for s, a in zip(samples, replies.answers, strict=True) if a
+    ]
+    return captioned, replies.counts
 
 
-def one_paragraph(text: str) -> str:
-    """The answer without line breaks: models like to write several paragraphs."""
+def join_paragraphs(text: str) -> str:
+    """Return the answer without line breaks: models like to write several paragraphs."""
     return " ".join(text.split())

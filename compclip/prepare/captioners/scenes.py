@@ -1,4 +1,4 @@
-"""The scenes world's own captioner: dense captions of several sentences, told from the exact layout."""
+"""Caption pictures of the scenes world: dense captions of several sentences, from the exact layout."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ SIDE_BY_SIDE = True
 
 
 def reads(data: Data, cfg: None) -> list[str]:
-    """The layouts."""
+    """Return the file of layouts."""
     return [str(_path(data))]
 
 
 @contextmanager
 def opened(data: Data, cfg: None) -> Iterator[Caption]:
-    """Replace the captions of every sample by a dense one; counts samples whose layout is not known."""
+    """Give a captioner that replaces captions by a dense one; counts samples whose layout is unknown."""
     if not _path(data).is_file():
         raise UserError(f"{_path(data)}: not there; the captioner 'scenes' needs the layouts of the scenes world")
     yield functools.partial(_caption, read_layouts(_path(data)))
@@ -38,11 +38,13 @@ def _path(data: Data) -> Path:
 
 
 def _caption(layouts: Mapping[str, Any], samples: list[Sample], shard: str) -> tuple[list[Sample], Counter]:
-    counts, made = Counter[str](), []
+    counts, captioned = Counter[str](), []
     for sample in samples:
         name = Path(sample.image).stem
         if name not in layouts:
             counts["no_layout"] += 1
             continue
-        made.append(replace(sample, captions=(grammar.join_sentences(grammar.dense_caption(name, layouts[name])),)))
-    return made, counts
+        captioned.append(
+            replace(sample, captions=(grammar.join_sentences(grammar.dense_caption(name, layouts[name])),))
+        )
+    return captioned, counts

@@ -1,4 +1,4 @@
-"""COCO's own caption annotations: captions_train2017.json and a folder of pictures."""
+"""Read COCO's caption annotations: captions_train2017.json and a folder of pictures."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from pathlib import Path
 from compclip.base.files import read_json
 from compclip.config.sections import Data
 from compclip.data.sample import Sample
-from compclip.prepare.sources._common import require_field
+from compclip.prepare.sources import require_field
 
 
 def records(cfg: Data, counts: Counter) -> Iterator[Sample]:
-    """Samples in the order of the file's images; captions whose image the file does not list are counted."""
+    """Give samples in the order of the file's images; captions whose image the file does not list are counted."""
     raw = read_json(cfg.path)
     texts: dict[int | str, list[str]] = {}
     for i, note in enumerate(require_field(raw, "annotations", cfg.path, list)):
@@ -21,15 +21,17 @@ def records(cfg: Data, counts: Counter) -> Iterator[Sample]:
         texts.setdefault(require_field(note, "image_id", where, (int, str)), []).append(
             require_field(note, "caption", where)
         )
-    listed = list(_listed(require_field(raw, "images", cfg.path, list), cfg.path))
-    known = {number for number, _ in listed}
-    counts["captions_without_image"] += sum(len(own) for number, own in texts.items() if number not in known)
-    for number, name in listed:
+    images = list(_list_images(require_field(raw, "images", cfg.path, list), cfg.path))
+    numbers = {number for number, _ in images}
+    counts["captions_without_image"] += sum(
+        len(captions) for number, captions in texts.items() if number not in numbers
+    )
+    for number, name in images:
         yield Sample(Path(name).stem, str(Path(cfg.images) / name), tuple(texts.pop(number, ())), cfg.split)
 
 
-def _listed(images: list, path: str) -> Iterator[tuple[int | str, str]]:
-    """Number and name of each picture."""
+def _list_images(images: list, path: str) -> Iterator[tuple[int | str, str]]:
+    """Give number and name of each picture."""
     for i, image in enumerate(images):
         where = f"{path}: image {i}"
         name = require_field(image, "file_name", where)

@@ -1,4 +1,4 @@
-"""Flickr8k and Flickr30k: captions.txt (`image,caption`) or the token file (`image.jpg#0<TAB>caption`)."""
+"""Read Flickr8k and Flickr30k: captions.txt (`image,caption`) or the token file (`image.jpg#0<TAB>caption`)."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from compclip.data.sample import Sample
 
 
 def records(cfg: Data, counts: Counter) -> Iterator[Sample]:
-    """Samples in the order of the file. Lines that are not UTF-8 or have no caption are dropped and counted."""
+    """Give samples in the order of the file. Lines that are not UTF-8 or have no caption are dropped and counted."""
     texts: dict[str, list[str]] = {}
-    for name, caption in _rows(_lines(cfg.path, counts), cfg.path, counts):
+    for name, caption in _parse_rows(_read_lines(cfg.path, counts), cfg.path, counts):
         texts.setdefault(name, []).append(caption)
     for name, captions in texts.items():
         yield Sample(Path(name).stem, str(Path(cfg.images) / name), tuple(captions), cfg.split)
 
 
-def _lines(path: str, counts: Counter) -> list[str]:
+def _read_lines(path: str, counts: Counter) -> list[str]:
     raw, lines = read_bytes(path).removeprefix(codecs.BOM_UTF8).splitlines(), []
     for line in raw:
         try:
@@ -33,9 +33,9 @@ def _lines(path: str, counts: Counter) -> list[str]:
     return lines
 
 
-def _rows(lines: list[str], path: str, counts: Counter) -> list[tuple[str, str]]:
+def _parse_rows(lines: list[str], path: str, counts: Counter) -> list[tuple[str, str]]:
     if lines and lines[0].strip() == "image,caption":
-        pairs = [pair for line in lines[1:] if (pair := _pair(line))]
+        pairs = [pair for line in lines[1:] if (pair := _parse_pair(line))]
         counts["malformed_lines"] += len(lines) - 1 - len(pairs)
         return pairs
     tabbed = [line.split("\t", 1) for line in lines]
@@ -46,8 +46,8 @@ def _rows(lines: list[str], path: str, counts: Counter) -> list[tuple[str, str]]
     return pairs
 
 
-def _pair(line: str) -> tuple[str, str] | None:
-    """Picture and caption of one line: a quote that is not closed spoils its own line and not those after it."""
+def _parse_pair(line: str) -> tuple[str, str] | None:
+    """Return picture and caption of one line: an unclosed quote spoils this line alone."""
     row = line.split(",")
     if '"' in line:
         try:

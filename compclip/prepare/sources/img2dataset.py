@@ -1,4 +1,4 @@
-"""Web data as img2dataset writes it with `--output_format files`: 00000/000000000.jpg, its caption in a .txt beside it.
+"""Read web data as img2dataset writes it with `--output_format files`: 00000/000000000.jpg, its caption in a .txt.
 
 What `--caption_col` chose is the caption: PixelProse's vlm_caption, LAION-COCO's top_caption, CC3M's rewritten ones.
 """
@@ -19,37 +19,37 @@ SUFFIXES = (".jpg", ".png", ".webp", ".jpeg")
 
 
 def records(cfg: Data, counts: Counter) -> Iterator[Sample]:
-    """Samples in the order of the files' names. Captions that are not UTF-8, or no files, are dropped and counted.
+    """Give samples in the order of the files' names. Captions that are not UTF-8, or no files, are dropped and counted.
 
     Raises UserError for a folder without captions.
     """
-    found = False
-    for file in _texts(cfg.path):
-        found, name = True, str(Path(file).relative_to(cfg.path).with_suffix(""))
-        picture = _picture(Path(cfg.images) / name)
-        url, sha256 = _facts(Path(file).with_suffix(".json"))
-        captions = tuple(_captions(Path(file), counts))
+    has_captions = False
+    for file in _iterate_texts(cfg.path):
+        has_captions, name = True, str(Path(file).relative_to(cfg.path).with_suffix(""))
+        picture = _find_picture(Path(cfg.images) / name)
+        url, sha256 = _read_metadata(Path(file).with_suffix(".json"))
+        captions = tuple(_read_captions(Path(file), counts))
         yield Sample(name, str(picture), captions, cfg.split, url=url, sha256=sha256)
-    if not found:
+    if not has_captions:
         raise UserError(f"{cfg.path}: no .txt files there; download with img2dataset --output_format files")
 
 
-def _texts(folder: str) -> Iterator[str]:
-    """The .txt files below a folder, a folder at a time, in the order of their paths."""
+def _iterate_texts(folder: str) -> Iterator[str]:
+    """Give the .txt files below a folder, in the order of their paths."""
     try:
-        with os.scandir(folder) as found:
-            entries = sorted(found, key=lambda entry: entry.name)
+        with os.scandir(folder) as scan:
+            entries = sorted(scan, key=lambda entry: entry.name)
     except OSError as error:
         raise UserError(f"{folder}: {error.strerror or error}; give the folder that img2dataset wrote") from error
     for entry in entries:
         if entry.name.endswith(".txt"):
             yield entry.path
         elif entry.is_dir(follow_symlinks=False):
-            yield from _texts(entry.path)
+            yield from _iterate_texts(entry.path)
 
 
-def _facts(file: Path) -> tuple[str, str]:
-    """Address and SHA-256 of a picture, where img2dataset noted them."""
+def _read_metadata(file: Path) -> tuple[str, str]:
+    """Return address and SHA-256 of a picture, "" where img2dataset did not note them."""
     try:
         noted = read_mapping(file)
     except UserError:
@@ -58,12 +58,12 @@ def _facts(file: Path) -> tuple[str, str]:
     return url, sha256
 
 
-def _picture(stem: Path) -> Path:
+def _find_picture(stem: Path) -> Path:
     paths = [stem.with_name(stem.name + suffix) for suffix in SUFFIXES]
     return next((path for path in paths if path.is_file()), paths[0])
 
 
-def _captions(file: Path, counts: Counter) -> list[str]:
+def _read_captions(file: Path, counts: Counter) -> list[str]:
     try:
         return [read_bytes(file).decode("utf-8")]
     except UnicodeDecodeError:

@@ -1,4 +1,4 @@
-"""Web data in tars, read where they lie: as img2dataset writes them by default, and as pixparse/cc12m-wds has them.
+"""Read web data in tars, in place: as img2dataset writes them by default, and as pixparse/cc12m-wds has them.
 
     source: webdataset
     path: data/cc12m        a folder with *.tar, at any depth, or one tar
@@ -12,7 +12,7 @@ section names: `members: [neg_caption]`, `negative_images: {member: neg_image}`.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,43 +20,43 @@ from compclip.base import json_text
 from compclip.base.errors import UserError
 from compclip.config import released_lists
 from compclip.config.sections import Data
-from compclip.data import sample, tar_members
-from compclip.data.sample import Sample
+from compclip.data import tar_members
+from compclip.data.sample import Sample, SampleMember
 from compclip.data.tar_members import DamagedTar, TarMember, TarSample
 
 SUFFIXES = ("jpg", "jpeg", "png", "webp", "image")
 TEXTS = ("txt", "caption")
 MEMBERS = True  # further ones may be named
-MOST = 1 << 20  # bytes of a caption's file
+MAX_TEXT_BYTES = 1 << 20  # of a caption's file
 COMPRESSED = (".tar.gz", ".tgz", ".tar.bz2", ".tar.xz", ".tar.zst")
 
 
 def parts(cfg: Data) -> list[str]:
-    """The tars, sorted by path. Raises UserError where there is none, or only compressed ones."""
+    """Return the tars, sorted by path. Raises UserError where there is none, or only compressed ones."""
     path = Path(cfg.path)
-    found = [path] if path.is_file() else sorted(p for p in path.rglob("*.tar") if p.is_file())
-    if not found:
+    tars = [path] if path.is_file() else sorted(p for p in path.rglob("*.tar") if p.is_file())
+    if not tars:
         packed = next((p for p in path.rglob("*") if p.name.endswith(COMPRESSED)), None)
         if packed:
             raise UserError(f"{packed}: compressed, and pictures are read from where they lie; unpack it to a .tar")
         raise UserError(f"{path}: no *.tar there; download with img2dataset --output_format webdataset")
-    return [str(p) for p in found]
+    return [str(p) for p in tars]
 
 
 def records(cfg: Data, counts: Counter, part: str) -> Iterator[Sample]:
-    """The samples of a tar. Counted: what has no picture, keys that come twice, texts that cannot be used, damage."""
-    seen, stem = set[str](), Path(part).stem
+    """Give the samples of a tar. Counted: missing pictures, repeated keys, unusable texts, damage."""
+    keys, stem = set[str](), Path(part).stem
     try:
         for group in tar_members.iterate_samples(part):
-            counts["duplicate_keys"] += len(group.repeated) + (group.key in seen)
-            if group.key not in seen:
-                seen.add(group.key)
-                yield from _sample(group, part, stem, cfg, counts)
+            counts["duplicate_keys"] += len(group.repeated) + (group.key in keys)
+            if group.key not in keys:
+                keys.add(group.key)
+                yield from _build_sample(group, part, stem, cfg, counts)
     except DamagedTar:
         counts["damaged_tars"] += 1
 
 
-def _sample(group: TarSample, tar: str, stem: str, cfg: Data, counts: Counter) -> Iterator[Sample]:
+def _build_sample(group: TarSample, tar: str, stem: str, cfg: Data, counts: Counter) -> Iterator[Sample]:
     picture = next((group.members[s] for s in SUFFIXES if s in group.members), None)
     if picture is None:
         counts["no_picture"] += 1
@@ -64,36 +64,39 @@ def _sample(group: TarSample, tar: str, stem: str, cfg: Data, counts: Counter) -
     if not picture.size:
         counts["unreadable_image"] += 1
         return
-    facts = _facts(group, tar)
-    told = next((group.members[s] for s in TEXTS if s in group.members), None)
-    captions = _captions(told, facts, tar, counts)
-    url, sha256 = (value if isinstance(value := facts.get(name), str) else "" for name in ("url", "sha256"))
-    place = {"offset": picture.offset, "length": picture.size, "url": url, "sha256": sha256}
-    members = _noted(group, released_lists.tar_members(cfg))
-    yield Sample(f"{stem}/{group.key}", tar, captions, cfg.split, **place, members=members)
+    metadata = _read_json(group, tar)
+    text = next((group.members[s] for s in TEXTS if s in group.members), None)
+    captions = _read_captions(text, metadata, tar, counts)
+    url, sha256 = (value if isinstance(value := metadata.get(name), str) else "" for name in ("url", "sha256"))
+    members = [(name, group.members[name]) for name in released_lists.tar_members(cfg) if name in group.members]
+    yield Sample(
+        f"{stem}/{group.key}",
+        tar,
+        captions,
+        cfg.split,
+        offset=picture.offset,
+        length=picture.size,
+        url=url,
+        sha256=sha256,
+        members=tuple(SampleMember(name, member.offset, member.size) for name, member in members if member.size),
+    )
 
 
-def _noted(group: TarSample, names: Sequence[str]) -> tuple[sample.SampleMember, ...]:
-    """Where the members of these endings are; an empty one is not there."""
-    found = ((name, group.members[name]) for name in names if name in group.members)
-    return tuple(sample.SampleMember(name, one.offset, one.size) for name, one in found if one.size)
-
-
-def _facts(group: TarSample, tar: str) -> dict[str, Any]:
-    """What the sample's .json says; nothing where it cannot be read."""
+def _read_json(group: TarSample, tar: str) -> dict[str, Any]:
+    """Return the content of the sample's .json, nothing where it cannot be read."""
     member = group.members.get("json")
-    raw = tar_members.read_member(tar, member, MOST) if member else None
+    raw = tar_members.read_member(tar, member, MAX_TEXT_BYTES) if member else None
     try:
-        found = json_text.value((raw or b"{}").decode("utf-8"), tar)
+        content = json_text.value((raw or b"{}").decode("utf-8"), tar)
     except (UserError, UnicodeDecodeError):
         return {}
-    return found if isinstance(found, dict) else {}
+    return content if isinstance(content, dict) else {}
 
 
-def _captions(member: TarMember | None, facts: dict[str, Any], tar: str, counts: Counter) -> tuple[str, ...]:
+def _read_captions(member: TarMember | None, metadata: dict[str, Any], tar: str, counts: Counter) -> tuple[str, ...]:
     if member is None:
-        return (facts["caption"],) if isinstance(facts.get("caption"), str) else ()
-    raw = tar_members.read_member(tar, member, MOST)
+        return (metadata["caption"],) if isinstance(metadata.get("caption"), str) else ()
+    raw = tar_members.read_member(tar, member, MAX_TEXT_BYTES)
     if raw is None:
         counts["unreadable_captions"] += 1
         return ()

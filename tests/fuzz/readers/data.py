@@ -107,13 +107,12 @@ def _sources() -> Iterator[Reader]:
 def _recaptioned(name: str, path: str) -> Callable[[random.Random], object]:
     def read(_: random.Random) -> object:
         from compclip.config.sections import Data
-        from compclip.data import shard_files
-        from compclip.prepare import shard_stages
+        from compclip.prepare import shard_stages, shard_writer
 
         data = Data(source=name, path=f"files/{path}".rstrip("/"), images="pictures", captioner="none")
         shard_stages.run_stage("recaption", Name("x", "data"), data)
         shard_stages.run_stage("rewrite", Name("x", "data"), data)
-        return [shard_files.load_samples(path) for path in sorted(Path("data/x/samples").glob("*.arrow"))]
+        return [shard_writer.load_samples(path) for path in sorted(Path("data/x/samples").glob("*.arrow"))]
 
     return read
 

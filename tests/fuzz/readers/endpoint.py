@@ -25,8 +25,8 @@ def _answered(likeliest: int = 0) -> str:
 
     path = Path("answer.json")
     try:
-        said = chat_client._parsed(path.read_bytes() if path.is_file() else b"", 0, Question("x", likeliest=likeliest))
-    except chat_client._Failed:
+        said = chat_client._parse(path.read_bytes() if path.is_file() else b"", 0, Question("x", likeliest=likeliest))
+    except chat_client._QuestionFailed:
         return ""
     return said.answer.text
 

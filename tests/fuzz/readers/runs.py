@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import random
-from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 
-from tests.fuzz import formats
 from tests.fuzz.reader import Reader, copied
 
 HERE = Path()
@@ -116,7 +114,6 @@ def _tables() -> Iterator[Reader]:
     yield Reader("claims", copied("experiments/claims.yaml"), _claimed)
     yield Reader("validity", copied("experiments/validity.yaml"), _validity)
     yield Reader("published", copied("experiments/published"), _published)
-    yield Reader("samples", _prepared, _samples, ("data/x/**/*",))
 
 
 def _claimed(_: random.Random) -> object:
@@ -140,29 +137,3 @@ def _published(_: random.Random) -> object:
     return published_numbers.group_by_model(
         published_numbers.read_numbers(folder)
     ), published_models.compute_percentile("sugarcrepe/swap_att", 60.0, models)
-
-
-def _prepared(folder: Path) -> None:
-    from compclip.data import shard_files
-    from compclip.data.sample import Sample
-    from compclip.text.spacy_parser import annotate
-    from tests.prepared_set import prepared
-
-    (folder / "data" / "x").mkdir(parents=True)
-    made = annotate(list(formats.TWO), processes=1, counts=Counter())
-    sample = Sample("a", "a.png", formats.TWO)
-    shard_files.save_samples(folder / "data/x/samples/00000.arrow", [sample])
-    prepared(folder / "data/x", [sample], [made])
-
-
-def _samples(_: random.Random) -> None:
-    from compclip.data import shard_files
-    from compclip.data.prepared_dataset import PreparedDataset
-
-    shard_files.load_samples(Path("data/x/samples/00000.arrow"))
-    data = PreparedDataset(Path("data/x"))
-    for index in range(len(data)):
-        data.sample(index)
-        for which in range(data.captions(index)):
-            for noun in (data.annotation(index, which), data.nouns(index, which))[1]:
-                [data.place(int(caption)) for caption in data.sharing(noun, bool(data.wide[index]))]

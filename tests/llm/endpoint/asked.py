@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from compclip.llm import chat_client
+from compclip.llm.chat_question import Question
 from tests.chat_server import prompt, said
 
 
 def questions(count):
     """Different questions without pictures."""
-    return [chat_client.Question(f"q{i}") for i in range(count)]
+    return [Question(f"q{i}") for i in range(count)]
 
 
 def echo(body):

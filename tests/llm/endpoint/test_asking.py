@@ -8,6 +8,8 @@ import pytest
 
 from compclip.base.errors import UserError
 from compclip.llm import chat_client, http_post
+from compclip.llm.answer_cache import Answer
+from compclip.llm.chat_question import Question
 from tests.chat_server import Reply, prompt, said, serve
 from tests.llm.endpoint.asked import echo, questions
 
@@ -23,15 +25,15 @@ def test_busy_then_success(server):
 
     with serve(answer) as at:
         made = chat_client.ask_questions(questions(1), server(at.url))
-    assert made.answers == (chat_client.Answer("answer to q0", False, 7, 3),)
+    assert made.answers == (Answer("answer to q0", False, 7, 3),)
     assert len(at.requests) == 3
     assert +made.counts == {"asked": 1, "answered": 1, "retries": 2, "prompt_tokens": 7, "completion_tokens": 3}
 
 
 def wait(server, retries=0, **headers):
     """How long is waited before the next attempt."""
-    return chat_client._wait(
-        http_post.Reply(429, {k.replace("_", "-"): v for k, v in headers.items()}, b""), retries, server
+    return chat_client._wait_s(
+        http_post.HttpReply(429, {k.replace("_", "-"): v for k, v in headers.items()}, b""), retries, server
     )
 
 
@@ -40,7 +42,7 @@ def test_waits_double(server):
     asked = server("http://x/v1", backoff_s=2.0)
     assert [2.0 * 2**n <= wait(asked, n) <= 2.0 * 2**n + 2.0 for n in range(4)] == [True] * 4
     assert wait(asked, 5000) == asked.backoff_max_s == 60.0
-    assert 2.0 <= chat_client._wait(http_post.NoReply("timeout", ""), 0, asked) <= 4.0
+    assert 2.0 <= chat_client._wait_s(http_post.NoReply("timeout", ""), 0, asked) <= 4.0
 
 
 @pytest.mark.parametrize(
@@ -112,7 +114,7 @@ def test_empty_answers_are_counted_and_usage_may_be_absent(server):
     bare = '{"choices": [{"message": {"content": "fine"}}]}'
     with serve(lambda body: said(" \n") if prompt(body) == "q0" else bare) as at:
         made = chat_client.ask_questions(questions(2), server(at.url))
-    assert made.answers == (None, chat_client.Answer("fine"))
+    assert made.answers == (None, Answer("fine"))
     assert made.counts["failed_empty"] == 1
 
 
@@ -218,7 +220,7 @@ def test_the_key_is_sent_and_never_shown(server, monkeypatch, capsys, tmp_path):
         settings = server(at.url, api_key_env="SOME_KEY")
         made = chat_client.ask_questions(questions(1), settings)
         with pytest.raises(UserError, match=r"status 401 for model 'm'.*\*\*\*.*the key in SOME_KEY") as caught:
-            chat_client.ask_questions([chat_client.Question("other")], settings)
+            chat_client.ask_questions([Question("other")], settings)
     assert at.headers[0]["Authorization"] == "Bearer sk-very-secret"
     kept = b"".join(p.read_bytes() for p in (tmp_path / "cache").iterdir())
     shown = f"{caught.value}{made}{settings}{capsys.readouterr()}{at.requests}{kept}"

@@ -121,7 +121,7 @@ def test_each_shard_keeps_its_own_answers(server, pictures, tmp_path):
     """In a file of its own beside `cache`, another data set's elsewhere; what an earlier run left in `cache` counts."""
     with serve(described) as at:
         cfg = endpoint.Config(**vars(server(at.url)))
-        endpoint.asked(pictures[:1], cfg, cfg.cache)
+        endpoint.caption_samples(pictures[:1], cfg, cfg.cache)
         for shard, samples in (("00000", pictures[:1]), ("00001", pictures[2:])):
             made, counts = captioned(endpoint, samples, cfg, shard)
             assert [len(made), counts["cached"], counts["answered"]] == [

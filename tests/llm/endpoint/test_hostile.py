@@ -205,8 +205,8 @@ def test_any_answer_is_one_or_is_counted(content, usage, raw, likeliest):
         choice = {"message": {"content": content}, "logprobs": logprobs}
         raw = json.dumps({"choices": [choice], "usage": usage}).encode()
     try:
-        found = chat_client._parsed(raw, 0, Question("yes or no?", likeliest=likeliest)).answer
-    except chat_client._Failed as failed:
+        found = chat_client._parse(raw, 0, Question("yes or no?", likeliest=likeliest)).answer
+    except chat_client._QuestionFailed as failed:
         assert failed.reason in ("malformed", "empty")
     else:
         assert found.text.encode() and 0 <= found.prompt_tokens < 2**31 and 0 <= found.completion_tokens < 2**31

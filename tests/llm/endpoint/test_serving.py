@@ -204,7 +204,7 @@ def test_it_goes_with_a_task_that_is_killed(server, tmp_path, number):
 @pytest.mark.skipif(sys.platform != "linux", reason="prctl is Linux's")
 def test_it_goes_with_its_guard(server, tmp_path):
     """Also when that one is killed."""
-    own = local_server._Own(
+    own = local_server._ServerProcess(
         local_server._start(server().server, port := local_server._free_port(), tmp_path / "log"), "", tmp_path / "log"
     )
     own.await_ready(port, 60)
