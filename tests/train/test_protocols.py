@@ -187,7 +187,7 @@ def t5(tmp_path_factory) -> Path:
 
 def test_a_frozen_t5_reads_as_transformers_own_loss_has_it(t5):
     """Token mean over unequal lengths; a slope for the map and the embedding, none for T5; no dropout."""
-    ids = t5_of.tokens(str(t5), ["a red star", "a moon"], 12)
+    ids = t5_of.tokenize_targets(str(t5), ["a red star", "a moon"], 12)
     assert ids[:, :4].tolist() == [[3, 4, 5, 1], [3, 7, 1, -1]] and (ids[:, 4:] == -1).all()
     torch.manual_seed(0)
     head = decoders.of(str(t5), WIDTHS).train()
@@ -205,7 +205,7 @@ def test_a_folder_that_holds_no_t5(tmp_path):
     with pytest.raises(UserError, match=r"decoder=.*: no T5 of transformers"):
         decoders.of(str(tmp_path), WIDTHS)
     with pytest.raises(UserError, match=r"decoder=.*tokenizer|no tokenizer"):
-        t5_of.tokens(str(tmp_path), ["a"], 8)
+        t5_of.tokenize_targets(str(tmp_path), ["a"], 8)
 
 
 def test_heads_are_built_for_the_model(model):
