@@ -66,7 +66,7 @@ def load_section(kind: type[Section], raw: Any, where: str) -> Section:
         reason = str(error).splitlines()[0]
         raise UserError(f"{where}: {kind.__module__}.{kind.__name__}: {reason}; mend it") from error
     except (ArithmeticError, TypeError) as error:  # of another package's checks
-        raise UserError(f"{where}: {type(error).__name__}: {error}") from error
+        raise UserError(f"{where}: {kind.__module__}.{kind.__name__}: {type(error).__name__}: {error}") from error
 
 
 def _validate(kind: type[Section], values: dict[str, Any]) -> Section:
@@ -104,7 +104,7 @@ def _explain(error: ValidationError, kind: Any, where: str) -> UserError:
     place = ".".join([where, *path])
     if rule == UNKNOWN_KEY:
         return unknown("key", path[-1], _keys(kind, path[:-1]), ".".join([where, *path[:-1]]))
-    if rule == "missing" or (rule in ("string_too_short", "string_type") and not value):
+    if rule in ("missing", "too_short") or (rule in ("string_too_short", "string_type") and not value):
         return UserError(f"{place}: must be given; add it")
     if rule == "literal_error":
         names = [part for part in path if not part.isdigit()]

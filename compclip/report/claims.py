@@ -17,12 +17,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Annotated
+
+from pydantic import Field
 
 from compclip.base import yaml_text
 from compclip.base.errors import UserError, one_line, unknown
 from compclip.config.cell import PRETRAINED
+from compclip.config.validation import RequiredText, load_section
 from compclip.report import crossed_intervals, published_numbers, tables
 from compclip.report.crossed_intervals import RunPair
 from compclip.report.statistics import Interval, mean_std
@@ -49,6 +53,16 @@ class Inequality:
     right: str
     margin: float
     column: str
+
+
+@dataclass(frozen=True)
+class ClaimSection:
+    """A claim as its file has it; `holds_if` are inequalities, one a line."""
+
+    paper: RequiredText = ""
+    table: RequiredText = ""
+    finding: RequiredText = ""
+    holds_if: Annotated[list[str], Field(min_length=1, validate_default=True)] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -101,18 +115,9 @@ def read_claims(path: Path) -> list[Claim]:
 
 
 def _claim(where: str, name: str, raw: object) -> Claim:
-    if not isinstance(raw, dict):
-        raise UserError(f"{where}: must have the keys {', '.join(KEYS)}")
-    for key in raw:
-        if key not in KEYS:
-            raise unknown("key", str(key), KEYS, where)
-    for key in KEYS:
-        if not raw.get(key):
-            raise UserError(f"{where}.{key}: must be given; add it")
-    if not isinstance(raw["holds_if"], list):
-        raise UserError(f"{where}.holds_if: must be a list of inequalities, one a line")
-    parts = tuple(parse_inequality(str(text), where) for text in raw["holds_if"])
-    return Claim(name, str(raw["paper"]), str(raw["table"]), one_line(str(raw["finding"])), parts)
+    section = load_section(ClaimSection, raw, where)
+    parts = tuple(parse_inequality(text, where) for text in section.holds_if)
+    return Claim(name, section.paper, section.table, one_line(section.finding), parts)
 
 
 def parse_inequality(text: str, where: str) -> Inequality:

@@ -141,7 +141,7 @@ def test_the_command_checks_it(installed):
         ("methods.margin.margn=3", r"methods.margin: unknown key 'margn'; did you mean 'margin'\?"),
         ("methods.margin.margin=wide", r"methods.margin.margin='wide': must be float; the default is 0.1"),
         ("methods.margin.variants.far.margin=-1", r"methods.margin.variants.far.margin=-1.0: must be >= 0"),
-        ("methods.margin.train.lr=0", r"methods.margin.train.lr=0.0: must be > 0"),
+        ("methods.margin.train.lr=0", r"methods.margin.train.lr=0: must be > 0"),
         ("methods.margni={}", r"unknown method 'margni'; did you mean 'margin'"),
         ("benchmarks.sugarcrepe.benchmark=pears", r"unknown benchmark 'pears'; did you mean 'pairs'"),
         ("data.scenes.source=tabed", r"unknown source 'tabed'; did you mean 'tabbed'"),
@@ -272,7 +272,7 @@ def test_a_module_that_trains_nothing_needs_no_loss(on_path, tmp_path):
 @pytest.mark.parametrize(
     "text,override,message",
     [
-        (GOOD, "methods.quoted.width=-1", r"methods.quoted: width=-1: must be >= 0"),
+        (GOOD, "methods.quoted.width=-1", r"methods.quoted.width=-1: must be >= 0"),
         (GOOD, "methods.quoted.width=far", r"methods.quoted.width='far': must be int; the default is 3"),
         (
             GOOD.replace("int = 3", "set[int] = frozenset()"),

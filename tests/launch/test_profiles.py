@@ -54,10 +54,10 @@ def no_command(line: str) -> bool:
         ({"options": {"--wrap": "a"}}, "options: '--wrap': is no option of sbatch"),
         ({"options": {"x y": "a"}}, "options: 'x y': is no option"),
         ({"options": {"a": ["x"]}}, "profile.options"),
-        ({"memory_gb": "nan"}, "profile.memory_gb=nan: must be a finite number"),
+        ({"memory_gb": "nan"}, "profile.memory_gb='nan': must be float"),
         ({"memory_gb": float("inf")}, "memory_gb=inf: must be a finite number"),
         ({"jobs": True}, "profile.jobs=True: must be int; the default is 1"),
-        ({"setup": [["x"]]}, r"profile.setup=\[\['x'\]\]: must be list\[str\]"),
+        ({"setup": [["x"]]}, r"profile.setup.0=\['x'\]: must be str"),
         ({"notify": "A\nB"}, "notify: names no environment variable"),
     ],
 )

@@ -109,9 +109,12 @@ GOOD = "one: {paper: CLIC, table: Table 1, finding: f, holds_if: [clic > pretrai
         (GOOD.replace("holds_if", "hold_if"), "one: unknown key 'hold_if'; did you mean 'holds_if'"),
         (GOOD.replace("finding: f, ", ""), "one.finding: must be given"),
         (GOOD.replace("[clic > pretrained on sugarcrepe/swap]", "[]"), "one.holds_if: must be given"),
-        (GOOD.replace("[clic > pretrained on sugarcrepe/swap]", "a > b on c/d"), "one.holds_if: must be a list"),
+        (
+            GOOD.replace("[clic > pretrained on sugarcrepe/swap]", "a > b on c/d"),
+            "one.holds_if='a > b on c/d': must be a list",
+        ),
         ("- a\n", "must map each claim's name"),
-        ("one: 3\n", "one: must have the keys"),
+        ("one: 3\n", "one=3: must be a mapping"),
         ("one: {\n", "not YAML"),
     ],
 )
