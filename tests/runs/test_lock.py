@@ -140,8 +140,8 @@ def test_a_store_that_is_read_only(run, monkeypatch):
 def test_a_killed_process_leaves_the_run_free(run):
     """SIGKILL: the lock goes with it, and so does its lease on this machine."""
     code = (
-        "import sys, pathlib, time; from compclip.runs import lock; from compclip.runs.run_folder import Folder\n"
-        "with lock.hold(Folder(pathlib.Path(sys.argv[1]))): print('held', flush=True); time.sleep(600)"
+        "import sys, pathlib, time; from compclip.runs import lock; from compclip.runs.run_folder import RunFolder\n"
+        "with lock.hold(RunFolder(pathlib.Path(sys.argv[1]))): print('held', flush=True); time.sleep(600)"
     )
     child = subprocess.Popen(
         [sys.executable, "-c", code, str(run.path)], stdout=subprocess.PIPE, text=True, env=environment()

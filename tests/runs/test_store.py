@@ -53,7 +53,7 @@ def team(project, tmp_path_factory) -> tuple[Path, list[Path]]:
 def test_each_run_is_trained_once(team):
     """By what the trainers said, by the logged steps, and by how long processes worked on each run."""
     where, _ = team
-    folders = [run_store.Folder(path) for path in sorted(where.iterdir())]
+    folders = [run_store.RunFolder(path) for path in sorted(where.iterdir())]
     assert len(folders) == 2
     for folder in folders:
         shown = Counter(line.split()[1] for line in folder.log.read_text().splitlines() if line.startswith("step "))
@@ -90,7 +90,7 @@ def test_the_store_knows_its_projects(team):
     """Both published each run, whoever trained it."""
     where, roots = team
     for path in where.iterdir():
-        assert run_projects.list_projects(run_store.Folder(path)) == {str(root) for root in roots}
+        assert run_projects.list_projects(run_store.RunFolder(path)) == {str(root) for root in roots}
 
 
 def test_a_third_checkout_trains_nothing(team, project, tmp_path, monkeypatch, capsys):
