@@ -8,7 +8,7 @@ from compclip.base import code_hash, plugins
 from compclip.interface.method import load_method
 
 ENTRY = "compclip.train.fine_tuning"  # imports all of it but the method
-UNTRAINED_ENTRY = "compclip.model.context"  # the same of a method that trains nothing
+UNTRAINED_ENTRY = "compclip.model.clip_model"  # the same of a method that trains nothing
 # Imported on the way, without a say in any number: an edit there retrains nothing.
 NOT_NUMERICAL = (
     "compclip.base",  # files, errors, plug-ins, lazy imports: nothing of the field
@@ -29,7 +29,14 @@ def entries(method: str) -> tuple[str, str]:
     return ENTRY if load_method(name).TRAINS else UNTRAINED_ENTRY, plugins.locate(plugins.METHODS, name)
 
 
+def left_out(method: str) -> tuple[str, ...]:
+    """Return the modules that are not hashed; a method that trains nothing may read foreign weights itself."""
+    if load_method(method).TRAINS:
+        return NOT_NUMERICAL
+    return tuple(name for name in NOT_NUMERICAL if not name.startswith("compclip.model."))
+
+
 @functools.cache
 def hash_training_code(method: str) -> str:
     """Return the hash of the code that decides a method's numbers. Raises UserError for an unknown method."""
-    return code_hash.hash_code(*entries(method), without=NOT_NUMERICAL)
+    return code_hash.hash_code(*entries(method), without=left_out(method))
