@@ -149,9 +149,9 @@ def main(argv: list[str]) -> int:
     """The real command with these jobs; nothing is evaluated, and MLflow is left alone."""
     from compclip.sweep import __main__ as sweep_command
 
-    sweep_command.base_key, sweep_command.sender = lambda study, params: "base", lambda profile: Processes()
-    sweep_command.Driver = functools.partial(sweep_command.Driver, scored=scored)
-    sweep_command.record = lambda name, params: None
+    sweep_command.base_key, sweep_command.make_sender = lambda study, params: "base", lambda profile: Processes()
+    sweep_command.StudyDriver = functools.partial(sweep_command.StudyDriver, scored=scored)
+    sweep_command.record_in_mlflow = lambda name, params: None
     return sweep_command.main(argv)
 
 

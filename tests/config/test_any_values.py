@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from compclip.base.errors import UserError
 from compclip.config import grid, plan, read, run_config
 from compclip.launch import profiles
-from compclip.sweep import declared
+from compclip.sweep import study_declaration
 from tests.tiny_project import PARAMS
 
 BASE = yaml.safe_load(PARAMS.replace("STEPS", "10")) | {"wise_ft": {}, "report": {}}
@@ -98,12 +98,12 @@ def test_studies(tmp_path_factory, place, value):
     folder = tmp_path_factory.mktemp("s")
     (folder / "s.yaml").write_text(put(STUDY, place, value), errors="surrogatepass")
     try:
-        study = declared.load("s", folder)
+        study = study_declaration.load_study("s", folder)
     except UserError as error:
         assert "\n" not in str(error)  # noqa: PT017
         return
     assert json.dumps(study.identity(), allow_nan=False)
-    assert declared.overrides(study, declared.corner(study), {})
+    assert study_declaration.trial_overrides(study, study_declaration.corner_values(study), {})
 
 
 @settings(max_examples=60)
@@ -178,5 +178,5 @@ def test_studies_that_ended_with_a_traceback_or_passed(tmp_path, place, value, m
     """Each names the file and the key."""
     (tmp_path / "s.yaml").write_text(put(STUDY, place, value))
     with pytest.raises(UserError, match=message) as error:
-        declared.load("s", tmp_path)
+        study_declaration.load_study("s", tmp_path)
     assert "s.yaml" in str(error.value) and "\n" not in str(error.value)

@@ -33,7 +33,7 @@ HEAVY = {
     "mlflow": {"track.tracking_store", "track.mlflow_runs", "track.mlflow_models", "track.store_writer"},
     "spacy": {"text.spacy_parser"},
     "dvc": set(),
-    "optuna": {"sweep.sampler", "sweep.samplers", "sweep.driver", "sweep.__main__"},
+    "optuna": {"sweep.seeded_sampler", "sweep.samplers", "sweep.driver", "sweep.__main__"},
     "submitit": {"launch.slurm"},
     "peft": {"model.lora"},
     "nltk": {"text.wordnet", "text.wordnet_install"},

@@ -307,13 +307,13 @@ def test_a_study_that_ends(hook, sent):
     """Its trials by state, failed ones with their reasons; one that gave up is told as well."""
     trials = [{"number": 0, "state": "complete", "reason": ""}, {"number": 1, "state": "failed", "reason": "nan"}]
     driver = SimpleNamespace(study=SimpleNamespace(name="gamma"), document=lambda: {"trials": trials})
-    sweep_command.told(driver, "HOOK", lambda: None)
+    sweep_command.drive_and_notify(driver, "HOOK", lambda: None)
 
     def hopeless() -> None:
         raise UserError("3 trials failed in a row")
 
     with pytest.raises(UserError, match="in a row"):
-        sweep_command.told(driver, "HOOK", hopeless)
+        sweep_command.drive_and_notify(driver, "HOOK", hopeless)
     assert [body["text"] for body in hook.bodies] == [
         f"[thesis] study gamma {how}: 1 complete, 1 failed\ngamma#1: nan" for how in ("ended", "gave up")
     ]

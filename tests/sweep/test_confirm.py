@@ -21,7 +21,7 @@ from compclip.report.crossed_intervals import student_quantile
 from compclip.runs.item_outcomes import CLASSIFICATION, COMPOSITION, RETRIEVAL, Items
 from compclip.runs.result_files import FinishedRun, Result
 from compclip.sweep import __main__ as sweep_command
-from compclip.sweep import confirm, declared, objectives, page
+from compclip.sweep import confirmation, objectives, study_declaration, study_page
 from tests import fake_sweep
 
 TWO = ["sugarcrepe/swap", {"column": "retrieval/loss", "direction": "minimize"}]
@@ -41,23 +41,23 @@ def folder(tmp_path, monkeypatch):
     return tmp_path
 
 
-def study(**changes) -> declared.Study:
+def study(**changes) -> study_declaration.Study:
     """The tests' study with two objectives."""
     raw = OmegaConf.to_container(OmegaConf.create(fake_sweep.STUDY)) | {"objectives": TWO}
-    return declared.parse("s", raw | changes)
+    return study_declaration.parse_study("s", raw | changes)
 
 
 def test_the_grid_trains_the_very_trials_under_new_seeds(folder):
     """Method and training of each variant are those of its trial; the study's and the grid's seeds are left out."""
     narrow = ["train.max_steps=3", "evaluate.benchmarks=[sugarcrepe]"]
     made = study(overrides=narrow, seed=2)
-    Path("out.yaml").write_text(confirm.grid(made, Path("params.yaml"), ["train.lr=0.5"], TRIALS, 5))
+    Path("out.yaml").write_text(confirmation.confirmation_grid(made, Path("params.yaml"), ["train.lr=0.5"], TRIALS, 5))
     params = read.load("out.yaml", together=True)
     assert params.grid.methods == ["pretrained", "hard_positives", "fsc_clip.trial1", "fsc_clip.trial7"]
     assert params.grid.seeds == [1, 3, 4, 5, 6] and params.evaluate.benchmarks == ["sugarcrepe", "retrieval"]
     for trial in TRIALS:
-        asked = ["train.lr=0.5", *declared.overrides(made, trial["params"], params.methods)]
-        wanted = declared.run(made, read.load("params.yaml", asked))
+        asked = ["train.lr=0.5", *study_declaration.trial_overrides(made, trial["params"], params.methods)]
+        wanted = study_declaration.trial_run(made, read.load("params.yaml", asked))
         assert grid.method_config(params, f"fsc_clip.trial{trial['number']}", "scenes") == (wanted.method, wanted.train)
 
 
@@ -69,7 +69,7 @@ def test_a_study_of_a_variant_and_of_training_parameters(folder):
     Path("params.yaml").write_text(OmegaConf.to_yaml(merged))
     made = study(method="fsc_clip.mine", space={"gamma": {"float": [0, 5]}, "train.lr": {"float": [0, 1]}}, paper=[])
     trial = {"number": 4, "params": {"gamma": 1.0, "train.lr": 0.25}}
-    Path("out.yaml").write_text(confirm.grid(made, Path("params.yaml"), [], [trial], 1))
+    Path("out.yaml").write_text(confirmation.confirmation_grid(made, Path("params.yaml"), [], [trial], 1))
     cfg, train = grid.method_config(read.load("out.yaml"), "fsc_clip.trial4", "scenes")
     assert (cfg.gamma, cfg.lambda_local, cfg.epsilon, train.lr, train.warmup_steps) == (1.0, 0.9, 0.1, 0.25, 1)
 
@@ -77,13 +77,13 @@ def test_a_study_of_a_variant_and_of_training_parameters(folder):
 def test_mistakes_are_one_line(folder):
     """No study, no front, nothing to compare with, a file in the way."""
     with pytest.raises(UserError, match=r"trials.json: is not there; run `python -m compclip.sweep --study s` first"):
-        confirm.front(study(), folder)
+        confirmation.load_front(study(), folder)
     write_json(folder / "studies/s/trials.json", {"trials": [], "front": []})
     with pytest.raises(UserError, match="has no front yet"):
-        confirm.front(study(), folder)
+        confirmation.load_front(study(), folder)
     Path("alone.yaml").write_text(fake_sweep.PARAMS)
     with pytest.raises(UserError, match="names no other method"):
-        confirm.grid(study(), Path("alone.yaml"), [], TRIALS, 5)
+        confirmation.confirmation_grid(study(), Path("alone.yaml"), [], TRIALS, 5)
     with pytest.raises(UserError, match="--confirm params.yaml: is there already"):
         sweep_command.main(["--study", "s", "--confirm", "params.yaml"])
 
@@ -115,7 +115,7 @@ def judged(seeds=(1, 3, 4, 5, 6), others=(("negclip", 0.5, 0.5),), **changes) ->
     """Verdicts on a trial with swap 0.6 and loss 0.4, by method."""
     asked = read.load("params.yaml", [f"grid.seeds=[{', '.join(map(str, seeds))}]"])
     runs = [run(m, s, a, b) for m, a, b in (("fsc_clip.trial1", 0.6, 0.4), *others) for s in seeds]
-    found = confirm.judge(study(**changes), asked, runs)
+    found = confirmation.judge_front(study(**changes), asked, runs)
     return {p["method"]: p["verdict"] for p in found["pairs"]}
 
 
@@ -133,7 +133,7 @@ def test_what_the_study_did_not_evaluate_stands_aside(folder):
     asked = read.load("params.yaml", ["report.columns=[sugarcrepe/swap, retrieval/loss]"])
     runs = [run(m, s, a, b) for m, a, b in (("fsc_clip.trial1", 0.6, 0.4), ("negclip", 0.5, 0.3)) for s in (1, 3, 4)]
     made = study(objectives=["sugarcrepe/swap"], overrides=["evaluate.benchmarks=[sugarcrepe]"])
-    (pair,) = confirm.judge(made, asked, runs)["pairs"]
+    (pair,) = confirmation.judge_front(made, asked, runs)["pairs"]
     assert pair["verdict"] == "dominates" and [o["column"] for o in pair["aside"]] == ["retrieval/loss"]
     assert pair["aside"][0]["better"] is False and pair["objectives"][0]["difference"] == pytest.approx(0.1)
 
@@ -150,7 +150,7 @@ def test_a_mean_is_of_the_benchmarks_that_the_study_evaluated(folder):
     asked = read.load("params.yaml")
     for evaluated, mean in ((["retrieval", "symbols"], 0.5), (["retrieval", "symbols", "colours"], 1.1 / 3)):
         params = replace(asked, evaluate=replace(asked.evaluate, benchmarks=evaluated))
-        (general,) = objectives.of_runs(study(objectives=["summary/General"]), runs, params)
+        (general,) = objectives.columns_of_runs(study(objectives=["summary/General"]), runs, params)
         assert set(objectives.benchmarks([general])) == set(evaluated)
         assert tables.column_value(runs[0], general) == pytest.approx(mean)
 
@@ -162,8 +162,8 @@ def told(gaps, with_items=True) -> tuple[dict, str]:
     if not with_items:
         pairs = [(bare(ours, 0.5 + gap[ours.cell.seed]), bare(theirs, 0.5)) for ours, theirs in pairs]
     asked = read.load("params.yaml", [f"grid.seeds={list(gap)}"])
-    found = confirm.judge(study(objectives=["sugarcrepe/swap"]), asked, [r for pair in pairs for r in pair])
-    (shown,) = page.judged(found)
+    found = confirmation.judge_front(study(objectives=["sugarcrepe/swap"]), asked, [r for pair in pairs for r in pair])
+    (shown,) = study_page.judged(found)
     return found["pairs"][0]["objectives"][0], f"{shown['verdict']}: {shown['shown'][0]}"
 
 
@@ -204,7 +204,12 @@ def test_too_few_seeds_show_their_interval_and_why_it_decides_nothing(folder):
 def test_the_commands_from_a_front_to_its_verdict(folder, monkeypatch, capsys):
     """Trials, the grid of their front, runs of that grid, verdicts beside the study and on its page."""
     optuna.logging.set_verbosity(optuna.logging.WARNING)
-    for name in ("base_key", "sender", "Driver", "record"):  # put back what the made sweep leaves in their places
+    for name in (
+        "base_key",
+        "make_sender",
+        "StudyDriver",
+        "record_in_mlflow",
+    ):  # put back what the made sweep leaves in their places
         monkeypatch.setattr(sweep_command, name, getattr(sweep_command, name))
     path = folder / "experiments/studies/s.yaml"
     path.write_text(
@@ -237,8 +242,8 @@ def test_the_page_has_a_line_of_signs_for_each_method():
         for method, verdict in zip(("negclip", "clic"), two, strict=True)
     ]
     lines = [("negclip", ["dominates", "neither"]), ("clic", ["is dominated", "undecided"])]
-    assert page.verdicts({"pairs": pairs}) == (list(told), lines)
-    assert page.SIGNS.keys() == set(confirm.VERDICTS)
+    assert study_page.verdicts({"pairs": pairs}) == (list(told), lines)
+    assert study_page.SIGNS.keys() == set(confirmation.VERDICTS)
 
 
 def rename(made: FinishedRun, method: str) -> FinishedRun:

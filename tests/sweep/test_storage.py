@@ -50,8 +50,10 @@ def refusal(url: str, folder: Path, monkeypatch) -> str:
     """What the command says of a storage that it cannot open."""
     monkeypatch.chdir(folder)
     study = type("Study", (), {"name": "s", "params": "params.yaml"})()
-    monkeypatch.setattr(sweep_command.studies, "load", lambda _: study)
-    monkeypatch.setattr(sweep_command, "sweep", lambda study, args: sweep_command.open_study(study, args.storage, ""))
+    monkeypatch.setattr(sweep_command.studies, "load_study", lambda _: study)
+    monkeypatch.setattr(
+        sweep_command, "run_study", lambda study, args: sweep_command.open_study(study, args.storage, "")
+    )
     with pytest.raises(UserError) as told:
         sweep_command.main(["--study", "s", "--storage", url])
     return str(told.value)

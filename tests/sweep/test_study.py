@@ -14,17 +14,17 @@ from compclip.config import grid, read, switch
 from compclip.methods import hybrid
 from compclip.report.tables import Column
 from compclip.sweep import __main__ as sweep_command
-from compclip.sweep import declared, objectives, page, results
-from compclip.sweep.driver import draw
+from compclip.sweep import objectives, study_declaration, study_page, study_results
+from compclip.sweep.driver import draw_values
 from tests.conftest import ROOT
 from tests.fake_sweep import PARAMS, STUDY
 
 SHIPPED = sorted(p.stem for p in (ROOT / "experiments" / "studies").glob("*.yaml"))
 
 
-def parse(**changes) -> declared.Study:
+def parse(**changes) -> study_declaration.Study:
     """The tests' study with some keys replaced."""
-    return declared.parse("s", OmegaConf.to_container(OmegaConf.create(STUDY)) | changes)
+    return study_declaration.parse_study("s", OmegaConf.to_container(OmegaConf.create(STUDY)) | changes)
 
 
 def test_the_papers_studies_are_there():
@@ -39,19 +39,19 @@ def test_the_papers_studies_are_there():
         "hard_positives_mix",
     }
     assert wanted <= set(SHIPPED)
-    assert any(len(declared.load(n, ROOT / "experiments/studies").objectives) == 2 for n in SHIPPED)
+    assert any(len(study_declaration.load_study(n, ROOT / "experiments/studies").objectives) == 2 for n in SHIPPED)
 
 
 @pytest.mark.parametrize("name", SHIPPED)
 def test_shipped_studies_fit_the_grid(name, monkeypatch):
     """Their parameters, benchmarks, backbone and data exist, and every corner of their space is a valid run."""
     monkeypatch.chdir(ROOT)
-    study = declared.load(name)
+    study = study_declaration.load_study(name)
     params = read.load(study.params, study.overrides)
-    declared.check(study, params)
-    for values in (declared.corner(study), *study.paper):
-        tried = read.load(study.params, declared.overrides(study, values, params.methods))
-        made = declared.run(study, tried)
+    study_declaration.check_study(study, params)
+    for values in (study_declaration.corner_values(study), *study.paper):
+        tried = read.load(study.params, study_declaration.trial_overrides(study, values, params.methods))
+        made = study_declaration.trial_run(study, tried)
         for key, value in values.items():
             part, key = (made.train, key.removeprefix("train.")) if key.startswith("train.") else (made.method, key)
             assert getattr(part, key) == value
@@ -59,11 +59,11 @@ def test_shipped_studies_fit_the_grid(name, monkeypatch):
 
 def test_every_draw_of_the_hybrid_study_is_a_valid_method():
     """Its switches are such that no trial fails for its values; together the draws reach every choice."""
-    study = declared.load("hybrid_pareto", ROOT / "experiments/studies")
+    study = study_declaration.load_study("hybrid_pareto", ROOT / "experiments/studies")
     opened = optuna.create_study(sampler=optuna.samplers.RandomSampler(seed=0))
     seen = set()
     for _ in range(300):
-        values = draw(opened.ask(), study)
+        values = draw_values(opened.ask(), study)
         hybrid.Config(**{name: value for name, value in values.items() if not name.startswith("train.")})
         seen |= set(values.items())
     assert all((d.name, choice) in seen for d in study.space for choice in d.choices)
@@ -111,9 +111,9 @@ def test_unknown_study_and_no_mapping(tmp_path):
     """The file is named, and near names are."""
     (tmp_path / "gamma.yaml").write_text("[]")
     with pytest.raises(UserError, match="did you mean 'gamma'"):
-        declared.load("gama", tmp_path)
+        study_declaration.load_study("gama", tmp_path)
     with pytest.raises(UserError, match="gamma.yaml: .*must be a mapping"):
-        declared.load("gamma", tmp_path)
+        study_declaration.load_study("gamma", tmp_path)
 
 
 @pytest.mark.parametrize(("changes", "message"), [
@@ -128,13 +128,13 @@ def test_what_params_do_not_have(tmp_path, changes, message):
     """A study must fit params.yaml."""
     (tmp_path / "params.yaml").write_text(PARAMS)
     with pytest.raises(UserError, match=message):
-        declared.check(parse(**changes), read.load(tmp_path / "params.yaml"), "grid.yaml")
+        study_declaration.check_study(parse(**changes), read.load(tmp_path / "params.yaml"), "grid.yaml")
 
 
 def test_values_go_into_the_variants_section():
     """A method with a variant is overlaid there; texts survive YAML."""
     study = parse(method="fsc_clip.mine", overrides=["train.epochs=2"])
-    assert declared.overrides(study, {"gamma": 1e-7, "attention": "no"}, {}) == [
+    assert study_declaration.trial_overrides(study, {"gamma": 1e-7, "attention": "no"}, {}) == [
         "train.epochs=2",
         "methods.fsc_clip.variants.mine.gamma=1e-07",
         'methods.fsc_clip.variants.mine.attention="no"',
@@ -146,8 +146,8 @@ def test_a_trial_stands_over_what_holds_on_its_data(tmp_path):
     (tmp_path / "params.yaml").write_text(PARAMS)
     base = ["methods.fsc_clip.per_data.scenes={gamma: 4.0, lambda_local: 0.7}"]
     methods = read.load(tmp_path / "params.yaml", base).methods
-    trial = declared.overrides(parse(), {"gamma": 0.5}, methods)
-    made = declared.run(parse(), read.load(tmp_path / "params.yaml", base + trial))
+    trial = study_declaration.trial_overrides(parse(), {"gamma": 0.5}, methods)
+    made = study_declaration.trial_run(parse(), read.load(tmp_path / "params.yaml", base + trial))
     assert (made.method.gamma, made.method.lambda_local) == (0.5, 0.7)
 
 
@@ -174,25 +174,25 @@ POINTS = [
 def test_front_and_choice_by_hand():
     """2 and its equal 5, and 3; the sum of gains over (0.5, 0.5) is 0.1 for 2 and 0.3 for 3."""
     study = parse(objectives=TWO)
-    assert results.front(study, POINTS) == [2, 3, 5]
-    assert results.best(study, POINTS, [0.5, 0.5])["number"] == 3
-    assert results.best(parse(), [trial(0, 0.4), trial(1, 0.7), trial(2, 0.7)], None)["number"] == 1
-    assert results.best(parse(objectives=[TWO[1]]), [trial(0, 0.4), trial(1, 0.7)], None)["number"] == 0
-    assert results.best(study, [], None) is None
+    assert study_results.pareto_front(study, POINTS) == [2, 3, 5]
+    assert study_results.best_trial(study, POINTS, [0.5, 0.5])["number"] == 3
+    assert study_results.best_trial(parse(), [trial(0, 0.4), trial(1, 0.7), trial(2, 0.7)], None)["number"] == 1
+    assert study_results.best_trial(parse(objectives=[TWO[1]]), [trial(0, 0.4), trial(1, 0.7)], None)["number"] == 0
+    assert study_results.best_trial(study, [], None) is None
 
 
 def test_best_yaml_is_a_grid(tmp_path, monkeypatch):
     """`config use` takes it, the values are in the method's section, and the method is in the grid."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "params.yaml").write_text(PARAMS)
-    study = declared.parse("s", {
+    study = study_declaration.parse_study("s", {
         "method": "hard_positives", "backbone": "tiny", "data": "scenes", "trials": 1, "objectives": ["sugarcrepe/swap"],
         "space": {"lambda_s_neg": {"float": [0, 2]}, "hard_positives": {"categorical": ["none", "swap"]},
                   "train.lr": {"float": [1e-6, 1], "log": True}}, "overrides": ["train.epochs=3"],
     })  # fmt: skip
     values = {"lambda_s_neg": 0.123456789012345, "hard_positives": "none", "train.lr": 1e-6}
     chosen = trial(3, 0.75) | {"params": values}
-    (tmp_path / "best.yaml").write_text(results.best_yaml(study, tmp_path / "params.yaml", chosen))
+    (tmp_path / "best.yaml").write_text(study_results.best_yaml(study, tmp_path / "params.yaml", chosen))
     switch.use("best.yaml", force=True)
     cell = grid.resolve(read.load("params.yaml"), "hard_positives-tiny-scenes-0")
     assert (cell.method.lambda_s_neg, cell.method.hard_positives) == (0.123456789012345, "none")
@@ -208,7 +208,7 @@ def test_what_a_study_writes_keeps_the_key_on(tmp_path):
     )
     study = parse(overrides=["data.scenes.texts={dense: {file: n.csv, on: image, column: n}}"])
     values = {"gamma": 1.5, "lambda_global": 0.5, "attention": "softmax"}
-    best = results.best_yaml(study, source, trial(3, 0.75) | {"params": values})
+    best = study_results.best_yaml(study, source, trial(3, 0.75) | {"params": values})
     fixed = sweep_command.fixed_params(study, source, [], tmp_path).read_text()
     for text in (best, fixed):
         assert "'on': url" in text and "'on': image" in text and "true" not in text
@@ -221,10 +221,10 @@ def test_scores_name_what_is_missing(tmp_path):
     """An unknown metric, and one without a value."""
     (tmp_path / "sugarcrepe.json").write_text('{"metrics": {"swop": 0.5}}')
     with pytest.raises(UserError, match="unknown metric 'swap'; did you mean 'swop'"):
-        objectives.scores((Column("sugarcrepe", "swap"),), tmp_path)
+        objectives.read_scores((Column("sugarcrepe", "swap"),), tmp_path)
     (tmp_path / "sugarcrepe.json").write_text('{"metrics": {"swap": null}}')
     with pytest.raises(UserError, match="swap=None: must be a number"):
-        objectives.scores((Column("sugarcrepe", "swap"),), tmp_path)
+        objectives.read_scores((Column("sugarcrepe", "swap"),), tmp_path)
 
 
 MEANS = ["summary/Comp", "summary/General"]
@@ -251,18 +251,18 @@ def test_means_of_the_report_are_objectives(tmp_path):
         .replace("[sugarcrepe, retrieval]", f"[{', '.join(KINDS)}]")
     )  # fmt: skip
     params, study = read.load(tmp_path / "params.yaml"), parse(objectives=MEANS)
-    declared.check(study, params)
+    study_declaration.check_study(study, params)
     stored = SimpleNamespace(folder=SimpleNamespace(final=None), cell=None)
-    columns = objectives.columns(study, stored, tmp_path, params)
+    columns = objectives.objective_columns(study, stored, tmp_path, params)
     assert objectives.benchmarks(columns) == list(KINDS)
-    assert objectives.scores(columns, tmp_path) == pytest.approx([0.6, 0.5])
+    assert objectives.read_scores(columns, tmp_path) == pytest.approx([0.6, 0.5])
     rung = {f"{name}/{metric}": v for name, (_, metrics) in KINDS.items() for metric, v in metrics.items()}
-    assert objectives.values(columns, rung) == pytest.approx([0.6, 0.5])
+    assert objectives.column_values(columns, rung) == pytest.approx([0.6, 0.5])
     with pytest.raises(KeyError, match="zeroshot/top_1"):
-        objectives.values(columns, {k: v for k, v in rung.items() if k != "zeroshot/top_1"})
+        objectives.column_values(columns, {k: v for k, v in rung.items() if k != "zeroshot/top_1"})
     fewer = read.load(tmp_path / "params.yaml", ["evaluate.benchmarks=[sugarcrepe]"])
     with pytest.raises(UserError, match="study s: summary/General: not measured by the benchmarks evaluated"):
-        objectives.columns(study, stored, tmp_path, fewer)
+        objectives.objective_columns(study, stored, tmp_path, fewer)
 
 
 def test_page_is_self_contained():
@@ -270,7 +270,7 @@ def test_page_is_self_contained():
     study = parse(objectives=TWO)
     reference = {"run_key": "r", "folder": "f", "values": [0.5, 0.5]}
     shares = {"sugarcrepe/swap": {"gamma": 0.8, "lambda_global": 0.2}}
-    text = page.page(results.document(study, POINTS, reference, shares))
+    text = study_page.study_page(study_results.study_to_json(study, POINTS, reference, shares))
     assert all(f"<code>k{n}</code>" in text for n in range(7)) and "the paper&#39;s values" in text
     assert text.count('aria-label="History') == 2 and 'aria-label="Pareto front"' in text
     assert 'aria-label="sugarcrepe/swap against gamma"' in text and "80 %" in text
@@ -280,11 +280,11 @@ def test_page_is_self_contained():
 
 def test_page_without_a_finished_trial():
     """Nothing to draw yet."""
-    text = page.page(results.document(parse(), [trial(0, state="running")], None, {}))
+    text = study_page.study_page(study_results.study_to_json(parse(), [trial(0, state="running")], None, {}))
     assert "1 running" in text and "<svg" not in text
 
 
 def test_page_escapes():
     """A failure's text is no markup."""
     failed = trial(0, state="failed") | {"reason": "<b>loss</b>"}
-    assert "<b>loss" not in page.page(results.document(parse(), [failed], None, {}))
+    assert "<b>loss" not in study_page.study_page(study_results.study_to_json(parse(), [failed], None, {}))

@@ -20,7 +20,7 @@ from compclip.sweep import driver as sweep_driver
 from compclip.sweep.driver import open_study
 from tests.driven_sweep import Here, drawn, driver, forget, project, states, study, trials  # noqa: F401
 
-IMPORTANCE = sweep_driver.importance
+IMPORTANCE = sweep_driver.compute_importance
 
 
 @pytest.mark.parametrize("sampler", plugins.names(plugins.SAMPLERS))
@@ -181,7 +181,7 @@ def test_two_objectives(folder, monkeypatch):
     """The front holds what nothing beats, the choice is on it, and NSGA-II and TPE both run."""
     two = ["sugarcrepe/swap", "retrieval/i2t"]
     driver(objectives=two, sampler="nsga2", startup_trials=4).drive(11)
-    monkeypatch.setattr(sweep_driver, "importance", IMPORTANCE)
+    monkeypatch.setattr(sweep_driver, "compute_importance", IMPORTANCE)
     driver(objectives=two, sampler="nsga2", startup_trials=4).drive(12)
     found = json.loads(Path("studies/s/trials.json").read_text())
     assert found["best"] in found["front"] and set(found["importance"]) == set(two)

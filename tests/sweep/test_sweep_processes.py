@@ -18,7 +18,7 @@ import pytest
 from compclip.config import switch
 from compclip.launch import slurm
 from compclip.launch.profiles import Profile
-from compclip.sweep import results
+from compclip.sweep import study_results
 from tests.conftest import ROOT
 from tests.driven_sweep import drawn, driver, forget, project, study, trials  # noqa: F401
 
@@ -77,7 +77,7 @@ def test_a_driver_killed_three_times(folder):
 
 def test_a_second_driver_is_told(folder):
     """One line, exit code 2, nothing touched."""
-    with results.sole_driver("s", folder):
+    with study_results.lock_study("s", folder):
         process = start(cwd=folder)
         _, err = process.communicate(timeout=DEADLINE_S)
     assert process.returncode == 2
@@ -141,7 +141,7 @@ def test_a_locked_postgresql_is_waited_for_so_long(folder, postgres, monkeypatch
 
     start("--trials", "1", "--storage", postgres, cwd=folder).communicate(timeout=DEADLINE_S)
     monkeypatch.setattr(sweep_driver, "LOCKED_S", 0.01)
-    monkeypatch.setattr(sweep_command, "sweep", lambda s, args: sweep_driver.open_study(s, args.storage, "k"))
+    monkeypatch.setattr(sweep_command, "run_study", lambda s, args: sweep_driver.open_study(s, args.storage, "k"))
     with psycopg.connect(postgres.replace("+psycopg", "")) as other:
         other.execute("LOCK TABLE studies")
         with pytest.raises(UserError, match="storage: another program has locked it; end that one"):

@@ -17,7 +17,7 @@ from compclip.base.files import write_atomic
 from compclip.config import read
 from compclip.runs import run_store
 from compclip.runs.run_folder import RunFolder
-from compclip.sweep import declared, pruning
+from compclip.sweep import pruning, study_declaration
 from tests import fake_sweep
 from tests.driven_sweep import Here, drawn, driver, forget, project, states, study, trials  # noqa: F401
 
@@ -28,8 +28,8 @@ PRUNING = {"pruner": "median", "startup_trials": 1, "space": {"gamma": {"float":
 def rungs(gamma: float, *values: float) -> RunFolder:
     """Write a trial's scores at the rungs, and half a line behind them; gives its folder."""
     made = study(**PRUNING)
-    params = read.load("params.yaml", declared.overrides(made, {"gamma": gamma}, {}))
-    folder = run_store.locate_run(declared.run(made, params)).folder
+    params = read.load("params.yaml", study_declaration.trial_overrides(made, {"gamma": gamma}, {}))
+    folder = run_store.locate_run(study_declaration.trial_run(made, params)).folder
     lines = [json.dumps({"step": i + 1, "metrics": {"sugarcrepe/swap": v}}) + "\n" for i, v in enumerate(values)]
     write_atomic(folder.intermediate, "".join(lines) + '{"step": 9')
     return folder
@@ -49,8 +49,8 @@ SCORES = [(0.5, 0.5), (0.6, 0.4), (0.7, 0.6), (0.4, 0.5), (0.4, 0.1), (0.55, 0.4
 def at_rung(gamma: float, swap: float, loss: float) -> RunFolder:
     """A run with scores of both objectives at a rung; gives its folder."""
     made = study(**DOMINATED)
-    params = read.load("params.yaml", declared.overrides(made, {"gamma": gamma}, {}))
-    folder = run_store.locate_run(declared.run(made, params)).folder
+    params = read.load("params.yaml", study_declaration.trial_overrides(made, {"gamma": gamma}, {}))
+    folder = run_store.locate_run(study_declaration.trial_run(made, params)).folder
     metrics = {"sugarcrepe/swap": swap, "retrieval/loss": loss}
     write_atomic(folder.intermediate, json.dumps({"step": 1, "metrics": metrics}) + "\n")
     return folder
@@ -108,11 +108,11 @@ def test_a_running_trial_that_is_dominated_is_cancelled(folder, lossy):
 def test_too_few_others_stop_nothing():
     """`startup_trials` of them are needed, a share of exactly the declared one is enough, equals beat nobody."""
     made = study(**DOMINATED)
-    assert not pruning.stops(made, [0.0, 1.0], [[1.0, 0.0]])
-    assert pruning.stops(made, [0.0, 1.0], [[1.0, 0.0], [0.5, 2.0]])
-    assert not pruning.stops(made, [0.5, 0.5], [[0.5, 0.5]] * 5)
-    assert pruning.stops(made, [0.5, 0.5], [[0.5, 0.4]] * 2)
-    assert not pruning.stops(made, [0.5, 0.5], [[0.6, 0.4], [0.6, 0.6], [0.4, 0.4]])
+    assert not pruning.should_stop(made, [0.0, 1.0], [[1.0, 0.0]])
+    assert pruning.should_stop(made, [0.0, 1.0], [[1.0, 0.0], [0.5, 2.0]])
+    assert not pruning.should_stop(made, [0.5, 0.5], [[0.5, 0.5]] * 5)
+    assert pruning.should_stop(made, [0.5, 0.5], [[0.5, 0.4]] * 2)
+    assert not pruning.should_stop(made, [0.5, 0.5], [[0.6, 0.4], [0.6, 0.6], [0.4, 0.4]])
 
 
 POINT = st.tuples(st.integers(0, 4), st.integers(0, 4))
@@ -123,11 +123,11 @@ def test_a_trial_of_the_front_is_never_stopped(one, others, better):
     """Nothing dominates it; another trial more changes no verdict by more than its own part; slow counting agrees."""
     made = study(**DOMINATED)
     ahead = [o for o in others if o != one and o[0] >= one[0] and o[1] <= one[1]]
-    assert pruning.stops(made, one, others) == (2 * len(ahead) >= len(others))
+    assert pruning.should_stop(made, one, others) == (2 * len(ahead) >= len(others))
     if not ahead:
-        assert not pruning.stops(made, one, others)
-    if better[0] > one[0] and better[1] < one[1] and pruning.stops(made, one, others):
-        assert pruning.stops(made, one, [*others, better])
+        assert not pruning.should_stop(made, one, others)
+    if better[0] > one[0] and better[1] < one[1] and pruning.should_stop(made, one, others):
+        assert pruning.should_stop(made, one, [*others, better])
 
 
 @pytest.fixture

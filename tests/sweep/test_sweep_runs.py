@@ -16,7 +16,7 @@ from compclip.base.files import fingerprint, write_json
 from compclip.config import read
 from compclip.runs import cluster, jobs, run_store
 from compclip.runs.run_folder import SUMMARY
-from compclip.sweep import declared
+from compclip.sweep import study_declaration
 from compclip.train import __main__ as train_command
 from tests import tiny_project
 from tests.tiny_project import cell, trained, wait_for
@@ -142,8 +142,10 @@ def test_a_failed_trial_and_a_vanished_server(here, monkeypatch):
 
 def test_a_killed_job_scores_each_rung_once(here):
     """Killed after a rung, with half a line behind it, the run goes on and ends with the undisturbed bits."""
-    study = declared.load("s")
-    made = run_store.locate_run(declared.run(study, read.load("params.yaml", ["methods.fsc_clip.gamma=1.5"])))
+    study = study_declaration.load_study("s")
+    made = run_store.locate_run(
+        study_declaration.trial_run(study, read.load("params.yaml", ["methods.fsc_clip.gamma=1.5"]))
+    )
     ends = []
     for disturbed in (False, True):
         shutil.rmtree(made.folder.path, ignore_errors=True)

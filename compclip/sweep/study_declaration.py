@@ -65,14 +65,15 @@ class Dimension:
 
     def active(self, values: Mapping[str, Value]) -> bool:
         """Whether it is drawn, given the values drawn before it."""
-        return all(values.get(name) in wanted for name, wanted in (self.when or {}).items())
+        return all(values.get(name) in choices for name, choices in (self.when or {}).items())
 
     def holds(self, value: Value) -> bool:
         """Whether a value lies in it."""
         if self.kind == "categorical":
             return any(value == c and isinstance(value, bool) == isinstance(c, bool) for c in self.choices)
-        whole = isinstance(value, int) if self.kind == "int" else isinstance(value, (int, float))
-        return whole and not isinstance(value, bool) and self.low <= value <= self.high
+        if isinstance(value, (bool, str)) or (self.kind == "int" and not isinstance(value, int)):
+            return False
+        return self.low <= value <= self.high
 
 
 @dataclass(frozen=True)
@@ -119,7 +120,7 @@ class Study:
         return json.loads(json.dumps({k: v for k, v in asdict(self).items() if k != "trials"}))
 
 
-def load(name: str, folder: Path = FOLDER) -> Study:
+def load_study(name: str, folder: Path = FOLDER) -> Study:
     """The study of that name. Raises UserError naming file, key, value and fix."""
     path = folder / f"{Name(name, '--study')}.yaml"
     if not path.is_file():
@@ -128,12 +129,12 @@ def load(name: str, folder: Path = FOLDER) -> Study:
         yaml_text.read(path, "must be a mapping with method, space, objectives and trials"), str(path)
     )
     try:
-        return parse(name, raw)
+        return parse_study(name, raw)
     except UserError as error:
         raise UserError(f"{path}: {error}") from error
 
 
-def parse(name: str, raw: Any) -> Study:
+def parse_study(name: str, raw: Any) -> Study:
     """A study from its plain values, checked."""
     known = [f.name for f in fields(Study) if f.name != "name"]
     raw = _mapping(raw, "the file", known)
@@ -141,9 +142,9 @@ def parse(name: str, raw: Any) -> Study:
         if not raw.get(key):
             raise UserError(f"{key}: must be given; add it")
     names = {key: Name(raw[key], key) for key in ("method", "backbone", "data")}
-    raw["space"] = _space(raw["space"])
-    raw["objectives"] = tuple(_objective(o) for o in _sequence(raw["objectives"], "objectives"))
-    raw["paper"] = tuple(_paper(p, raw["space"]) for p in _sequence(raw.get("paper") or [], "paper"))
+    raw["space"] = _parse_space(raw["space"])
+    raw["objectives"] = tuple(_parse_objective(o) for o in _sequence(raw["objectives"], "objectives"))
+    raw["paper"] = tuple(_parse_paper_values(p, raw["space"]) for p in _sequence(raw.get("paper") or [], "paper"))
     raw["overrides"] = tuple(_text(o, "overrides") for o in _sequence(raw.get("overrides") or [], "overrides"))
     raw["rungs"] = tuple(_number(r, "rungs") for r in _sequence(raw.get("rungs", list(Study.rungs)), "rungs"))
     raw["dominated_share"] = _number(raw.get("dominated_share", Study.dominated_share), "dominated_share")
@@ -176,18 +177,22 @@ def _check(study: Study) -> None:
         raise UserError(f"objectives: {columns} names a column twice; remove one")
 
 
-def _space(raw: Any) -> tuple[Dimension, ...]:
+def _parse_space(raw: Any) -> tuple[Dimension, ...]:
     found: dict[str, Dimension] = {}
     for name, value in _mapping(raw, "space").items():
-        found[name] = _dimension(name, _mapping(value, f"space.{name}", (*KINDS, "log", "when")), found)
+        found[name] = _parse_dimension(name, _mapping(value, f"space.{name}", (*KINDS, "log", "when")), found)
     return tuple(found.values())
 
 
-def _dimension(name: str, raw: dict, before: Mapping[str, Dimension]) -> Dimension:
+def _parse_dimension(name: str, raw: dict, before: Mapping[str, Dimension]) -> Dimension:
     where, kinds = f"space.{name}", [k for k in KINDS if k in raw]
     if len(kinds) != 1:
         raise UserError(f"{where}: must have one of {', '.join(KINDS)}; as {{float: [0, 1]}}")
-    values, log, when = _sequence(raw[kinds[0]], where), raw.get("log", False), _when(raw.get("when"), where, before)
+    values, log, when = (
+        _sequence(raw[kinds[0]], where),
+        raw.get("log", False),
+        _parse_conditions(raw.get("when"), where, before),
+    )
     if not isinstance(log, bool):
         raise UserError(f"{where}: log={log!r}: must be true or false")
     if kinds[0] == "categorical":
@@ -205,7 +210,7 @@ def _dimension(name: str, raw: dict, before: Mapping[str, Dimension]) -> Dimensi
     return Dimension(name, kinds[0], values[0], values[1], log, when=when)
 
 
-def _when(raw: Any, where: str, before: Mapping[str, Dimension]) -> dict[str, tuple[Value, ...]] | None:
+def _parse_conditions(raw: Any, where: str, before: Mapping[str, Dimension]) -> dict[str, tuple[Value, ...]] | None:
     """Conditions on dimensions that stand earlier."""
     found = {}
     for parent, wanted in _mapping(raw or {}, f"{where}.when").items():
@@ -218,7 +223,7 @@ def _when(raw: Any, where: str, before: Mapping[str, Dimension]) -> dict[str, tu
     return found or None
 
 
-def _objective(raw: Any) -> Objective:
+def _parse_objective(raw: Any) -> Objective:
     raw = _mapping({"column": raw} if isinstance(raw, str) else raw, "objectives", ("column", "direction"))
     found = Objective(str(raw.get("column", "")), str(raw.get("direction", "maximize")))
     benchmark, stroke, metric = found.column.partition("/")
@@ -229,7 +234,7 @@ def _objective(raw: Any) -> Objective:
     return found
 
 
-def _paper(raw: Any, space: tuple[Dimension, ...]) -> dict[str, Value]:
+def _parse_paper_values(raw: Any, space: tuple[Dimension, ...]) -> dict[str, Value]:
     """One of the paper's settings: a value for each dimension that is drawn, inside the space."""
     raw = _mapping(raw, "paper", [d.name for d in space])
     found: dict[str, Value] = {}
@@ -276,7 +281,7 @@ def _sequence(raw: Any, where: str) -> list:
     return raw
 
 
-def overrides(study: Study, values: Mapping[str, Value], methods: Mapping[str, Any]) -> list[str]:
+def trial_overrides(study: Study, values: Mapping[str, Value], methods: Mapping[str, Any]) -> list[str]:
     """A trial as `key=value` on params.yaml: the study's own, then the values in the method's section.
 
     `methods` is params.yaml's: where a method has values for the study's data alone, the trial's go there, since they
@@ -289,7 +294,7 @@ def overrides(study: Study, values: Mapping[str, Value], methods: Mapping[str, A
     return [*study.overrides, *(f"{section}.{name}={json.dumps(value)}" for name, value in values.items())]
 
 
-def run(study: Study, params: Params, method: str = "", source: str = "the grid") -> Run:
+def trial_run(study: Study, params: Params, method: str = "", source: str = "the grid") -> Run:
     """The run that `params` (a trial's overrides applied) describes; `method`: another one than the study's.
 
     Raises UserError where the file `source` that `params` are from has no section for a name of the study.
@@ -306,11 +311,11 @@ def run(study: Study, params: Params, method: str = "", source: str = "the grid"
     ):
         if name not in table:
             raise UserError(f"{unknown(kind, name, table, f'study {study.name}')}; {fix}")
-    made, train = grid.method_config(params, cell.method, cell.data)
-    return Run(cell, made, train, params.backbones[cell.backbone], params.data[cell.data])
+    method_config, train = grid.method_config(params, cell.method, cell.data)
+    return Run(cell, method_config, train, params.backbones[cell.backbone], params.data[cell.data])
 
 
-def corner(study: Study) -> dict[str, Value]:
+def corner_values(study: Study) -> dict[str, Value]:
     """Values that are the same whatever params.yaml has in the searched places: the paper's, or the lowest ones."""
     values: dict[str, Value] = dict(study.paper[0]) if study.paper else {}
     for d in study.space:
@@ -319,7 +324,7 @@ def corner(study: Study) -> dict[str, Value]:
     return values
 
 
-def check(study: Study, params: Params, source: str = "the grid") -> None:
+def check_study(study: Study, params: Params, source: str = "the grid") -> None:
     """Objectives are evaluated or means of the report, dimensions are parameters of the method. Raises UserError."""
     for objective in study.objectives:
         kind, metric = objective.benchmark, objective.column.partition("/")[2]
@@ -328,7 +333,7 @@ def check(study: Study, params: Params, source: str = "the grid") -> None:
             raise unknown("summary", metric, SUMMARIES, where)
         if kind not in (SUMMARY, *params.evaluate.benchmarks):
             raise unknown("benchmark", kind, params.evaluate.benchmarks, f"{where}: not among evaluate.benchmarks")
-    base = run(study, params, source=source)
+    base = trial_run(study, params, source=source)
     known = [f.name for f in fields(base.method)] + [f"train.{f.name}" for f in fields(base.train)]
     for dimension in study.space:
         if dimension.name not in known:

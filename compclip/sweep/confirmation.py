@@ -35,19 +35,19 @@ from compclip.report.claims import HOLDS, REFUTED, Evidence, Inequality
 from compclip.report.tables import Column
 from compclip.runs.result_files import FinishedRun
 from compclip.sweep import objectives
-from compclip.sweep.declared import Study, Value
+from compclip.sweep.study_declaration import Study, Value
 
 DOMINATES, DOMINATED, NEITHER, UNDECIDED = VERDICTS = ("dominates", "is dominated", "neither", "undecided")
 
 
-def front(study: Study, root: Path) -> list[dict[str, Any]]:
+def load_front(study: Study, root: Path) -> list[dict[str, Any]]:
     """The trials of a study's front as trials.json has them. Raises UserError where there are none."""
     path = root / "studies" / study.name / "trials.json"
     fix = f"run `python -m compclip.sweep --study {study.name}` first"
     if not path.is_file():
         raise UserError(f"{path}: is not there; {fix}")
-    found = read_mapping(path)
-    trials = [t for t in found.get("trials", ()) if t.get("number") in found.get("front", ())]
+    study_json = read_mapping(path)
+    trials = [t for t in study_json.get("trials", ()) if t.get("number") in study_json.get("front", ())]
     if not trials:
         raise UserError(f"{path}: has no front yet; {fix}")
     return trials
@@ -58,25 +58,28 @@ def variant(number: int) -> str:
     return f"trial{number}"
 
 
-def grid(study: Study, params: Path, given: Sequence[str], trials: Sequence[Mapping[str, Any]], count: int) -> str:
+def confirmation_grid(
+    study: Study, params: Path, command_overrides: Sequence[str], trials: Sequence[Mapping[str, Any]], count: int
+) -> str:
     """The confirmation's params.yaml: the methods of `params`, and a variant for each trial, under `count` new seeds.
 
     `given`: the command's overrides. Raises UserError where `params` has no other trained method to compare with.
     """
-    kept = [o for o in (*study.overrides, *given) if not o.startswith(("evaluate.", "report."))]
-    before = read.load(params, kept)
+    overrides = [o for o in (*study.overrides, *command_overrides) if not o.startswith(("evaluate.", "report."))]
+    loaded = read.load(params, overrides)
     base = study.method.partition(".")[0]
-    beside = [m for m in before.grid.methods if m.partition(".")[0] != base]
-    if set(beside) <= {PRETRAINED}:
-        raise UserError(f"{params}: grid.methods={before.grid.methods}: names no other method; add some")
-    merged = read.overridden(params, kept)
+    other_methods = [m for m in loaded.grid.methods if m.partition(".")[0] != base]
+    if set(other_methods) <= {PRETRAINED}:
+        raise UserError(f"{params}: grid.methods={loaded.grid.methods}: names no other method; add some")
+    merged = read.overridden(params, overrides)
     for trial in trials:
-        place = f"methods.{base}.variants.{variant(trial['number'])}"
-        OmegaConf.update(merged, place, _values(study, before, trial["params"]), merge=False)
+        variant_key = f"methods.{base}.variants.{variant(trial['number'])}"
+        OmegaConf.update(merged, variant_key, _variant_values(study, loaded, trial["params"]), merge=False)
+    variants = [_variant_method(study, trial["number"]) for trial in trials]
     merged.grid = {
-        "methods": [PRETRAINED, *(m for m in beside if m != PRETRAINED), *(_named(study, t["number"]) for t in trials)],
+        "methods": [PRETRAINED, *(m for m in other_methods if m != PRETRAINED), *variants],
         "backbones": [str(study.backbone)], "data": [str(study.data)],
-        "seeds": new_seeds({study.seed, *before.grid.seeds}, count),
+        "seeds": new_seeds({study.seed, *loaded.grid.seeds}, count),
     }  # fmt: skip
     return (
         f"# The front of study {study.name} under seeds that chose nothing, beside the methods of {params}.\n"
@@ -89,28 +92,28 @@ def new_seeds(used: set[int], count: int) -> list[int]:
     """The first seeds that nothing was chosen by. Raises UserError where there are not so many."""
     if count > SEEDS - len(used):
         raise UserError(f"--seeds {count}: there are only {SEEDS - len(used)} others; give a smaller number")
-    found: list[int] = []
+    seeds: list[int] = []
     candidate = 0
-    while len(found) < count:
+    while len(seeds) < count:
         if candidate not in used:
-            found.append(candidate)
+            seeds.append(candidate)
         candidate += 1
-    return found
+    return seeds
 
 
-def _named(study: Study, number: int) -> str:
+def _variant_method(study: Study, number: int) -> str:
     return f"{study.method.partition('.')[0]}.{variant(number)}"
 
 
-def _values(study: Study, params: Params, drawn: Mapping[str, Value]) -> dict[str, Any]:
+def _variant_values(study: Study, params: Params, trial_params: Mapping[str, Value]) -> dict[str, Any]:
     """A trial as a variant's section; a study of a variant starts from that one's own values."""
-    base, _, own = study.method.partition(".")
-    start = (params.methods[base].get("variants") or {}).get(own) or {}
-    given = OmegaConf.from_dotlist([f"{name}={json.dumps(value)}" for name, value in drawn.items()])
-    return dict(OmegaConf.to_container(OmegaConf.merge(start, given)))  # type: ignore[arg-type]
+    base, _, variant_name = study.method.partition(".")
+    start = (params.methods[base].get("variants") or {}).get(variant_name) or {}
+    trial_config = OmegaConf.from_dotlist([f"{name}={json.dumps(value)}" for name, value in trial_params.items()])
+    return dict(OmegaConf.to_container(OmegaConf.merge(start, trial_config)))  # type: ignore[arg-type]
 
 
-def judge(study: Study, params: Params, runs: Sequence[FinishedRun]) -> dict[str, Any]:
+def judge_front(study: Study, params: Params, runs: Sequence[FinishedRun]) -> dict[str, Any]:
     """What confirmation.json holds: each trial of the front against each other method, objective by objective.
 
     `params` are the confirmation's. What the study did not evaluate stands beside, and decides nothing.
@@ -118,62 +121,71 @@ def judge(study: Study, params: Params, runs: Sequence[FinishedRun]) -> dict[str
     by_method: dict[str, dict[int, FinishedRun]] = {}
     for run in runs:
         by_method.setdefault(run.cell.method, {})[run.cell.seed] = run
-    mine = [m for m in by_method if m.startswith(_named(study, 0)[:-1])]
-    columns = objectives.of_runs(study, runs, _as_searched(study, params))
-    chosen = objectives.benchmarks(columns)
-    listed = [c for c in params.report.columns or () if c.partition("/")[0] not in chosen]
-    aside = tables.select_columns(runs, listed, params.evaluate.benchmarks) if listed else ()
-    pairs = [_pair(study, columns, aside, (ours, theirs), by_method)
-             for ours in mine for theirs in by_method if theirs not in mine]  # fmt: skip
-    return {"study": str(study.name), "objectives": [c.name for c in columns], "benchmarks": chosen,
+    variants = [m for m in by_method if m.startswith(_variant_method(study, 0)[:-1])]
+    columns = objectives.columns_of_runs(study, runs, _searched_params(study, params))
+    objective_benchmarks = objectives.benchmarks(columns)
+    other_columns = [c for c in params.report.columns or () if c.partition("/")[0] not in objective_benchmarks]
+    aside = tables.select_columns(runs, other_columns, params.evaluate.benchmarks) if other_columns else ()
+    pairs = [_compare_pair(study, columns, aside, (ours, theirs), by_method)
+             for ours in variants for theirs in by_method if theirs not in variants]  # fmt: skip
+    return {"study": str(study.name), "objectives": [c.name for c in columns], "benchmarks": objective_benchmarks,
             "seeds": list(params.grid.seeds), "pairs": pairs}  # fmt: skip
 
 
-def _as_searched(study: Study, params: Params) -> Params:
+def _searched_params(study: Study, params: Params) -> Params:
     """The grid's parameters with the benchmarks that the study evaluated."""
-    asked = OmegaConf.from_dotlist([o for o in study.overrides if o.startswith("evaluate.benchmarks=")])
-    wanted = OmegaConf.select(asked, "evaluate.benchmarks")
-    return params if wanted is None else replace(params, evaluate=replace(params.evaluate, benchmarks=list(wanted)))
+    overrides = OmegaConf.from_dotlist([o for o in study.overrides if o.startswith("evaluate.benchmarks=")])
+    benchmarks = OmegaConf.select(overrides, "evaluate.benchmarks")
+    return (
+        params
+        if benchmarks is None
+        else replace(params, evaluate=replace(params.evaluate, benchmarks=list(benchmarks)))
+    )
 
 
-def _pair(
+def _compare_pair(
     study: Study, columns: Sequence[Column], aside: Sequence[Column], pair: tuple[str, str],
     runs: Mapping[str, Mapping[int, FinishedRun]],
 ) -> dict[str, Any]:  # fmt: skip
     signs = [o.sign for o in study.objectives]
-    found = [_weighed(pair, sign, column, runs) for sign, column in zip(signs, columns, strict=True)]
-    others = [_weighed(pair, -1 if c.lower else 1, c, runs) for c in aside if not c.score]
-    return {"trial": pair[0], "method": pair[1], "verdict": verdict([e.verdict for e in found]),
-            "objectives": [_told(e) for e in found], "aside": [_told(e) for e in others]}  # fmt: skip
+    evidence = [_pair_evidence(pair, sign, column, runs) for sign, column in zip(signs, columns, strict=True)]
+    other_evidence = [_pair_evidence(pair, -1 if c.lower else 1, c, runs) for c in aside if not c.score]
+    return {
+        "trial": pair[0],
+        "method": pair[1],
+        "verdict": verdict([e.verdict for e in evidence]),
+        "objectives": [_evidence_to_json(e) for e in evidence],
+        "aside": [_evidence_to_json(e) for e in other_evidence],
+    }
 
 
-def _weighed(
+def _pair_evidence(
     pair: tuple[str, str], sign: int, column: Column, runs: Mapping[str, Mapping[int, FinishedRun]]
 ) -> Evidence:
     return claims.judge_inequality(Inequality(column.name, pair[0], sign, pair[1], 0.0, column.name), runs, column)
 
 
-def verdict(found: Sequence[str]) -> str:
+def verdict(verdicts: Sequence[str]) -> str:
     """The rule above, from whether a trial is better (holds), worse (refuted) or neither for sure, by objective."""
-    if all(one == HOLDS for one in found):
+    if all(objective_verdict == HOLDS for objective_verdict in verdicts):
         return DOMINATES
-    if all(one == REFUTED for one in found):
+    if all(objective_verdict == REFUTED for objective_verdict in verdicts):
         return DOMINATED
-    return NEITHER if {HOLDS, REFUTED} <= set(found) else UNDECIDED
+    return NEITHER if {HOLDS, REFUTED} <= set(verdicts) else UNDECIDED
 
 
-def _told(e: Evidence) -> dict[str, Any]:
+def _evidence_to_json(e: Evidence) -> dict[str, Any]:
     return {"column": e.part.column, "difference": e.difference, "std": e.std, "seeds": e.seeds,
             "interval": asdict(e.interval) if e.interval else None, "over": e.basis,
             "better": {HOLDS: True, REFUTED: False}.get(e.verdict), "why": e.why}  # fmt: skip
 
 
-def lines(found: Mapping[str, Any]) -> list[str]:
+def verdict_lines(judgement: Mapping[str, Any]) -> list[str]:
     """The verdicts to print, one a trial of the front: how many methods it dominates, and which dominate it."""
-    trials = dict.fromkeys(p["trial"] for p in found["pairs"])
-    return [f"{trial}: {_counted([p for p in found['pairs'] if p['trial'] == trial])}" for trial in trials]
+    trials = dict.fromkeys(p["trial"] for p in judgement["pairs"])
+    return [f"{trial}: {_verdict_lists([p for p in judgement['pairs'] if p['trial'] == trial])}" for trial in trials]
 
 
-def _counted(pairs: Sequence[Mapping[str, Any]]) -> str:
-    named = {v: [p["method"] for p in pairs if p["verdict"] == v] for v in VERDICTS}
-    return "; ".join(f"{v} {', '.join(methods)}" for v, methods in named.items() if methods)
+def _verdict_lists(pairs: Sequence[Mapping[str, Any]]) -> str:
+    methods_by_verdict = {v: [p["method"] for p in pairs if p["verdict"] == v] for v in VERDICTS}
+    return "; ".join(f"{v} {', '.join(methods)}" for v, methods in methods_by_verdict.items() if methods)
