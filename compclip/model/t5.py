@@ -40,7 +40,7 @@ def tokenize_targets(source: str, texts: list[str], longest: int) -> Tensor:
 def _load_tokenizer(source: str) -> Any:
     from transformers import AutoTokenizer
 
-    transformers_checks.check_load_tokenizer(source)
+    transformers_checks.check_tokenizer(source)
     try:
         return AutoTokenizer.from_pretrained(source, trust_remote_code=False)
     except Exception as error:  # a damaged file is met by whichever line of transformers reads it
