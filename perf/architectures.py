@@ -30,12 +30,12 @@ from typing import Any
 from compclip.base import plugins
 from compclip.base.errors import UserError, entry
 from compclip.base.files import read_json, write_atomic, write_json
+from compclip.base.lazy import open_clip
 from compclip.config.cell import Cell
-from compclip.interface.method import load_method
-from compclip.runs import run_folder
-from compclip.runs.run_folder import Published
+from compclip.runs import folder
+from compclip.runs.folder import Published
 
-METHODS = [name for name in plugins.names(plugins.METHODS) if load_method(name).TRAINS]
+METHODS = [name for name in plugins.names(plugins.METHODS) if plugins.find(plugins.METHODS, name).TRAINS]
 WHOLE = ("ViT-B-32-quickgelu", "ViT-B-16-quickgelu", "ViT-B-16-SigLIP", "ViT-L-14-quickgelu")
 SHORT, LAYERS, WORDS = "-short", 1, 32000
 SHORTENED = (
@@ -54,7 +54,7 @@ MODELS = (*WHOLE, *(name + SHORT for name in SHORTENED))
 # CLIPS' config is in its repository: towers as CLIPA's, longer texts (the length is from memory, not from the file).
 CLIPS = ("ViT-L-14-CLIPA", {"context_length": 80, "tokenizer_mode": "clips", "tokenizer_kwargs": None})
 OPTIONS: dict[str, Any] = {"clic": {"train": {"trainable": "text"}}, "ce_clip": {"words": "wordnet"}}
-PRELOADED = ["timm", "open_clip", "compclip.train.finish", "compclip.evaluate.score", "compclip.evaluate.cell_results"]
+PRELOADED = ["timm", "open_clip", "compclip.train.finish", "compclip.evaluate.score", "compclip.evaluate.cells"]
 SUBSET = "swap_obj"
 METRIC = f"sugarcrepe/{SUBSET}"
 BESIDE = "beside.jsonl"
@@ -115,8 +115,8 @@ def make(root: Path, data: Path, methods: list[str], models: list[str], steps: i
         {k: v for k, v in records.items() if (data / "coco" / "val2017" / v["filename"]).is_file()},
     )
     write_atomic(root / BESIDE, beside(read_json(data / "coco" / "annotations" / "captions_val2017.json")))
-    command(root, "compclip.prepare.shard_stages", "--data", "coco")
-    command(root, "compclip.prepare.shard_stages", "--data", "coco", "--annotate")
+    command(root, "compclip.data.prepare", "--data", "coco")
+    command(root, "compclip.data.prepare", "--data", "coco", "--annotate")
 
 
 def beside(coco: dict[str, Any]) -> str:
@@ -132,8 +132,6 @@ def beside(coco: dict[str, Any]) -> str:
 
 def config(name: str) -> dict[str, Any]:
     """open_clip's config of a model with one layer a tower. Raises UserError for one that it does not know."""
-    import open_clip
-
     source, changed = CLIPS if name == "ViT-L-14-CLIPS" else (name, {})
     if (cfg := open_clip.get_model_config(source)) is None:
         raise UserError(f"model {name}{SHORT}: open_clip knows no {name}")
@@ -159,7 +157,6 @@ def _timm_name(name: str) -> str:
 
 def _register() -> None:
     """Have timm know its towers of one layer; it has no other way to be told of a depth by open_clip."""
-    import open_clip
     import timm
     from timm.models import register_model
 
@@ -180,7 +177,7 @@ def measure(root: Path, method: str, model: str) -> Row:
     command(root, "compclip.evaluate", "--cell", cell.name)
     made = Published(root, cell)
     log = [json.loads(line) for line in made.trained.metrics.read_text().splitlines()]
-    result = read_json(run_folder.result_path(made.results, "sugarcrepe"))
+    result = read_json(folder.result(made.results, "sugarcrepe"))
     seconds = (log[-1]["time"] - log[0]["time"]) / max(1, len(log) - 1)
     peak_gib = read_json(made.trained.environment)["peak_memory_mib"] / 1024
     for path in (made.trained.path, made.results, root / "store"):

@@ -31,9 +31,9 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 from compclip.base.files import read_json, write_atomic, write_json  # noqa: E402
-from compclip.evaluate import result_store  # noqa: E402
-from compclip.runs import run_store  # noqa: E402
-from compclip.runs.run_store import StoredRun  # noqa: E402
+from compclip.evaluate import kept  # noqa: E402
+from compclip.runs import store  # noqa: E402
+from compclip.runs.store import StoredRun  # noqa: E402
 from perf.checkout import copy  # noqa: E402
 
 GRIDS = {14: (7, 2), 100: (25, 4), 500: (25, 20)}  # cells: methods, seeds
@@ -58,7 +58,7 @@ TINY = {
 }
 WEIGHTS_BYTES = 2_000_000
 # Variables of whoever measures: without its bytecode every process would compile the project anew.
-NOT_A_USERS = ("MLFLOW_TRACKING_URI", "PYTHONDONTWRITEBYTECODE", run_store.VARIABLE)
+NOT_A_USERS = ("MLFLOW_TRACKING_URI", "PYTHONDONTWRITEBYTECODE", store.VARIABLE)
 BOUNDS = {"nothing_s": 15.0, "collect_s_a_cell": 0.3, "status_s": 2.0, "report_s": 60.0, "track_s_a_run": 1.0}
 NOTHING_GROWS = 2.0  # from 14 cells to 500
 
@@ -88,8 +88,8 @@ def command(root: Path, *words: str) -> tuple[float, float]:
 def runs(root: Path) -> Iterator[StoredRun]:
     """The different runs of the grid, in its order."""
     seen: set[str] = set()
-    for plan in sorted((root / run_store.PLAN).glob("*.json")):
-        for stored in run_store.load_planned(plan.stem, root):
+    for plan in sorted((root / store.PLAN).glob("*.json")):
+        for stored in store.planned(plan.stem, root):
             if stored.key not in seen:
                 seen.add(stored.key)
                 yield stored
@@ -121,10 +121,7 @@ def _invent(stored: StoredRun, model: StoredRun, results: dict[str, dict], rng: 
     write_atomic(stored.folder.lock, "")
     plan = read_json(stored.root / "plan" / "evaluate" / f"{stored.cell.method}.json")
     with_noise = {name: _noisy(document, rng) for name, document in results.items()}
-    result_store.mark_scored(
-        stored.folder,
-        result_store.store_results(result_store.task_from_plan(plan, stored.root), stored.folder, with_noise),
-    )
+    kept.mark(stored.folder, kept.keep(kept.planned(plan, stored.root), stored.folder, with_noise))
 
 
 def _noisy(document: dict, rng: np.random.Generator) -> dict:

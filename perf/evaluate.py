@@ -34,13 +34,13 @@ import torch
 from compclip.base.errors import UserError
 from compclip.base.files import read_json, write_atomic, write_json
 from compclip.benchmarks import retrieval, sugarcrepe, sugarcrepe_pp
-from compclip.benchmarks._files import spread_evenly
-from compclip.config.sections import BenchmarkSection as Section
-from compclip.config.sections import Scoring
+from compclip.benchmarks._files import spread
+from compclip.config.how import Benchmark as Section
+from compclip.config.how import How
 from compclip.evaluate import score
 from compclip.evaluate.benchmark import Benchmark
 from compclip.model import backbone
-from compclip.model.clip_model import ClipModel
+from compclip.model.backbone import Model
 
 MODEL, BATCH, CHECKPOINTS = "ViT-B-32", 64, 10
 SCENES = ("sugarcrepe", "sugarcrepe_pp", "winoground", "hard_positives", "retrieval")
@@ -108,18 +108,18 @@ def clip_benchmark(data: Path, folder: Path, args: argparse.Namespace) -> dict[s
         "sugarcrepe": sugarcrepe.load(files, coco, names),
         "flickr8k": retrieval.load(captions, pictures),
     }
-    model, how = backbone.create(MODEL, seed=0), Scoring(threads=args.threads)
+    model, how = backbone.create(MODEL, seed=0), How(threads=args.threads)
     ours = lambda: _ours(model, loaded, how)  # noqa: E731
     found = compared(ours, lambda: _theirs(model, files, coco, theirs_file, pictures), args.rounds)
     return found | {"differ": differing(found.pop("ours"), found.pop("theirs"))}
 
 
-def _ours(model: ClipModel, loaded: dict[str, Benchmark], how: Scoring) -> dict[str, float]:
-    scored = score.score_model(model, loaded, how)
+def _ours(model: Model, loaded: dict[str, Benchmark], how: How) -> dict[str, float]:
+    scored = score.outcomes(model, loaded, how)
     return {f"{name}/{metric}": value for name, o in scored.items() for metric, value in o.metrics.items()}
 
 
-def _theirs(model: ClipModel, files: Path, coco: Path, captions: Path, pictures: Path) -> dict[str, float]:
+def _theirs(model: Model, files: Path, coco: Path, captions: Path, pictures: Path) -> dict[str, float]:
     from clip_benchmark.datasets.builder import image_captions_collate_fn
     from clip_benchmark.datasets.flickr import Flickr
     from clip_benchmark.datasets.sugar_crepe import SugarCrepe
@@ -155,10 +155,10 @@ def pairs(data: Path, folder: Path, args: argparse.Namespace) -> dict[str, Any]:
     coco = data / "coco" / "val2017"
     files = at_hand(data / "sugarcrepe_pp", coco, folder / "sugarcrepe_pp")
     loaded = sugarcrepe_pp.load(files, coco, ",".join(sorted(file.stem for file in files.glob("*.json"))))
-    model, how = backbone.create(MODEL, seed=0), Scoring(threads=args.threads)
-    sample = spread_evenly(loaded.records, args.sample)
+    model, how = backbone.create(MODEL, seed=0), How(threads=args.threads)
+    sample = spread(loaded.records, args.sample)
     found = compared(
-        lambda: len(score.score_model(model, {"sugarcrepe_pp": loaded}, how)),
+        lambda: len(score.outcomes(model, {"sugarcrepe_pp": loaded}, how)),
         lambda: sum(_pair_by_pair(model, sample)),
         args.rounds,
         scale=len(loaded) / len(sample),
@@ -166,7 +166,7 @@ def pairs(data: Path, folder: Path, args: argparse.Namespace) -> dict[str, Any]:
     return {name: value for name, value in found.items() if name not in ("ours", "theirs")} | {"records": len(loaded)}
 
 
-def _pair_by_pair(model: ClipModel, records: Any) -> Iterator[bool]:
+def _pair_by_pair(model: Model, records: Any) -> Iterator[bool]:
     """Both tasks of each record: six pairs, of a picture and a text or of two texts, each encoded by itself."""
     from PIL import Image
 
@@ -210,8 +210,8 @@ def score_together(world: Path, refs: list[str], threads: int) -> None:
     """What a stage does with checkpoints: all of them on the scenes' benchmarks. Raises UserError where one fails."""
     pictures = {name: world / ("winoground/images" if name == "winoground" else "test") for name in SCENES}
     sections = {name: Section(path=str(world / name), images=str(place)) for name, place in pictures.items()}
-    loaded = score.load_benchmarks(sections, list(sections), Scoring(threads=threads))
-    for _, made in score.score_checkpoints([score.checkpoint_at(ref) for ref in refs], loaded):
+    loaded = score.load(sections, list(sections), How(threads=threads))
+    for _, made in score.documents_of_all([score.by_path(ref) for ref in refs], loaded):
         if isinstance(made, UserError):
             raise made
 

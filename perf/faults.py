@@ -10,7 +10,7 @@ from collections import Counter
 from pathlib import Path
 
 from compclip.runs.progress import CLOCK
-from compclip.runs.run_store import StoredRun
+from compclip.runs.store import StoredRun
 
 
 def outcome(made: StoredRun) -> dict:

@@ -2,8 +2,8 @@
 
     python perf/interrupted.py --kills 200 [--seed 0]
 
-A tiny project, trained and scored. `prepare.shard_stages`, `evaluate`, `report` and `track` take turns: the files that
-they made are taken away, and the command is killed by SIGKILL, in two ways:
+A tiny project, trained and scored. `data.prepare`, `evaluate`, `report` and `track` take turns: the files that they
+made are taken away, and the command is killed by SIGKILL, in two ways:
 
     call      before one of its calls that change the disk: Python tells of each that it is about to make
     moment    after a part of the time that it takes: SQLite writes in between
@@ -40,11 +40,11 @@ sys.path.insert(0, str(ROOT))
 
 from compclip.base import links  # noqa: E402
 from compclip.base.files import LEFT  # noqa: E402
+from compclip.data import prepare  # noqa: E402
 from compclip.evaluate import __main__ as evaluate_command  # noqa: E402
-from compclip.prepare import shard_stages  # noqa: E402
 from compclip.report import __main__ as report_command  # noqa: E402
 from compclip.track import __main__ as track_command  # noqa: E402
-from compclip.track import sync, tracking_store  # noqa: E402
+from compclip.track import store, sync  # noqa: E402
 from perf.checkout import OUTSIDE  # noqa: E402
 from tests import tiny_project  # noqa: E402
 from tests.tiny_project import METHODS  # noqa: E402
@@ -73,7 +73,7 @@ class Stage:
 
 def _prepare() -> None:
     for more in ((), ("--annotate",)):
-        _checked(shard_stages.main(["--data", "scenes", *more]))
+        _checked(prepare.main(["--data", "scenes", *more]))
 
 
 def _evaluate() -> None:
@@ -131,7 +131,7 @@ def _run(ask: Callable, run: str, uri: str) -> dict[str, Any]:
         "metrics": sorted(ask("SELECT key, value, timestamp, step FROM metrics WHERE run_uuid = ?", [run])),
         "params": sorted(ask("SELECT key, value FROM params WHERE run_uuid = ?", [run])),
         "tags": sorted((key, value) for key, value in tags if key not in IDS),
-        "files": [_names(tracking_store.path_of_uri(place)) for place in (uri, *(place for (place,) in models))],
+        "files": [_names(store.local(place)) for place in (uri, *(place for (place,) in models))],
     }
 
 

@@ -47,9 +47,9 @@ sys.path.insert(0, str(ROOT))
 from compclip.evaluate import __main__ as evaluate_command  # noqa: E402
 from compclip.launch.profiles import Profile  # noqa: E402
 from compclip.launch.slurm import Slurm  # noqa: E402
-from compclip.runs import cluster, jobs, lock, run_store  # noqa: E402
-from compclip.runs.progress import read_progress  # noqa: E402
-from compclip.runs.run_store import StoredRun  # noqa: E402
+from compclip.runs import cluster, jobs, lock, store  # noqa: E402
+from compclip.runs.progress import progress  # noqa: E402
+from compclip.runs.store import StoredRun  # noqa: E402
 from compclip.train import __main__ as train_command  # noqa: E402
 from perf import faults  # noqa: E402
 from perf.checkout import OUTSIDE, copy, environment  # noqa: E402
@@ -124,7 +124,7 @@ class Killer:
                 print(f"{self.done.total()} kills, then all runs were through, or the time", file=sys.stderr)
                 return
             way, made = self._dealt(flying)
-            trainer = lock.find_holder(made.folder) or 0
+            trainer = lock.holder(made.folder) or 0
             hit = self._hit(made, way, trainer)
             self.done[way] += hit
             self._deck += [] if hit else [way]
@@ -156,8 +156,8 @@ class Killer:
         return [made for made in flying if self._trains(made)] or flying
 
     def _trains(self, made: StoredRun) -> bool:
-        pid = lock.find_holder(made.folder)
-        return bool(pid and jobs.read_start_time(pid) and step(made) and not made.finished)
+        pid = lock.holder(made.folder)
+        return bool(pid and jobs.started(pid) and step(made) and not made.finished)
 
     def _driven(self) -> bool:
         """Whether the last `dvc repro` lives."""
@@ -166,9 +166,9 @@ class Killer:
     def _drive(self) -> None:
         """Start `dvc repro`; what failed on the cluster goes on anywhere, as after `launch … cancel`."""
         for number, made in enumerate(self.runs):
-            if jobs.find_live_job(made.folder):
+            if jobs.attach(made.folder):
                 continue
-            jobs.forget_job(made.folder)
+            jobs.forget(made.folder)
             limited = number == 0 and not self.drivers
             if self.slurm and not made.finished and (limited or self.rng.random() < 0.5):
                 profile = Profile(partition="main", memory_gb=2, time_min=2 if limited else 30, signal_s=30)
@@ -179,7 +179,7 @@ class Killer:
         """The next way that fits a run that trains, and the run."""
         if self.slurm and not self.done["limit"] and self.runs[0] in flying and len(self.drivers) == 1:
             return "limit", self.runs[0]
-        on_cluster = [made for made in flying if isinstance(jobs.find_live_job(made.folder), jobs.SlurmJob)]
+        on_cluster = [made for made in flying if isinstance(jobs.attach(made.folder), jobs.SlurmJob)]
         ways = [*HIT, *DRIVERS, *(COMMANDS if self.slurm else ())]
         for _ in range(2):
             for way in self._deck:
@@ -194,7 +194,7 @@ class Killer:
         if way in DRIVERS:
             return self._driven() and (self._hit_driver() if way == "dvc" else self._hit_stage())
         if way in COMMANDS:
-            job = jobs.find_live_job(made.folder)
+            job = jobs.attach(made.folder)
             if not job or cluster.run(*COMMANDS[way], job.id).returncode:
                 return False
         elif way == "limit":
@@ -204,7 +204,7 @@ class Killer:
         if way in HIT:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(trainer, HIT[way])
-        wait(lambda: not jobs.read_start_time(trainer))
+        wait(lambda: not jobs.started(trainer))
         self.hits[made.key] += 1
         return True
 
@@ -215,7 +215,7 @@ class Killer:
         driver.terminate()
         driver.wait()
         self._drive()
-        wait(lambda: not (stage and jobs.read_start_time(stage)))
+        wait(lambda: not (stage and jobs.started(stage)))
         said = SAID.read_bytes()[before:].decode(errors="replace")
         through = " runs trained" in said  # all of them: it came to its own end, and nothing trains on
         self.untold += bool(stage) and not through and f"`dvc repro train@{METHOD}` attaches" not in said
@@ -232,7 +232,7 @@ class Killer:
 
     def _held_in_a_write(self, made: StoredRun, trainer: int) -> bool:
         """Stop the trainer with a checkpoint half written; False where it ends before."""
-        while jobs.read_start_time(trainer):
+        while jobs.started(trainer):
             if list(made.folder.path.glob(".step_*.tmp")):
                 hold(trainer)
                 if list(made.folder.path.glob(".step_*.tmp")):
@@ -253,8 +253,8 @@ class Killer:
         for driver in self.drivers:
             driver.wait()
         for made in self.runs:
-            if not jobs.find_live_job(made.folder):
-                jobs.forget_job(made.folder)
+            if not jobs.attach(made.folder):
+                jobs.forget(made.folder)
         repro(Path("."))
 
     def end(self) -> None:
@@ -264,7 +264,7 @@ class Killer:
                 os.killpg(driver.pid, signal.SIGKILL)  # its session: orphans are in it
             driver.wait()
         for made in self.runs:
-            if job := jobs.find_live_job(made.folder):
+            if job := jobs.attach(made.folder):
                 job.cancel()
 
 
@@ -275,7 +275,7 @@ def cell(seed: int) -> str:
 
 def step(made: StoredRun) -> int:
     """The last logged one."""
-    seen = read_progress(made.folder.metrics, made.resolved["train"])
+    seen = progress(made.folder.metrics, made.resolved["train"])
     return seen.step if seen else 0
 
 
@@ -295,7 +295,7 @@ def inside(root: Path) -> Iterator[None]:
 def disturb(root: Path, killer: Killer, kills: int) -> None:
     """All kills, then `dvc repro` for what is left to do."""
     with inside(root):
-        killer.runs = run_store.load_planned(METHOD)
+        killer.runs = store.planned(METHOD)
         try:
             killer.disturb(kills)
             killer.collect()
@@ -320,12 +320,12 @@ def experiment(folder: Path, args: argparse.Namespace) -> dict:
     killer = Killer(args.slurm, random.Random(args.seed), args.steps, until=began + 60 * args.minutes)
     disturb(root, killer, args.kills)
     calm(other, args.seeds)
-    pairs = zip(run_store.load_planned(METHOD, root), run_store.load_planned(METHOD, other), strict=True)
+    pairs = zip(store.planned(METHOD, root), store.planned(METHOD, other), strict=True)
     return {
         "kills": killer.done.total(), "ways": dict(sorted(killer.done.items())), "at_steps": killer.steps_hit,
         "side_by_side": killer.side_by_side, "runs": args.seeds, "steps": args.steps,
         "differing": [a.cell.name for a, b in pairs if faults.outcome(a) != faults.outcome(b)],
-        "trained_again": faults.trained_again(run_store.load_planned(METHOD, root), killer.hits, EVERY),
+        "trained_again": faults.trained_again(store.planned(METHOD, root), killer.hits, EVERY),
         "stages_that_left_untold": killer.untold,
         "mlflow": faults.in_mlflow(root, args.seeds, args.steps) or "one run a cell, every step once",
         "left_behind": faults.left_behind(root), "seconds": round(time.time() - began),

@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from compclip.base.files import read_json
+from compclip.runs.folder import LINES, RESULTS, Trained, results
 from compclip.runs.progress import CLOCK
-from compclip.runs.run_folder import LINES, RESULTS, Trained, result_paths
 
 CONFIG = "open_clip_config.json"
 SAME_FACTS = ("data_fingerprint", "dropped", "packages", "view_shares")
@@ -67,7 +67,7 @@ def differences(a: Place, b: Place) -> Iterable[str]:
             yield first.name
     if a.steps() != b.steps():
         yield a.trained.metrics.name
-    names = {path.name for place in (a, b) for path in result_paths(place.results)}
+    names = {path.name for place in (a, b) for path in results(place.results)}
     yield from (f"results/{name}" for name in sorted(names) if a.result(name) != b.result(name))
     if a.points() != b.points():
         yield "the line of WiSE-FT"

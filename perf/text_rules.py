@@ -22,8 +22,8 @@ import numpy as np
 
 from compclip.base.errors import UserError, entry
 from compclip.base.files import read_json, read_text
+from compclip.text import annotate as stage
 from compclip.text import concepts, positives, replace, shuffle, swap
-from compclip.text import spacy_parser as stage
 from compclip.text.annotation import Annotation
 
 ROOT = Path(__file__).resolve().parent.parent

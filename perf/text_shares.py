@@ -23,8 +23,8 @@ sys.path.insert(0, str(Path(__file__).parent))
 import text_rules
 
 from compclip.base.errors import entry
-from compclip.text import negate, prepositions, replace, scene_graph, swap, wordlists
-from compclip.text import spacy_parser as stage
+from compclip.text import annotate as stage
+from compclip.text import negate, prepositions, replace, scene, swap, wordlists
 from compclip.text.annotation import Annotation
 
 RULES = {
@@ -62,7 +62,7 @@ def counted(annotations: Iterable[Annotation]) -> Counter[str]:
     """How often each preposition relates two entities."""
     found = Counter[str]()
     for a in annotations:
-        said = (a.text[slice(*a.chars(e.span))] for e in scene_graph.read(a) if a.pos[e.root] == "ADP")
+        said = (a.text[slice(*a.chars(e.span))] for e in scene.read(a) if a.pos[e.root] == "ADP")
         found.update(" ".join(words.lower().split()) for words in said)
     return Counter({name: found[name] for name in prepositions.TABLE})
 

@@ -32,12 +32,11 @@ from compclip.base import plugins  # noqa: E402
 from compclip.base.files import read_json, write_atomic, write_json  # noqa: E402
 from compclip.config.cell import Cell  # noqa: E402
 from compclip.config.sections import World  # noqa: E402
-from compclip.interface.method import load_method  # noqa: E402
-from compclip.runs.run_folder import Published  # noqa: E402
-from compclip.scenes import generate  # noqa: E402
+from compclip.data.scenes import generate  # noqa: E402
+from compclip.runs.folder import Published  # noqa: E402
 from perf.architectures import BESIDE, OPTIONS, beside  # noqa: E402
 
-METHODS = [name for name in plugins.names(plugins.METHODS) if load_method(name).TRAINS]
+METHODS = [name for name in plugins.names(plugins.METHODS) if plugins.find(plugins.METHODS, name).TRAINS]
 SIDE = 256
 PARAMS = """
 grid: {{methods: [{methods}], backbones: [model], data: [photos], seeds: [0]}}
@@ -83,8 +82,8 @@ def make(root: Path, args: argparse.Namespace) -> float:
         if not path.is_file():
             write_atomic(path, photograph(index))
     if not (root / "data" / "photos" / "manifest.json").is_file():
-        command(root, "prepare.shard_stages", "--data", "photos")
-        command(root, "prepare.shard_stages", "--data", "photos", "--annotate")
+        command(root, "data.prepare", "--data", "photos")
+        command(root, "data.prepare", "--data", "photos", "--annotate")
     if not (root / "models" / "model").is_dir():
         command(root, "model", "--backbone", "model")
     sizes = [path.stat().st_size for path in (root / "photos").iterdir()]

@@ -20,13 +20,13 @@ from pathlib import Path
 
 import torch
 
+from compclip.base import plugins
 from compclip.base.errors import entry
 from compclip.config import grid, read
 from compclip.config.sections import Run
-from compclip.interface.method import load_method
 from compclip.model import backbone
-from compclip.runs.run_folder import Inputs
-from compclip.train import distributed, fine_tuning, loop, recorder
+from compclip.runs.folder import Inputs
+from compclip.train import distributed, finish, loop
 
 WARM = 2
 OVERRIDES = ("train.workers=0", "train.log_every_steps=1000000", "train.checkpoint_every_steps=1000000")
@@ -45,9 +45,7 @@ def measure(run: Run, steps: int) -> tuple[float, float]:
 
     with tempfile.TemporaryDirectory(prefix="speed-") as folder:
         with contextlib.redirect_stdout(io.StringIO()):  # its own progress
-            method = load_method(run.method_name)
-            with recorder.recording(run, Path(folder), note_time) as record:
-                loop.train(run, method, model, fine_tuning.build_rows(run, method, model, inputs), record)
+            loop.train(run, model, finish.rows(run, model, inputs), Path(folder), note_time)
         last_row = json.loads((Path(folder) / "metrics.jsonl").read_text(encoding="utf-8").splitlines()[-1])
     return steps * run.train.batch_size / (moments[WARM + steps] - moments[WARM]), last_row["data_wait"]
 
@@ -62,7 +60,7 @@ def main(argv: list[str]) -> int:
     torch.set_num_threads(params.train.threads)
     speeds: dict[str, float] = {}
     for cell in grid.cells(params):
-        trains = load_method(cell.method).TRAINS
+        trains = getattr(plugins.find(plugins.METHODS, cell.method.partition(".")[0]), "TRAINS", True)
         if not trains or cell.method in speeds:
             continue
         speeds[cell.method], data = measure(grid.resolve(params, cell), args.steps)

@@ -14,7 +14,7 @@ import pytest
 import torch
 from hypothesis import settings
 
-from compclip.runs import cluster, run_store
+from compclip.runs import cluster, store
 
 ROOT = Path(__file__).resolve().parent.parent
 # Machines differ and are shared: a slow example is no failure, and the same examples are drawn everywhere.
@@ -37,7 +37,7 @@ def one_thread() -> None:
 @pytest.fixture(autouse=True, scope="session")
 def own_store() -> None:
     """A team's store is no place for what tests train."""
-    os.environ.pop(run_store.VARIABLE, None)
+    os.environ.pop(store.VARIABLE, None)
 
 
 @pytest.fixture(scope="session")

@@ -5,11 +5,11 @@ from __future__ import annotations
 import sys
 import threading
 
-from compclip.train import distributed, process_group
+from compclip.train import distributed, liveness
 
 if __name__ == "__main__":
-    process_group.BEAT_S, process_group.PATIENCE_BEATS = 0.1, 40
-    with process_group.session() as here:
+    liveness.BEAT_S, liveness.PATIENCE_BEATS = 0.1, 40
+    with distributed.session() as here:
         distributed.of_all(here.rank)  # both are there
         print("connected", flush=True)
         if sys.stdin.readline().strip() == "collective":

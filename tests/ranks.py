@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import sys
 
-from compclip.train import process_group
+from compclip.train import distributed
 
 if __name__ == "__main__":
-    here = process_group.process()
+    here = distributed.process()
     print(f"{sys.argv[1]}: rank {here.rank} of {here.world}, local {here.local_rank}")

@@ -5,19 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 
 from compclip.config import grid, read
-from compclip.interface.method import load_method
 from compclip.model import backbone
-from compclip.runs.run_folder import Inputs
-from compclip.train import fine_tuning, loop, recorder
+from compclip.runs.folder import Inputs
+from compclip.train import finish, loop
 
 
-def train(root: Path, method: str, work: Path, on_step: recorder.OnStep = recorder.do_nothing, *overrides: str):
+def train(root: Path, method: str, work: Path, on_step: loop.OnStep = loop.nothing, *overrides: str):
     """The trained model of a method's cell."""
     run = grid.resolve(read.load(root / "params.yaml", list(overrides)), f"{method}-tiny-scenes-0")
     model = backbone.load(root / "models" / "tiny")
     work.mkdir(exist_ok=True)
-    declared = load_method(method)
-    rows = fine_tuning.build_rows(run, declared, model, Inputs(root, run.cell))
-    with recorder.recording(run, work, on_step) as record:
-        loop.train(run, declared, model, rows, record)
+    loop.train(run, model, finish.rows(run, model, Inputs(root, run.cell)), work, on_step)
     return model

@@ -14,20 +14,19 @@ from dataclasses import replace
 
 import numpy as np
 
-from compclip.config.sections import FIRST
-from compclip.evaluate.benchmark import Benchmark, Record, by_subset, flagged_ids, ids, readable
+from compclip.config.how import FIRST
+from compclip.evaluate.benchmark import Benchmark, Items, Record, by_subset, ids, readable, those
 from compclip.evaluate.embeddings import Embeddings
-from compclip.runs.item_outcomes import Items
 
 Scores = Callable[[Embeddings, list[Record]], np.ndarray]
 
 
-def choose_texts(records: Sequence[Record], embeddings: Embeddings, strict: bool = False) -> dict[str, Items]:
+def of_texts(records: Sequence[Record], embeddings: Embeddings, strict: bool = False) -> dict[str, Items]:
     """A metric a subset: the record's image chooses among its texts."""
     return _by_subset(records, embeddings, _text_scores, strict)
 
 
-def choose_images(records: Sequence[Record], embeddings: Embeddings, strict: bool = False) -> dict[str, Items]:
+def of_images(records: Sequence[Record], embeddings: Embeddings, strict: bool = False) -> dict[str, Items]:
     """A metric a subset: the record's text chooses among its images."""
     return _by_subset(records, embeddings, _image_scores, strict)
 
@@ -48,8 +47,8 @@ def with_foils(records: Sequence[Record]) -> tuple[tuple[Record, ...], dict[str,
     """
     pruned = [_pruned(record) for record in records]
     repeats = sum(len(a.texts) - len(b.texts) for a, b in zip(records, pruned, strict=True))
-    with_others = tuple(record for record in pruned if len(record.texts) > 1)
-    return with_others, {"foil_is_caption": repeats, "without_foil": len(pruned) - len(with_others)}
+    kept = tuple(record for record in pruned if len(record.texts) > 1)
+    return kept, {"foil_is_caption": repeats, "without_foil": len(pruned) - len(kept)}
 
 
 def _pruned(record: Record) -> Record:
@@ -67,7 +66,7 @@ def match_first(candidates: Sequence[str], match: int) -> tuple[str, ...]:
     return (candidates[match], *candidates[:match], *candidates[match + 1 :])
 
 
-def decide(
+def decided(
     scores_S: np.ndarray, length_N: np.ndarray, ahead_N: np.ndarray, first: bool = False
 ) -> tuple[np.ndarray, np.ndarray]:
     """Whether the first score of each record is above its others, and whether it is equal to the best of them.
@@ -92,27 +91,24 @@ def _best(scores_S: np.ndarray, counts_S: np.ndarray, start_N: np.ndarray) -> np
 
 def _by_subset(records: Sequence[Record], embeddings: Embeddings, scores: Scores, strict: bool) -> dict[str, Items]:
     first = embeddings.ties == FIRST and not strict
-    records_of = by_subset(readable(records, embeddings))
-    return {
-        subset: _items(subset, subset_records, scores(embeddings, subset_records), first)
-        for subset, subset_records in records_of.items()
-    }
+    parts = by_subset(readable(records, embeddings))
+    return {subset: _items(subset, part, scores(embeddings, part), first) for subset, part in parts.items()}
 
 
-def _items(subset: str, records: list[Record], scores_S: np.ndarray, first: bool) -> Items:
-    length_N = np.array([max(len(record.texts), len(record.images)) for record in records])
-    ahead_N = np.array([record.ahead for record in records])
-    right_N, tied_N = decide(scores_S, length_N, ahead_N, first)
-    keys = ids(records)
-    return Items(keys, right_N.astype(np.float64), subset, flagged_ids(keys, tied_N))
+def _items(subset: str, part: list[Record], scores_S: np.ndarray, first: bool) -> Items:
+    length_N = np.array([max(len(record.texts), len(record.images)) for record in part])
+    ahead_N = np.array([record.ahead for record in part])
+    right_N, tied_N = decided(scores_S, length_N, ahead_N, first)
+    keys = ids(part)
+    return Items(keys, right_N.astype(np.float64), subset, those(keys, tied_N))
 
 
-def _text_scores(embeddings: Embeddings, records: list[Record]) -> np.ndarray:
-    return _matches(embeddings, [(record.images[0], text) for record in records for text in record.texts])
+def _text_scores(embeddings: Embeddings, part: list[Record]) -> np.ndarray:
+    return _matches(embeddings, [(record.images[0], text) for record in part for text in record.texts])
 
 
-def _image_scores(embeddings: Embeddings, records: list[Record]) -> np.ndarray:
-    return _matches(embeddings, [(image, record.texts[0]) for record in records for image in record.images])
+def _image_scores(embeddings: Embeddings, part: list[Record]) -> np.ndarray:
+    return _matches(embeddings, [(image, record.texts[0]) for record in part for image in record.images])
 
 
 def _matches(embeddings: Embeddings, pairs: list[tuple[str, str]]) -> np.ndarray:

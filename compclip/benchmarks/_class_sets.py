@@ -61,35 +61,33 @@ def file(name: str) -> Path:
     """The file that a set's names are read from. Raises UserError for an unknown set."""
     if name not in names():
         raise unknown("set of classes", name, names(), "classes")
-    return _package_file("open_clip", "zero_shot_metadata.py") if name in IMAGENET else FOLDER / f"{name}.json"
+    return _within("open_clip", "zero_shot_metadata.py") if name in IMAGENET else FOLDER / f"{name}.json"
 
 
-def load_class_set(name: str) -> ClassSet:
+def get(name: str) -> ClassSet:
     """A set by its name. Raises UserError for an unknown one, and for ImageNet's where open_clip or timm is missing."""
     path = file(name)
     if name in IMAGENET:
         return _imagenet(name, path)
-    content = read_json(path)
+    found = read_json(path)
     return ClassSet(
-        tuple(content["classes"]),
-        tuple(content["templates"]),
-        content.get("metric", ""),
-        aliases=content.get("aliases", {}),
+        tuple(found["classes"]),
+        tuple(found["templates"]),
+        found.get("metric", ""),
+        aliases=found.get("aliases", {}),
         title=name,
     )
 
 
 def _imagenet(name: str, path: Path) -> ClassSet:
     """All 1,000 classes; of ImageNet-A and -R the 200 that they have."""
-    metadata = _executed(path)
-    templates = tuple(template("{c}") for template in metadata["OPENAI_IMAGENET_TEMPLATES"])
-    all_synsets = _synsets(IMAGENET["imagenet"])
-    name_of = dict(zip(all_synsets, metadata["IMAGENET_CLASSNAMES"], strict=True))
-    set_synsets = all_synsets if name == "imagenet" else _synsets(IMAGENET[name])
+    told = _executed(path)
+    templates = tuple(template("{c}") for template in told["OPENAI_IMAGENET_TEMPLATES"])
+    every = _synsets(IMAGENET["imagenet"])
+    name_of = dict(zip(every, told["IMAGENET_CLASSNAMES"], strict=True))
+    own = every if name == "imagenet" else _synsets(IMAGENET[name])
     metric = "top_1" if name == "imagenet" else ""
-    return ClassSet(
-        tuple(name_of[s] for s in set_synsets), templates, metric, {s: i for i, s in enumerate(set_synsets)}, title=name
-    )
+    return ClassSet(tuple(name_of[s] for s in own), templates, metric, {s: i for i, s in enumerate(own)}, title=name)
 
 
 def _executed(path: Path) -> dict[str, Any]:
@@ -104,10 +102,10 @@ def _executed(path: Path) -> dict[str, Any]:
 
 def _synsets(file: str) -> list[str]:
     """WordNet's numbers of classes, in the order of the labels."""
-    return read_text(_package_file("timm", f"data/_info/{file}")).split()
+    return read_text(_within("timm", f"data/_info/{file}")).split()
 
 
-def _package_file(package: str, path: str) -> Path:
+def _within(package: str, path: str) -> Path:
     """A file of an installed package, which is not imported."""
     spec = importlib.util.find_spec(package)
     folders = spec.submodule_search_locations if spec else None

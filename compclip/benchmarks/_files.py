@@ -16,7 +16,7 @@ GROUPS = "groups.json"
 T = TypeVar("T")
 
 
-def read_field(file: Path, record: str, row: Any, name: str, kind: type | tuple[type, ...] = str) -> Any:
+def value(file: Path, record: str, row: Any, name: str, kind: type | tuple[type, ...] = str) -> Any:
     """Field `name` of one record. Raises UserError naming all three where it is absent or of another kind."""
     if not isinstance(row, Mapping):
         raise UserError(f"{file}: record {record}: expected an object, not {type(row).__name__}; fetch the file again")
@@ -27,39 +27,37 @@ def read_field(file: Path, record: str, row: Any, name: str, kind: type | tuple[
     return row[name]
 
 
-def read_rows(file: Path, kind: type) -> Any:
+def rows(file: Path, kind: type) -> Any:
     """The list or object of a JSON file. Raises UserError where the file holds the other or is empty."""
     content = read_json(file)
     if not isinstance(content, kind):
-        expected = "a list" if kind is list else "an object"
-        raise UserError(
-            f"{file}: expected {expected} of records, not {type(content).__name__}; fetch the official file"
-        )
+        wanted = "a list" if kind is list else "an object"
+        raise UserError(f"{file}: expected {wanted} of records, not {type(content).__name__}; fetch the official file")
     if not content:
         raise UserError(f"{file}: holds no records; fetch the official file")
     return content
 
 
-def read_lines(file: Path) -> list[tuple[int, Any]]:
+def lines(file: Path) -> list[tuple[int, Any]]:
     """Line numbers and values of a file of JSON lines. Raises UserError for a line that is not JSON, or no line."""
     numbered = enumerate(read_text(file).split("\n"), 1)  # splitlines also ends lines inside of JSON strings, at U+2028
-    parsed = [(number, _parsed(file, number, line)) for number, line in numbered if line.strip()]
-    if not parsed:
+    found = [(number, _parsed(file, number, line)) for number, line in numbered if line.strip()]
+    if not found:
         raise UserError(f"{file}: holds no records; fetch the official file")
-    return parsed
+    return found
 
 
 def _parsed(file: Path, number: int, line: str) -> Any:
     return json_text.value(line, str(file), "fetch the official file", number)
 
 
-def check_unique(file: Path, records: Sequence[Record]) -> tuple[Record, ...]:
+def unique(file: Path, records: Sequence[Record]) -> tuple[Record, ...]:
     """The records, each id once in its subset. Raises UserError naming an id that stands twice."""
-    identities: set[tuple[str, str]] = set()
+    seen: set[tuple[str, str]] = set()
     for record in records:
-        if (record.subset, record.id) in identities:
+        if (record.subset, record.id) in seen:
             raise UserError(f"{file}: id {record.id!r} stands twice; remove one of the records")
-        identities.add((record.subset, record.id))
+        seen.add((record.subset, record.id))
     return tuple(records)
 
 
@@ -70,10 +68,10 @@ def images_folder(folder: Path, images: str | Path | None) -> Path:
     return next((folder / name for name in ("images", "Images") if (folder / name).is_dir()), folder)
 
 
-def first_existing(places: Iterable[Path | str]) -> str:
+def first_there(places: Iterable[Path | str]) -> str:
     """The first of the places where there is a file; the first one of all where there is none."""
-    candidates = list(map(str, places))
-    return next(filter(os.path.isfile, candidates), candidates[0])
+    listed = list(map(str, places))
+    return next(filter(os.path.isfile, listed), listed[0])
 
 
 def subsets(folder: Path, names: Sequence[str], split: str) -> dict[str, Path]:
@@ -81,19 +79,19 @@ def subsets(folder: Path, names: Sequence[str], split: str) -> dict[str, Path]:
 
     Raises UserError for an unknown subset and for a file that is not there.
     """
-    return {name: existing_file(folder / f"{name}.json") for name in selected_names(folder, names, split)}
+    return {name: present(folder / f"{name}.json") for name in chosen(folder, names, split)}
 
 
-def selected_names(folder: Path, names: Collection[str], split: str) -> list[str]:
+def chosen(folder: Path, names: Collection[str], split: str) -> list[str]:
     """The names in `split`, which has commas between them, or all names. Raises UserError for an unknown one."""
-    selected = dict.fromkeys(name.strip() for name in split.split(",") if name.strip())
-    for name in selected:
+    wanted = dict.fromkeys(name.strip() for name in split.split(",") if name.strip())
+    for name in wanted:
         if name not in names:
             raise unknown("subset", name, names, str(folder))
-    return list(selected or names)
+    return list(wanted or names)
 
 
-def existing_file(file: Path) -> Path:
+def present(file: Path) -> Path:
     """The file of a subset. Raises UserError where it is not there."""
     if not file.is_file():
         raise UserError(f"{file}: no such file; fetch it, or name the subsets to read in split")
@@ -104,19 +102,19 @@ def one_file(path: Path, *patterns: str) -> Path:
     """The file itself, or the only one of a folder that fits a pattern, GROUPS aside. Raises UserError for others."""
     if not path.is_dir():
         return path
-    matches = sorted(p for pattern in patterns for p in path.glob(pattern) if p.name != GROUPS)
-    if len(matches) != 1:
-        names = ", ".join(p.name for p in matches) or "none"
+    found = sorted(p for pattern in patterns for p in path.glob(pattern) if p.name != GROUPS)
+    if len(found) != 1:
+        names = ", ".join(p.name for p in found) or "none"
         raise UserError(f"{path}: expected one file ({' or '.join(patterns)}), found {names}; give the file")
-    return matches[0]
+    return found[0]
 
 
-def spread_evenly(values: Sequence[T], count: int) -> list[T]:
+def spread(values: Sequence[T], count: int) -> list[T]:
     """`count` of the values, evenly spread over them in their order; all where there are no more."""
     return [values[i * len(values) // count] for i in range(count)] if count < len(values) else list(values)
 
 
-def read_groups(folder: Path, records: Sequence[Record]) -> tuple[Groups, tuple[Path, ...]]:
+def groups(folder: Path, records: Sequence[Record]) -> tuple[Groups, tuple[Path, ...]]:
     """`groups.json` beside the annotations, {subset: {group: [record ids]}}, and its path; nothing where there is none.
 
     Raises UserError for a subset or an id that no record has.
@@ -124,21 +122,21 @@ def read_groups(folder: Path, records: Sequence[Record]) -> tuple[Groups, tuple[
     file = folder / GROUPS
     if not file.is_file():
         return {}, ()
-    ids_of: dict[str, set[str]] = {}
+    known: dict[str, set[str]] = {}
     for record in records:
-        ids_of.setdefault(record.subset, set()).add(record.id)
-    content = read_rows(file, dict)
+        known.setdefault(record.subset, set()).add(record.id)
+    content = rows(file, dict)
     for subset in content:
-        if subset not in ids_of:
-            raise unknown("subset", subset, ids_of, str(file))
-    return {s: _members(file, s, read_field(file, s, content, s, dict), ids_of[s]) for s in content}, (file,)
+        if subset not in known:
+            raise unknown("subset", subset, known, str(file))
+    return {s: _members(file, s, value(file, s, content, s, dict), known[s]) for s in content}, (file,)
 
 
-def _members(file: Path, subset: str, content: Mapping[str, Any], ids: set[str]) -> dict[str, frozenset[str]]:
-    members_of = {}
+def _members(file: Path, subset: str, content: Mapping[str, Any], known: set[str]) -> dict[str, frozenset[str]]:
+    found = {}
     for group in content:
-        members = frozenset(map(str, read_field(file, subset, content, group, list)))
-        if stray := sorted(members - ids):
+        members = frozenset(map(str, value(file, subset, content, group, list)))
+        if stray := sorted(members - known):
             raise UserError(f"{file}: {subset}/{group}: no record has id {stray[0]!r}; write the file again")
-        members_of[group] = members
-    return members_of
+        found[group] = members
+    return found

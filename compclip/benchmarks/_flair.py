@@ -8,7 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from compclip.base.files import read_json
-from compclip.benchmarks._files import first_existing, images_folder, read_field
+from compclip.benchmarks._files import first_there, images_folder, value
 
 ANNOTATIONS = "annotations"
 Captioned = tuple[str, str, list[str]]  # id, picture, what is said about it
@@ -27,9 +27,9 @@ def pictures_folder(file: Path, images: str | Path | None) -> Path:
 def captioned(file: Path, pictures: Path) -> list[Captioned]:
     """Return each picture with its captions in the file's order. Raises UserError for a record without a field."""
     captions: dict[str, Captioned] = {}
-    for position, row in enumerate(read_field(file, "(whole file)", read_json(file), "annotations", list)):
-        key = str(read_field(file, f"at place {position}", row, "image_id", (int, str)))
-        name = read_field(file, key, row, "image")
-        picture = first_existing((pictures / name, pictures / "images" / name))
-        captions.setdefault(key, (key, picture, []))[2].append(read_field(file, key, row, "caption"))
+    for position, row in enumerate(value(file, "(whole file)", read_json(file), "annotations", list)):
+        key = str(value(file, f"at place {position}", row, "image_id", (int, str)))
+        name = value(file, key, row, "image")
+        picture = first_there((pictures / name, pictures / "images" / name))
+        captions.setdefault(key, (key, picture, []))[2].append(value(file, key, row, "caption"))
     return list(captions.values())

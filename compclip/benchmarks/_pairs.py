@@ -10,20 +10,19 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from compclip.benchmarks import winoground
-from compclip.evaluate.benchmark import Record, by_subset, readable
+from compclip.evaluate.benchmark import Items, Record, by_subset, readable
 from compclip.evaluate.embeddings import Embeddings
-from compclip.runs.item_outcomes import Items
 
 SCORES = winoground.METRICS
 
 
 def evaluate(records: Sequence[Record], embeddings: Embeddings) -> dict[str, Items]:
     """`<subset>_text`, `<subset>_image` and `<subset>_group` of the records both of whose pictures were read."""
-    records_of = by_subset(readable(records, embeddings))
+    parts = by_subset(readable(records, embeddings))
     return {
         f"{subset}_{score}": items
-        for subset, subset_records in records_of.items()
-        for score, items in winoground.items(subset_records, embeddings, subset).items()
+        for subset, part in parts.items()
+        for score, items in winoground.items(part, embeddings, subset).items()
     }
 
 

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from compclip.base.errors import UserError
-from compclip.benchmarks._files import read_lines
-from compclip.evaluate import picture_references
+from compclip.benchmarks._files import lines
+from compclip.evaluate import boxes
 
 SUFFIXES = (".parquet", ".arrow")
 
@@ -26,10 +26,10 @@ def tables(path: Path, split: str = "") -> list[Path]:
     """
     if path.is_file():
         return [path] if path.suffix in SUFFIXES else []
-    files_by_suffix = ([p for p in sorted(path.rglob(f"*{suffix}")) if p.is_file()] for suffix in SUFFIXES)
-    of_split = ([p for p in files if not split or split in (p.parent.name, p.stem, p.name.partition("-")[0])]
-            for files in files_by_suffix)  # fmt: skip
-    return next(filter(None, of_split), [])
+    every = ([p for p in sorted(path.rglob(f"*{suffix}")) if p.is_file()] for suffix in SUFFIXES)
+    kept = ([p for p in found if not split or split in (p.parent.name, p.stem, p.name.partition("-")[0])]
+            for found in every)  # fmt: skip
+    return next(filter(None, kept), [])
 
 
 def rows(path: str | Path, pictures: str | Path | None = None, split: str = "") -> list[dict[str, Any]]:
@@ -38,14 +38,14 @@ def rows(path: str | Path, pictures: str | Path | None = None, split: str = "") 
     `pictures`: the folder for unpacked pictures, without it that of each table; `picture` makes a path of a name.
     Raises UserError where there is no table, for one that cannot be read, and where pictures cannot be unpacked.
     """
-    table_files = tables(Path(path), split)
-    if not table_files:
+    listed = tables(Path(path), split)
+    if not listed:
         raise UserError(
             f"{path}: no *.parquet{f' of split {split!r}' if split else ''} there; fetch the official files"
         )
     from compclip.benchmarks import _unpacked  # and with it Arrow, which nobody needs who has no tables
 
-    return [row for table in table_files for row in _unpacked.rows(table, Path(pictures) if pictures else table.parent)]
+    return [row for table in listed for row in _unpacked.rows(table, Path(pictures) if pictures else table.parent)]
 
 
 def class_names(table: Path, column: str) -> list[str]:
@@ -55,17 +55,15 @@ def class_names(table: Path, column: str) -> list[str]:
     return _unpacked.class_names(table, column)
 
 
-def lines_or_rows(
-    path: Path, name: str, images: str | Path | None
-) -> tuple[tuple[Path, ...], Sequence[tuple[int, Any]]]:
+def listed(path: Path, name: str, images: str | Path | None) -> tuple[tuple[Path, ...], Sequence[tuple[int, Any]]]:
     """The file of JSON lines `name` in a folder and its numbered lines; where it is not there, tables and their rows.
 
     Raises UserError for neither.
     """
-    table_files = tables(path) if not (path / name).is_file() else []
-    if not table_files:
-        return (path / name,), read_lines(path / name)
-    return tuple(table_files), list(enumerate(rows(path, images), 1))
+    found = tables(path) if not (path / name).is_file() else []
+    if not found:
+        return (path / name,), lines(path / name)
+    return tuple(found), list(enumerate(rows(path, images), 1))
 
 
 def picture(pictures: Path, name: str, suffix: str) -> str:
@@ -77,4 +75,4 @@ def picture(pictures: Path, name: str, suffix: str) -> str:
 
 def is_reference(name: str) -> bool:
     """Whether the value of a picture column is a reference already, and no name of a file."""
-    return picture_references.BYTES in name
+    return boxes.WITHIN in name

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from compclip.benchmarks import retrieval
-from compclip.benchmarks._files import check_unique
+from compclip.benchmarks._files import unique
 from compclip.benchmarks._flair import Captioned
 from compclip.evaluate.benchmark import Record
 
@@ -23,7 +23,7 @@ METRICS = (*retrieval.METRICS, *MEANS)
 
 def split(text: str) -> list[str]:
     """The sentences of a caption, without their full stops and the spaces around them."""
-    return [piece for piece in (raw.strip() for raw in ENDS.split(text)) if piece]
+    return [piece for piece in (part.strip() for part in ENDS.split(text)) if piece]
 
 
 def records(file: Path, captioned: Iterable[Captioned]) -> tuple[tuple[Record, ...], dict[str, int]]:
@@ -33,5 +33,5 @@ def records(file: Path, captioned: Iterable[Captioned]) -> tuple[tuple[Record, .
     """
     read = [Record(retrieval.SUBSET, key, (picture,), tuple(t for t in texts if t.strip()))
             for key, picture, texts in captioned]  # fmt: skip
-    captioned_records = check_unique(file, [record for record in read if record.texts])
-    return captioned_records, {"image_without_caption": len(read) - len(captioned_records)}
+    kept = unique(file, [record for record in read if record.texts])
+    return kept, {"image_without_caption": len(read) - len(kept)}

@@ -14,8 +14,8 @@ import pyarrow.parquet as pq
 
 from compclip.base.errors import UserError, one_line
 from compclip.base.files import atomic, regular
-from compclip.data.images import MAX_BYTES
-from compclip.evaluate import picture_references
+from compclip.data.place import MAX_BYTES
+from compclip.evaluate import boxes
 
 ROWS = 64  # decoded at once: a row may hold two large photographs
 FOOT = 1 << 20  # bytes at the end of a table, which tell where and how long each of its pages is
@@ -26,18 +26,16 @@ def rows(table: Path, pictures: Path) -> list[dict[str, Any]]:
 
     Raises UserError for a table that cannot be read, and for unpacked rows that are damaged.
     """
-    pack, row_file = (pictures / f"{table.name}.{_hash(table)}.{kind}" for kind in ("pictures", "rows"))
-    if not (pack.is_file() and row_file.is_file()):
-        _unpack(table, pack, row_file)
+    pack, kept = (pictures / f"{table.name}.{_hash(table)}.{kind}" for kind in ("pictures", "rows"))
+    if not (pack.is_file() and kept.is_file()):
+        _unpack(table, pack, kept)
     try:
-        with pa.memory_map(str(row_file)) as file:
-            arrow_table = pa.ipc.open_file(file).read_all()
-            places = [name for name in arrow_table.column_names if _is_picture(arrow_table.schema.field(name).type)]
-            read: list[dict[str, Any]] = arrow_table.to_pylist()
+        with pa.memory_map(str(kept)) as file:
+            found = pa.ipc.open_file(file).read_all()
+            places = [name for name in found.column_names if _is_picture(found.schema.field(name).type)]
+            read: list[dict[str, Any]] = found.to_pylist()
     except (OSError, pa.ArrowException, ValueError) as error:
-        raise UserError(
-            f"{row_file}: damaged ({one_line(str(error))[:200]}); remove it, and it is made again"
-        ) from error
+        raise UserError(f"{kept}: damaged ({one_line(str(error))[:200]}); remove it, and it is made again") from error
     for number, row in enumerate(read):
         row.update({name: _reference(pack, row[name], number) for name in places})
     return read
@@ -61,12 +59,12 @@ def _schema(table: Path) -> pa.Schema:
         return stream.schema
 
 
-def _reference(pack: Path, location: Mapping[str, Any] | None, number: int) -> str:
+def _reference(pack: Path, place: Mapping[str, Any] | None, number: int) -> str:
     """Where a picture is; where a row only names it the name, where it has none a name that no file has."""
-    location = location or {}
-    if location.get("length"):
-        return picture_references.bytes_of_file(str(pack), location["offset"], location["length"])
-    return location.get("path") or f"{pack.name}/{number}"
+    place = place or {}
+    if place.get("length"):
+        return boxes.within(str(pack), place["offset"], place["length"])
+    return place.get("path") or f"{pack.name}/{number}"
 
 
 def _hash(table: Path) -> str:
@@ -80,13 +78,13 @@ def _hash(table: Path) -> str:
         raise UserError(f"{table}: {error.strerror or error}; give the path of an existing file") from error
 
 
-def _unpack(table: Path, pack: Path, row_file: Path) -> None:
+def _unpack(table: Path, pack: Path, kept: Path) -> None:
     """Pictures first: rows that are there have pictures. Who else unpacks the same writes the same."""
     with atomic(pack) as to, open(to, "wb") as out:
-        batches = [_move_pictures(batch, out) for batch in _batches(table)]
-    with atomic(row_file) as to, pa.ipc.new_file(str(to), batches[0].schema) as writer:
-        for batch in batches:
-            writer.write_batch(batch)
+        parts = [_placed(batch, out) for batch in _batches(table)]
+    with atomic(kept) as to, pa.ipc.new_file(str(to), parts[0].schema) as writer:
+        for part in parts:
+            writer.write_batch(part)
 
 
 def _batches(table: Path) -> Iterator[pa.RecordBatch]:
@@ -120,22 +118,22 @@ def _checked(batch: pa.RecordBatch) -> pa.RecordBatch:
     return batch
 
 
-def _move_pictures(batch: pa.RecordBatch, out: IO[bytes]) -> pa.RecordBatch:
+def _placed(batch: pa.RecordBatch, out: IO[bytes]) -> pa.RecordBatch:
     """The rows with their pictures' places, the pictures themselves written."""
     typed = zip(batch.columns, batch.schema.types, strict=True)
-    columns = [_replace_pictures(column, out) if _is_picture(kind) else column for column, kind in typed]
+    columns = [_written(column, out) if _is_picture(kind) else column for column, kind in typed]
     return pa.RecordBatch.from_arrays(columns, names=batch.schema.names)
 
 
-def _replace_pictures(column: pa.Array, out: IO[bytes]) -> pa.Array:
-    location_type = pa.struct([("path", pa.string()), ("offset", pa.int64()), ("length", pa.int64())])
-    return pa.array(list(_write_pictures(column, out)), location_type)
+def _written(column: pa.Array, out: IO[bytes]) -> pa.Array:
+    place = pa.struct([("path", pa.string()), ("offset", pa.int64()), ("length", pa.int64())])
+    return pa.array(list(_places(column, out)), place)
 
 
-def _write_pictures(column: pa.Array, out: IO[bytes]) -> Iterator[dict[str, Any]]:
+def _places(column: pa.Array, out: IO[bytes]) -> Iterator[dict[str, Any]]:
     for value in column:
-        cell = value.as_py()
-        raw, path = (cell.get("bytes"), cell.get("path")) if isinstance(cell, dict) else (cell, None)
+        held = value.as_py()
+        raw, path = (held.get("bytes"), held.get("path")) if isinstance(held, dict) else (held, None)
         if raw and len(raw) <= MAX_BYTES:
             yield {"path": path, "offset": out.tell(), "length": len(raw)}
             out.write(raw)

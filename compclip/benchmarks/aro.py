@@ -33,17 +33,16 @@ import numpy as np
 
 from compclip.base.errors import UserError
 from compclip.benchmarks import _choice
-from compclip.benchmarks._files import images_folder, read_field, read_rows, subsets
-from compclip.evaluate.benchmark import Benchmark, Record
+from compclip.benchmarks._files import images_folder, rows, subsets, value
+from compclip.evaluate.benchmark import Benchmark, Items, Record
+from compclip.evaluate.boxes import boxed
 from compclip.evaluate.embeddings import Embeddings
-from compclip.evaluate.picture_references import with_box
-from compclip.runs.item_outcomes import COMPOSITION, Items
+from compclip.runs.items import COMPOSITION
 
 RELATION, ATTRIBUTION = "visual_genome_relation", "visual_genome_attribution"
 TASKS = (RELATION, ATTRIBUTION, "flickr30k_order", "coco_order")
 MEANS = {"average": TASKS}
 METRICS = (*TASKS, *MEANS)
-HEADLINE = ("average",)
 BOX = ("bbox_x", "bbox_y", "bbox_w", "bbox_h")
 MIN_CASES = 25  # of a pair of attributes
 # `relation_name`s that the authors' notebook leaves out: those that hold both ways, and rare ones.
@@ -80,10 +79,10 @@ def load(path: str | Path, images: str | Path | None = None, split: str = "") ->
     folder, pictures = Path(path), images_folder(Path(path), images)
     files = subsets(folder, TASKS, split)
     cases = {task: _cases(task, file, pictures) for task, file in files.items()}
-    counted = {task: _counted(task, task_cases) for task, task_cases in cases.items()}
-    kinds = {task: {record.id: kind for record, kind in task_cases} for task, task_cases in counted.items()}
-    records = tuple(record for task_cases in counted.values() for record, _ in task_cases)
-    uncounted = sum(len(cases[task]) - len(counted[task]) for task in files)
+    kept = {task: _counted(task, own) for task, own in cases.items()}
+    kinds = {task: {record.id: kind for record, kind in own} for task, own in kept.items()}
+    records = tuple(record for own in kept.values() for record, _ in own)
+    uncounted = sum(len(cases[task]) - len(kept[task]) for task in files)
     authors = Benchmark(
         records, tuple(files.values()), partial(evaluate, kinds), MEANS, dropped={"uncounted_kind": uncounted},
         kind=COMPOSITION,
@@ -93,30 +92,30 @@ def load(path: str | Path, images: str | Path | None = None, split: str = "") ->
 
 def _cases(task: str, file: Path, pictures: Path) -> list[Case]:
     read = _genome if task in (RELATION, ATTRIBUTION) else _order
-    return [read(task, file, str(index), row, pictures) for index, row in enumerate(read_rows(file, list))]
+    return [read(task, file, str(index), row, pictures) for index, row in enumerate(rows(file, list))]
 
 
 def _genome(task: str, file: Path, key: str, row: Any, pictures: Path) -> Case:
     """The authors put the wrong caption before the right one."""
-    box = [read_field(file, key, row, name, (int, float)) for name in BOX]
-    image = with_box(_image(pictures, read_field(file, key, row, "image_path")), box)
-    texts = read_field(file, key, row, "true_caption"), read_field(file, key, row, "false_caption")
+    box = [value(file, key, row, name, (int, float)) for name in BOX]
+    image = boxed(_image(pictures, value(file, key, row, "image_path")), box)
+    texts = value(file, key, row, "true_caption"), value(file, key, row, "false_caption")
     if task == RELATION:
-        return Record(task, key, (image,), texts, ahead=1), read_field(file, key, row, "relation_name")
+        return Record(task, key, (image,), texts, ahead=1), value(file, key, row, "relation_name")
     return Record(task, key, (image,), texts, ahead=1), "_".join(_texts(file, key, row, "attributes"))
 
 
 def _order(task: str, file: Path, key: str, row: Any, pictures: Path) -> Case:
     """The first of the options is the caption."""
-    image, options = read_field(file, key, row, "image"), _texts(file, key, row, "caption_options")
+    image, options = value(file, key, row, "image"), _texts(file, key, row, "caption_options")
     return Record(task, key, (_image(pictures, image),), options), ""
 
 
 def _texts(file: Path, key: str, row: Any, name: str) -> tuple[str, ...]:
-    texts = read_field(file, key, row, name, list)
-    if len(texts) < 2 or not all(isinstance(text, str) for text in texts):
-        raise UserError(f"{file}: record {key}: field {name!r} is {texts!r}: not two texts or more; write it again")
-    return tuple(texts)
+    found = value(file, key, row, name, list)
+    if len(found) < 2 or not all(isinstance(text, str) for text in found):
+        raise UserError(f"{file}: record {key}: field {name!r} is {found!r}: not two texts or more; write it again")
+    return tuple(found)
 
 
 def _image(pictures: Path, name: str) -> str:
@@ -136,12 +135,12 @@ def evaluate(
     kinds: Mapping[str, Mapping[str, str]], records: Sequence[Record], embeddings: Embeddings
 ) -> dict[str, Items]:
     """Whether each caption wins, times its weight: 1 in the order tasks."""
-    return {task: _balanced(items, kinds[task]) for task, items in _choice.choose_texts(records, embeddings).items()}
+    return {task: _balanced(items, kinds[task]) for task, items in _choice.of_texts(records, embeddings).items()}
 
 
 def _balanced(items: Items, kinds: Mapping[str, str]) -> Items:
     """Weighted so that the mean over the cases is the mean over their kinds of the accuracy of each."""
-    case_kinds = [kinds[key] for key in items.ids]
-    size = Counter(case_kinds)
-    weight_N = np.array([len(case_kinds) / (len(size) * size[kind]) for kind in case_kinds])
+    own = [kinds[key] for key in items.ids]
+    size = Counter(own)
+    weight_N = np.array([len(own) / (len(size) * size[kind]) for kind in own])
     return replace(items, values=items.values * weight_N)

@@ -14,13 +14,12 @@ from typing import Any
 
 from compclip.base.errors import UserError
 from compclip.benchmarks import winoground
-from compclip.benchmarks._files import images_folder, one_file, read_rows
+from compclip.benchmarks._files import images_folder, one_file, rows
 from compclip.evaluate.benchmark import Benchmark, Record
-from compclip.runs.item_outcomes import COMPOSITION
+from compclip.runs.items import COMPOSITION
 
 FILE = "COLA_multiobjects_matching_benchmark.json"
 METRICS = winoground.METRICS
-HEADLINE: tuple[str, ...] = ()  # none by its authors: the mean of the columns that the report shows
 
 
 def load(path: str | Path, images: str | Path | None = None, split: str = "") -> Benchmark:
@@ -33,16 +32,16 @@ def load(path: str | Path, images: str | Path | None = None, split: str = "") ->
         raise UserError(f"benchmark cola: split={split!r}: it has no splits; leave split out")
     file = one_file(Path(path), FILE)
     pictures = images_folder(file.parent, images)
-    records = tuple(_record(file, str(index), row, pictures) for index, row in enumerate(read_rows(file, list)))
+    records = tuple(_record(file, str(index), row, pictures) for index, row in enumerate(rows(file, list)))
     return Benchmark(records, (file,), winoground.evaluate, kind=COMPOSITION)
 
 
 def _record(file: Path, key: str, row: Any, pictures: Path) -> Record:
     """The file has no ids, so the id is the place in it."""
-    if not isinstance(row, list) or len(row) != 4 or not all(isinstance(field, str) for field in row):
+    if not isinstance(row, list) or len(row) != 4 or not all(isinstance(part, str) for part in row):
         raise UserError(f"{file}: record {key}: expected [picture, caption] twice, not {row}; fetch the official file")
-    images = tuple(str(pictures / _name(file, key, address)) for address in row[::2])
-    return Record(winoground.SUBSET, key, images, tuple(row[1::2]))
+    shown = tuple(str(pictures / _name(file, key, address)) for address in row[::2])
+    return Record(winoground.SUBSET, key, shown, tuple(row[1::2]))
 
 
 def _name(file: Path, key: str, address: str) -> str:

@@ -13,9 +13,9 @@ from pathlib import Path
 
 from compclip.base.errors import unknown
 from compclip.benchmarks import _flair, _parquet, _sentences, _table, retrieval
-from compclip.benchmarks._files import one_file, read_field, read_lines
+from compclip.benchmarks._files import lines, one_file, value
 from compclip.evaluate.benchmark import Benchmark
-from compclip.runs.item_outcomes import RETRIEVAL
+from compclip.runs.items import RETRIEVAL
 
 FILES = (
     "docci_descriptions.jsonlines",
@@ -26,7 +26,6 @@ FILES = (
 )
 SPLITS = ("train", "test", "qual_dev", "qual_test")
 METRICS = _sentences.METRICS
-HEADLINE = retrieval.HEADLINE
 
 
 def load(path: str | Path, images: str | Path | None = None, split: str = "") -> Benchmark:
@@ -41,7 +40,6 @@ def load(path: str | Path, images: str | Path | None = None, split: str = "") ->
         raise unknown("split", split, SPLITS, str(folder))
     by_split = folder.is_dir() and ((folder / f"{split}.csv").is_file() or bool(_parquet.tables(folder, split)))
     file = folder if by_split else one_file(folder, *FILES)
-    files: tuple[Path, ...]
     if file.suffix == ".json":
         files, captioned = (file,), _flair.captioned(file, _flair.pictures_folder(file, images))
     else:
@@ -53,17 +51,17 @@ def load(path: str | Path, images: str | Path | None = None, split: str = "") ->
 
 def _rows(file: Path, split: str, images: str | Path | None) -> tuple[tuple[Path, ...], list[_table.Row]]:
     if file.suffix == ".jsonlines":
-        return (file,), [(f"at line {number}", row) for number, row in read_lines(file)]
-    return _table.read_table(file, split, images)
+        return (file,), [(f"at line {number}", row) for number, row in lines(file)]
+    return _table.listed(file, split, images)
 
 
 def _described(file: Path, rows: list[_table.Row], pictures: Path, split: str) -> list[_flair.Captioned]:
     """The pictures of a split: the authors' lines say of which they are, tables where they have the column."""
     captions = []
     for where, row in rows:
-        key = read_field(file, where, row, "example_id")
-        if split == (read_field(file, key, row, "split") if file.suffix == ".jsonlines" else row.get("split", split)):
-            image = read_field(file, key, row, "image" if "image" in row else "image_file")
-            sentences = _sentences.split(read_field(file, key, row, "description"))
+        key = value(file, where, row, "example_id")
+        if split == (value(file, key, row, "split") if file.suffix == ".jsonlines" else row.get("split", split)):
+            image = value(file, key, row, "image" if "image" in row else "image_file")
+            sentences = _sentences.split(value(file, key, row, "description"))
             captions.append((key, _table.picture(pictures, image), sentences))
     return captions

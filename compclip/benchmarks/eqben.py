@@ -24,18 +24,10 @@ from typing import Any
 from compclip.base.errors import UserError, unknown
 from compclip.base.files import read_json
 from compclip.benchmarks import winoground
-from compclip.benchmarks._files import (
-    GROUPS,
-    first_existing,
-    images_folder,
-    read_field,
-    read_rows,
-    selected_names,
-    spread_evenly,
-)
-from compclip.evaluate.benchmark import Benchmark, Record, by_subset, pool_items, readable
+from compclip.benchmarks._files import GROUPS, chosen, first_there, images_folder, rows, spread, value
+from compclip.evaluate.benchmark import Benchmark, Items, Record, by_subset, pooled, readable
 from compclip.evaluate.embeddings import Embeddings
-from compclip.runs.item_outcomes import COMPOSITION, Items
+from compclip.runs.items import COMPOSITION
 
 KUBRIC = ("eqbenkubric_attr", "eqbenkubric_cnt", "eqbenkubric_loc")
 SUBTASKS = ("eqbenag", "eqbengebc", *KUBRIC, "eqbensd", "eqbenyoucook2")
@@ -43,7 +35,6 @@ SCORES = ("text", "image", "group")
 DATA_SETS = ("eqbenag", "eqbengebc", "eqbenkubric", "eqbensd", "eqbenyoucook2")
 MEANS = {score: tuple(f"{data_set}_{score}" for data_set in DATA_SETS) for score in SCORES}
 METRICS = (*(f"{name}_{score}" for name in dict.fromkeys((*SUBTASKS, *DATA_SETS)) for score in SCORES), *MEANS)
-HEADLINE: tuple[str, ...] = ()  # none by its authors: the mean of the columns that the report shows
 MOST = 20_000  # samples of a sub-task, as FSC-CLIP has them
 SUFFIXES = (".png", ".jpg")  # in whose place another may stand
 PAIR = ("image0", "image1", "caption0", "caption1")
@@ -76,51 +67,42 @@ def load(
     """
     files, cap = _files(Path(path)), (options or Config()).cap
     pictures = images_folder(files[0].parent, images)
-    records_of = _merge_files({file: by_subset(_samples(file)) for file in files})
-    subtasks = [records_of[subset] for subset in selected_names(Path(path), list(records_of), split)]
-    records = tuple(
-        _with_pictures(record, pictures)
-        for samples in subtasks
-        for record in spread_evenly(samples, cap or len(samples))
-    )
+    found = _together({file: by_subset(_samples(file)) for file in files})
+    parts = [found[subset] for subset in chosen(Path(path), list(found), split)]
+    kept = tuple(_placed(record, pictures) for part in parts for record in spread(part, cap or len(part)))
     return Benchmark(
-        records,
-        files,
-        evaluate,
-        MEANS,
-        dropped={"over_the_cap": sum(map(len, subtasks)) - len(records)},
-        kind=COMPOSITION,
+        kept, files, evaluate, MEANS, dropped={"over_the_cap": sum(map(len, parts)) - len(kept)}, kind=COMPOSITION
     )
 
 
 def _files(path: Path) -> tuple[Path, ...]:
     if not path.is_dir():
         return (path,)
-    files = tuple(sorted(p for p in path.glob("*.json") if p.name != GROUPS))
-    if not files:
+    found = tuple(sorted(p for p in path.glob("*.json") if p.name != GROUPS))
+    if not found:
         raise UserError(f"{path}: no *.json there; give the folder of the annotations, or their file")
-    return files
+    return found
 
 
-def _merge_files(records_of_files: Mapping[Path, Mapping[str, list[Record]]]) -> dict[str, list[Record]]:
-    merged: dict[str, list[Record]] = {}
+def _together(parts: Mapping[Path, Mapping[str, list[Record]]]) -> dict[str, list[Record]]:
+    found: dict[str, list[Record]] = {}
     holder: dict[str, Path] = {}
-    for file, subsets in records_of_files.items():
+    for file, subsets in parts.items():
         for subset, records in subsets.items():
-            if subset in merged:
+            if subset in found:
                 raise UserError(f"{file}: {subset} stands in {holder[subset].name} too; give one of the two files")
-            merged[subset], holder[subset] = records, file
-    return merged
+            found[subset], holder[subset] = records, file
+    return found
 
 
 def _samples(file: Path) -> list[Record]:
     content = read_json(file)
     if isinstance(content, dict) and content:
         return [_pair(file, key, row) for key, row in _by_video(file, content)]
-    samples = read_rows(file, list)
-    if isinstance(samples[0], Mapping) and "private_info" in samples[0]:
-        return _crossed(file, samples)
-    return [_pair(file, str(index), row) for index, row in enumerate(samples)]
+    listed = rows(file, list)
+    if isinstance(listed[0], Mapping) and "private_info" in listed[0]:
+        return _crossed(file, listed)
+    return [_pair(file, str(index), row) for index, row in enumerate(listed)]
 
 
 def _by_video(file: Path, content: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
@@ -128,11 +110,11 @@ def _by_video(file: Path, content: Mapping[str, Any]) -> Iterator[tuple[str, Any
     for name, below in content.items():
         if isinstance(below, Mapping):
             for subject in below:
-                samples = read_field(file, name, below, subject, list)
-                yield from ((f"{name}/{subject}/{index}", row) for index, row in enumerate(samples))
+                listed = value(file, name, below, subject, list)
+                yield from ((f"{name}/{subject}/{index}", row) for index, row in enumerate(listed))
         else:
-            samples = read_field(file, "(whole file)", content, name, list)
-            yield from ((f"{name}/{index}", row) for index, row in enumerate(samples))
+            listed = value(file, "(whole file)", content, name, list)
+            yield from ((f"{name}/{index}", row) for index, row in enumerate(listed))
 
 
 def _pair(file: Path, key: str, row: Any) -> Record:
@@ -143,12 +125,12 @@ def _pair(file: Path, key: str, row: Any) -> Record:
 
 def _first(file: Path, key: str, row: Any, name: str) -> str:
     """A text, or the first of a list of captions."""
-    text = read_field(file, key, row, name, (str, list))
-    if isinstance(text, list):
-        if not (name.startswith("caption") and text and isinstance(text[0], str)):
-            raise UserError(f"{file}: record {key}: field {name!r} is {text!r}; fetch the official file")
-        return text[0]
-    return str(text)
+    found = value(file, key, row, name, (str, list))
+    if isinstance(found, list):
+        if not (name.startswith("caption") and found and isinstance(found[0], str)):
+            raise UserError(f"{file}: record {key}: field {name!r} is {found!r}; fetch the official file")
+        return found[0]
+    return str(found)
 
 
 def _subtask(file: Path, key: str, image: str) -> str:
@@ -156,45 +138,40 @@ def _subtask(file: Path, key: str, image: str) -> str:
     folder = image.split("/")[0]
     if folder in SUBTASKS:
         return folder
-    matches = [subset for subset in SUBTASKS if subset in file.name]
-    if len(matches) != 1:
+    named = [subset for subset in SUBTASKS if subset in file.name]
+    if len(named) != 1:
         raise unknown("sub-task", folder, SUBTASKS, f"{file}: record {key}")
-    return matches[0]
+    return named[0]
 
 
-def _crossed(file: Path, rows_of_file: list[Any]) -> list[Record]:
+def _crossed(file: Path, listed: list[Any]) -> list[Record]:
     """Samples in the order of their numbers: the file shuffles its records."""
     samples: dict[tuple[int, str], dict[str, str]] = {}
-    for index, row in enumerate(rows_of_file):
-        info = read_field(file, str(index), row, "private_info", dict)
-        number, subset = (
-            read_field(file, str(index), info, "sample_cnt", int),
-            read_field(file, str(index), info, "dataset"),
-        )
-        _fill(
-            samples.setdefault((number, subset), {}), file, str(index), row, read_field(file, str(index), info, "name")
-        )
+    for index, row in enumerate(listed):
+        info = value(file, str(index), row, "private_info", dict)
+        number, subset = value(file, str(index), info, "sample_cnt", int), value(file, str(index), info, "dataset")
+        _fill(samples.setdefault((number, subset), {}), file, str(index), row, value(file, str(index), info, "name"))
     return [_record(file, subset, str(number), samples[number, subset]) for number, subset in sorted(samples)]
 
 
 def _fill(sample: dict[str, str], file: Path, key: str, row: Any, name: str) -> None:
     if name not in CROSSED:
         raise UserError(f"{file}: record {key}: field 'name' is {name!r}, not {', '.join(CROSSED)}; fetch it again")
-    for field, slot in zip(("caption", "image"), CROSSED[name], strict=True):
-        text = read_field(file, key, row, field)
-        if sample.setdefault(slot, text) != text:
+    for field, place in zip(("caption", "image"), CROSSED[name], strict=True):
+        text = value(file, key, row, field)
+        if sample.setdefault(place, text) != text:
             raise UserError(f"{file}: record {key}: {field} {text!r} differs from its sample's; fetch the file again")
 
 
 def _record(file: Path, subset: str, key: str, sample: Mapping[str, str]) -> Record:
     if subset not in SUBTASKS:
         raise unknown("sub-task", subset, SUBTASKS, f"{file}: record {key}")
-    if absent := [name for name in PAIR if name not in sample]:
-        raise UserError(f"{file}: sample {key} of {subset}: no {absent[0]}; fetch the file again")
+    if missing := [name for name in PAIR if name not in sample]:
+        raise UserError(f"{file}: sample {key} of {subset}: no {missing[0]}; fetch the file again")
     return Record(subset, key, (sample["image0"], sample["image1"]), (sample["caption0"], sample["caption1"]))
 
 
-def _with_pictures(record: Record, pictures: Path) -> Record:
+def _placed(record: Record, pictures: Path) -> Record:
     return Record(record.subset, record.id, tuple(_picture(pictures, record.subset, name) for name in record.images),
                   record.texts)  # fmt: skip
 
@@ -202,25 +179,20 @@ def _with_pictures(record: Record, pictures: Path) -> Record:
 def _picture(pictures: Path, subset: str, name: str) -> str:
     """The picture itself, or one of another format: made of an array, or of the light set, whose names say .png."""
     stem, suffix = os.path.splitext(name)
-    names = [stem + alternative for alternative in (SUFFIXES if suffix == ".npy" else (suffix, *SUFFIXES))]
-    return first_existing(folder / file_name for folder in (pictures, pictures / subset) for file_name in names)
+    names = [stem + other for other in (SUFFIXES if suffix == ".npy" else (suffix, *SUFFIXES))]
+    return first_there(place / one for place in (pictures, pictures / subset) for one in names)
 
 
 def evaluate(records: Sequence[Record], embeddings: Embeddings) -> dict[str, Items]:
     """Three scores a sub-task, and over Kubric's three together where all were scored."""
-    items: dict[str, Items] = {}
-    for subset, subset_records in by_subset(readable(records, embeddings)).items():
-        items |= {
-            f"{subset}_{score}": score_items
-            for score, score_items in winoground.items(subset_records, embeddings, subset).items()
-        }
-    return items | kubric(items)
+    found: dict[str, Items] = {}
+    for subset, part in by_subset(readable(records, embeddings)).items():
+        found |= {f"{subset}_{score}": own for score, own in winoground.items(part, embeddings, subset).items()}
+    return found | kubric(found)
 
 
 def kubric(items: Mapping[str, Items]) -> dict[str, Items]:
     """`eqbenkubric_<score>` over the records of its three sub-tasks; nothing where one of them was not scored."""
     if not all(f"{subset}_group" in items for subset in KUBRIC):
         return {}
-    return {
-        f"eqbenkubric_{s}": pool_items("eqbenkubric", [items[f"{subset}_{s}"] for subset in KUBRIC]) for s in SCORES
-    }
+    return {f"eqbenkubric_{s}": pooled("eqbenkubric", [items[f"{subset}_{s}"] for subset in KUBRIC]) for s in SCORES}

@@ -13,15 +13,14 @@ from __future__ import annotations
 from pathlib import Path
 
 from compclip.benchmarks import _flair, _sentences, retrieval
-from compclip.benchmarks._files import existing_file, images_folder, one_file, read_field, read_lines, selected_names
+from compclip.benchmarks._files import chosen, images_folder, lines, one_file, present, value
 from compclip.evaluate.benchmark import Benchmark
-from compclip.runs.item_outcomes import RETRIEVAL
+from compclip.runs.items import RETRIEVAL
 
 SETS = {"IIW-400": "docci_aar", "DOCCI_Test": "docci", "DCI_Test": "dci"}  # and where its pictures lie
 FLAIR = ("finegrained_annotations.json", "test_annotations.json")  # as its text and as its program call the file
 SHORTEST = 3  # characters of a sentence
 METRICS = _sentences.METRICS
-HEADLINE = retrieval.HEADLINE
 Read = tuple[tuple[Path, ...], list[_flair.Captioned]]
 
 
@@ -34,7 +33,7 @@ def load(path: str | Path, images: str | Path | None = None, split: str = "") ->
     folder = Path(path)
     released = folder if folder.suffix == ".json" else _released(folder)
     pictures = images_folder(released.parent if released else folder, images)
-    files, read = _selected_sets(released, pictures, split) if released else _authors(folder, pictures, split)
+    files, read = _chosen(released, pictures, split) if released else _authors(folder, pictures, split)
     texts = [(key, picture, [s for s in sentences if len(s) >= SHORTEST]) for key, picture, sentences in read]
     records, dropped = _sentences.records(folder, texts)
     dropped["short_sentence"] = sum(len(a[2]) - len(b[2]) for a, b in zip(read, texts, strict=True))
@@ -47,16 +46,16 @@ def _released(folder: Path) -> Path | None:
     return one_file(folder, *FLAIR) if not has_authors and any((folder / name).is_file() for name in FLAIR) else None
 
 
-def _selected_sets(file: Path, pictures: Path, split: str) -> Read:
+def _chosen(file: Path, pictures: Path, split: str) -> Read:
     """The pictures of some sets, which lie in the sets' folders."""
-    folders = [SETS[name] for name in selected_names(file, SETS, split)]
+    folders = [SETS[name] for name in chosen(file, SETS, split)]
     read = _flair.captioned(file, pictures)
     return (file,), [entry for entry in read if not split or Path(entry[1]).parent.name in folders]
 
 
 def _authors(folder: Path, pictures: Path, split: str) -> Read:
-    files = {name: existing_file(folder / name / "data.jsonl") for name in selected_names(folder, SETS, split)}
-    read = [entry for name, file in files.items() for entry in _described(name, file, pictures / SETS[name])]
+    files = {name: present(folder / name / "data.jsonl") for name in chosen(folder, SETS, split)}
+    read = [one for name, file in files.items() for one in _described(name, file, pictures / SETS[name])]
     return tuple(files.values()), read
 
 
@@ -65,10 +64,10 @@ def _described(name: str, file: Path, pictures: Path) -> list[_flair.Captioned]:
 
     The file of IIW-400 says `image/key`, the others `image`, with or without the suffix.
     """
-    captioned = []
-    for number, row in read_lines(file):
+    found = []
+    for number, row in lines(file):
         field = "image/key" if isinstance(row, dict) and "image/key" in row else "image"
-        key = read_field(file, f"at line {number}", row, field).removesuffix(".jpg")
-        texts = _sentences.split(read_field(file, key, row, "IIW"))
-        captioned.append((f"{name}/{number}", str(pictures / f"{key}.jpg"), texts))
-    return captioned
+        key = value(file, f"at line {number}", row, field).removesuffix(".jpg")
+        texts = _sentences.split(value(file, key, row, "IIW"))
+        found.append((f"{name}/{number}", str(pictures / f"{key}.jpg"), texts))
+    return found

@@ -17,9 +17,9 @@ from typing import Any
 
 from compclip.base.errors import UserError, unknown
 from compclip.benchmarks import _pairs, _table
-from compclip.benchmarks._files import read_field
+from compclip.benchmarks._files import value
 from compclip.evaluate.benchmark import Benchmark, Record
-from compclip.runs.item_outcomes import COMPOSITION
+from compclip.runs.items import COMPOSITION
 
 FILE = "Questions.csv"
 FOLDERS = ("MLLM_VLM Images", "MMVP_VLM_Images", "images")  # of the hub, and of the README
@@ -31,7 +31,6 @@ PATTERNS = {  # the first word of a Type, as the file, the README or the paper h
     "texts": "writing", "viewpoint": "viewpoint", "camera": "viewpoint",
 }  # fmt: skip
 METRICS = _pairs.metrics(dict.fromkeys(PATTERNS.values()))
-HEADLINE: tuple[str, ...] = ()  # none by its authors: the mean of the columns that the report shows
 
 
 def load(path: str | Path, images: str | Path | None = None, split: str = "") -> Benchmark:
@@ -59,14 +58,14 @@ def _pictures(folder: Path, images: str | Path | None) -> Path:
     return next((base / name for name in FOLDERS if (base / name).is_dir()), base)
 
 
-def _record(file: Path, pictures: Path, first_row: Any, second_row: Any) -> Record:
+def _record(file: Path, pictures: Path, one: Any, two: Any) -> Record:
     """A pair, known by its first question: the first has an odd number, the second the next one."""
-    first, second = (_table.whole_number(file, "?", row, COLUMNS[0]) for row in (first_row, second_row))
-    kinds = [read_field(file, str(first), row, "Type") for row in (first_row, second_row)]
+    first, second = (_table.whole(file, "?", row, COLUMNS[0]) for row in (one, two))
+    kinds = [value(file, str(first), row, "Type") for row in (one, two)]
     if not first % 2 or second != first + 1 or kinds[0] != kinds[1]:
         raise UserError(f"{file}: questions {first} and {second} are no pair of one Type; fetch the official file")
-    images = tuple(str(pictures / kinds[0] / f"{number}.jpg") for number in (first, second))
-    return Record(_pattern(file, first, kinds[0]), str(first), images, (_text(first_row), _text(second_row)))
+    shown = tuple(str(pictures / kinds[0] / f"{number}.jpg") for number in (first, second))
+    return Record(_pattern(file, first, kinds[0]), str(first), shown, (_text(one), _text(two)))
 
 
 def _pattern(file: Path, number: int, kind: str) -> str:

@@ -25,11 +25,11 @@ import numpy as np
 
 from compclip.base.errors import UserError, unknown
 from compclip.benchmarks import _choice, _table, retrieval
-from compclip.benchmarks._files import existing_file, first_existing, images_folder, read_field, selected_names
-from compclip.evaluate.benchmark import Benchmark, Record
+from compclip.benchmarks._files import chosen, first_there, images_folder, present, value
+from compclip.data import literals
+from compclip.evaluate.benchmark import Benchmark, Items, Record
 from compclip.evaluate.embeddings import Embeddings
-from compclip.prepare import list_literals
-from compclip.runs.item_outcomes import COMPOSITION, Items
+from compclip.runs.items import COMPOSITION
 
 CHOICES = {
     "coco_mcq": "COCO_val_mcq_llama3.1_rephrased.csv",
@@ -53,7 +53,6 @@ METRICS = (
     *(f"{name}{template}" for name in CHOICES for template in ("", *(f"_{t}" for t in TEMPLATES))),
     *(f"{name}_{metric}" for name in RETRIEVALS for metric in retrieval.METRICS),
 )
-HEADLINE: tuple[str, ...] = ()  # none by its authors: the mean of the columns that the report shows
 CAPTIONS = tuple(f"caption_{i}" for i in range(4))
 FOLDERS = ("val2017", "VOC2007/JPEGImages", "VOCdevkit/VOC2007/JPEGImages")  # as COCO's and VOC's archives unpack
 Kinds = Mapping[tuple[str, str], str]  # subset and id of a question -> the template of its answer
@@ -68,13 +67,13 @@ def load(path: str | Path, images: str | Path | None = None, split: str = "") ->
     """
     folder = Path(path)
     pictures = images_folder(folder, images)
-    files = {name: existing_file(folder / FILES[name]) for name in selected_names(folder, FILES, split or USUAL)}
-    questions = [entry for name in files if name in CHOICES for entry in _questions(name, files[name], pictures)]
-    pools = [entry for name in files if name in RETRIEVALS for entry in _captioned(name, files[name], pictures)]
-    kinds = {(record.subset, record.id): kind for record, kind in questions}
-    records = tuple(record for record in (*(record for record, _ in questions), *pools) if record.texts)
-    dropped = {"image_without_caption": len(questions) + len(pools) - len(records)}
-    return Benchmark(records, tuple(files.values()), partial(evaluate, kinds), dropped=dropped, kind=COMPOSITION)
+    files = {name: present(folder / FILES[name]) for name in chosen(folder, FILES, split or USUAL)}
+    asked = [one for name in files if name in CHOICES for one in _questions(name, files[name], pictures)]
+    pools = [one for name in files if name in RETRIEVALS for one in _captioned(name, files[name], pictures)]
+    kinds = {(record.subset, record.id): kind for record, kind in asked}
+    kept = tuple(record for record in (*(record for record, _ in asked), *pools) if record.texts)
+    dropped = {"image_without_caption": len(asked) + len(pools) - len(kept)}
+    return Benchmark(kept, tuple(files.values()), partial(evaluate, kinds), dropped=dropped, kind=COMPOSITION)
 
 
 def _questions(name: str, file: Path, pictures: Path) -> list[tuple[Record, str]]:
@@ -85,7 +84,7 @@ def _questions(name: str, file: Path, pictures: Path) -> list[tuple[Record, str]
 
 
 def _question(name: str, file: Path, key: str, row: Mapping[str, str], pictures: Path) -> Record:
-    answer = _table.whole_number(file, key, row, "correct_answer")
+    answer = _table.whole(file, key, row, "correct_answer")
     if answer >= len(CAPTIONS):
         raise UserError(f"{file}: record {key}: correct_answer={answer} of {len(CAPTIONS)} captions; fetch it again")
     texts = _choice.match_first([row[caption] for caption in CAPTIONS], answer)
@@ -94,7 +93,7 @@ def _question(name: str, file: Path, key: str, row: Mapping[str, str], pictures:
 
 def _picture(pictures: Path, name: str) -> str:
     at = _table.picture(pictures, name)
-    return first_existing((at, *(str(pictures / folder / Path(name).name) for folder in FOLDERS)))
+    return first_there((at, *(str(pictures / folder / Path(name).name) for folder in FOLDERS)))
 
 
 def _template(file: Path, key: str, row: Mapping[str, str]) -> str:
@@ -114,22 +113,22 @@ def _captioned(name: str, file: Path, pictures: Path) -> list[Record]:
 def _captions(file: Path, key: str, row: Any) -> tuple[str, ...]:
     """The captions of a picture, which the table shows as Python does: authors evaluate it, we read it."""
     try:
-        return tuple(text for text in list_literals.parse_texts(read_field(file, key, row, "captions")) if text.strip())
+        return tuple(text for text in literals.texts(value(file, key, row, "captions")) if text.strip())
     except ValueError as error:
         raise UserError(f"{file}: record {key}: field 'captions' is {error}; fetch the official file") from error
 
 
 def evaluate(kinds: Kinds, records: Sequence[Record], embeddings: Embeddings) -> dict[str, Items]:
     """The choices, whole and by template, and the retrievals, each within its own pool."""
-    items_of = {}
-    for name, items in _choice.choose_texts([r for r in records if r.subset in CHOICES], embeddings).items():
-        items_of[name] = items
+    found = {}
+    for name, items in _choice.of_texts([r for r in records if r.subset in CHOICES], embeddings).items():
+        found[name] = items
         for template in TEMPLATES:
             keep = np.array([kinds[name, key] == template for key in items.ids], dtype=bool)
-            template_ids = tuple(key for key, is_kept in zip(items.ids, keep, strict=True) if is_kept)
+            kept = tuple(key for key, one in zip(items.ids, keep, strict=True) if one)
             tied = tuple(key for key in items.tied if kinds[name, key] == template)
-            items_of[f"{name}_{template}"] = Items(template_ids, items.values[keep], name, tied)
+            found[f"{name}_{template}"] = Items(kept, items.values[keep], name, tied)
     for name in RETRIEVALS:
         pool = [record for record in records if record.subset == name]
-        items_of |= {f"{name}_{metric}": items for metric, items in retrieval.evaluate(pool, embeddings).items()}
-    return items_of
+        found |= {f"{name}_{metric}": items for metric, items in retrieval.evaluate(pool, embeddings).items()}
+    return found

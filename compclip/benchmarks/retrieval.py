@@ -27,15 +27,14 @@ import numpy as np
 
 from compclip.base.errors import unknown
 from compclip.benchmarks import _captioned, _tars
-from compclip.benchmarks._files import check_unique, images_folder, one_file, read_groups
+from compclip.benchmarks._files import groups, images_folder, one_file, unique
 from compclip.evaluate import metrics
-from compclip.evaluate.benchmark import Benchmark, Record, flagged_ids, ids, readable
+from compclip.evaluate.benchmark import Benchmark, Items, Record, ids, readable, those
 from compclip.evaluate.embeddings import Embeddings
-from compclip.runs.item_outcomes import RETRIEVAL, Items
+from compclip.runs.items import RETRIEVAL
 
 KS = (1, 5, 10)
 METRICS = tuple(f"{way}_recall_at_{k}" for way in ("i2t", "t2i") for k in KS)
-HEADLINE = ("i2t_recall_at_1", "t2i_recall_at_1")
 SUBSET = "all"
 
 
@@ -62,23 +61,23 @@ def load(
     """
     lost, clean = Counter[str](), CLEANINGS[(options or Config()).clean]
     folder, files, read = _read(Path(path), images, split, lost)
-    entries = [(key, at, list(map(clean, captions))) for key, at, captions in read]
+    entries = [(key, at, list(map(clean, told))) for key, at, told in read]
     records = tuple(_record(entry) for entry in entries)
-    captioned = check_unique(Path(path), [record for record in records if record.texts])
+    kept = unique(Path(path), [record for record in records if record.texts])
     lost["empty_caption"] = sum(len(e[2]) - len(r.texts) for e, r in zip(entries, records, strict=True))
-    lost["image_without_caption"] = len(records) - len(captioned)
-    group_ids, sidecar = read_groups(folder, captioned)
-    return Benchmark(captioned, (*files, *sidecar), evaluate, groups=group_ids, dropped=dict(lost), kind=RETRIEVAL)
+    lost["image_without_caption"] = len(records) - len(kept)
+    chosen, sidecar = groups(folder, kept)
+    return Benchmark(kept, (*files, *sidecar), evaluate, groups=chosen, dropped=dict(lost), kind=RETRIEVAL)
 
 
 def _read(
     path: Path, images: str | Path | None, split: str, lost: Counter[str]
 ) -> tuple[Path, tuple[Path, ...], Iterable[_captioned.Captioned]]:
     """The annotations' folder and their file, where they are in one, and the captioned pictures."""
-    if _tars.tar_files(path / split):
-        return path, (), _captioned.read_tars(path / split, lost)
+    if _tars.found(path / split):
+        return path, (), _captioned.in_tars(path / split, lost)
     file = one_file(path, *_captioned.PATTERNS)
-    return file.parent, (file,), _captioned.read_captioned(file, images_folder(file.parent, images), split, lost)
+    return file.parent, (file,), _captioned.entries(file, images_folder(file.parent, images), split, lost)
 
 
 def _record(entry: _captioned.Captioned) -> Record:
@@ -101,17 +100,17 @@ CLEANINGS: dict[str, Callable[[str], str]] = {"": str, "clic": _clic}
 
 def evaluate(records: Sequence[Record], embeddings: Embeddings) -> dict[str, Items]:
     """`i2t_recall_at_<k>` over images, `t2i_recall_at_<k>` over captions; unreadable images take theirs along."""
-    readable_records = readable(records, embeddings)
-    if not readable_records:
+    part = readable(records, embeddings)
+    if not part:
         return {}
-    image_of_text_T = np.repeat(np.arange(len(readable_records)), [len(record.texts) for record in readable_records])
-    texts = [text for record in readable_records for text in record.texts]
-    ranks = embeddings.ranks([record.images[0] for record in readable_records], texts, image_of_text_T)
+    image_of_text_T = np.repeat(np.arange(len(part)), [len(record.texts) for record in part])
+    texts = [text for record in part for text in record.texts]
+    ranks = embeddings.ranks([record.images[0] for record in part], texts, image_of_text_T)
     outcomes = metrics.recall_at_ranks(*ranks, KS, embeddings.ties)
-    text_ids = tuple(f"{r.id}#{i}" for r in readable_records for i in range(len(r.texts)))
-    return _items("i2t", ids(readable_records), outcomes, SUBSET) | _items("t2i", text_ids, outcomes, "captions")
+    text_ids = tuple(f"{r.id}#{i}" for r in part for i in range(len(r.texts)))
+    return _items("i2t", ids(part), outcomes, SUBSET) | _items("t2i", text_ids, outcomes, "captions")
 
 
 def _items(way: str, keys: tuple[str, ...], outcomes: metrics.PerItem, subset: str) -> dict[str, Items]:
-    tied = flagged_ids(keys, outcomes[f"{way}_tied"])
+    tied = those(keys, outcomes[f"{way}_tied"])
     return {f"{way}_recall_at_{k}": Items(keys, outcomes[f"{way}_r{k}"], subset, tied) for k in KS}

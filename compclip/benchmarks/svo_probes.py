@@ -21,15 +21,14 @@ from pathlib import Path
 from compclip.base.errors import UserError
 from compclip.base.files import read_text
 from compclip.benchmarks import _choice
-from compclip.benchmarks._files import images_folder, selected_names
+from compclip.benchmarks._files import chosen, images_folder
 from compclip.evaluate.benchmark import Benchmark, Record
-from compclip.runs.item_outcomes import COMPOSITION
+from compclip.runs.items import COMPOSITION
 
 FILE = "svo_probes.csv"
 KINDS = ("subj_neg", "verb_neg", "obj_neg")
 MEANS = {"average": KINDS}
 METRICS = (*KINDS, *MEANS)
-HEADLINE = ("average",)
 IMAGES = ("pos_image_id", "neg_image_id")
 FLAGS = {"true": True, "false": False}
 Row = Mapping[str, str]
@@ -43,14 +42,14 @@ def load(path: str | Path, images: str | Path | None = None, split: str = "") ->
     missing file, an unknown kind, or a row without a column or with an unreadable one.
     """
     folder, pictures = Path(path), images_folder(Path(path), images)
-    file, kinds = folder / FILE, selected_names(folder, KINDS, split)
+    file, kinds = folder / FILE, chosen(folder, KINDS, split)
     read = [(_kind(file, key, row), key, row) for key, row in _rows(file)]
     if not read:
         raise UserError(f"{file}: holds no records; fetch the official file")
     records = tuple(_record(file, kind, key, row, pictures) for kind, key, row in read if kind in kinds)
     dropped = {"not_one_kind": sum(not kind for kind, _, _ in read)}
     return Benchmark(
-        records, (file,), partial(_choice.choose_images, strict=True), MEANS, dropped=dropped, first_picture=True,
+        records, (file,), partial(_choice.of_images, strict=True), MEANS, dropped=dropped, first_picture=True,
         kind=COMPOSITION,
     )  # fmt: skip
 
@@ -58,8 +57,8 @@ def load(path: str | Path, images: str | Path | None = None, split: str = "") ->
 def _rows(file: Path) -> Iterator[tuple[str, Row]]:
     """The place of each row below the header, and the row."""
     reader = csv.DictReader(io.StringIO(read_text(file), newline=""))
-    if absent := [name for name in ("sentence", *IMAGES, *KINDS) if name not in (reader.fieldnames or ())]:
-        raise UserError(f"{file}: no column {absent[0]!r}; fetch the official file")
+    if missing := [name for name in ("sentence", *IMAGES, *KINDS) if name not in (reader.fieldnames or ())]:
+        raise UserError(f"{file}: no column {missing[0]!r}; fetch the official file")
     try:
         for index, row in enumerate(reader):
             if None in row or None in row.values():
@@ -71,8 +70,8 @@ def _rows(file: Path) -> Iterator[tuple[str, Row]]:
 
 def _kind(file: Path, key: str, row: Row) -> str:
     """The part in which the pictures differ, or nothing where that is not exactly one."""
-    kinds = [name for name in KINDS if _flag(file, key, row, name)]
-    return kinds[0] if len(kinds) == 1 else ""
+    found = [name for name in KINDS if _flag(file, key, row, name)]
+    return found[0] if len(found) == 1 else ""
 
 
 def _flag(file: Path, key: str, row: Row, name: str) -> bool:

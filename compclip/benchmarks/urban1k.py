@@ -15,14 +15,13 @@ from pathlib import Path
 from compclip.base.errors import UserError
 from compclip.base.files import read_text
 from compclip.benchmarks import _flair, retrieval
-from compclip.benchmarks._files import check_unique
+from compclip.benchmarks._files import unique
 from compclip.evaluate.benchmark import Benchmark, Record
-from compclip.runs.item_outcomes import RETRIEVAL
+from compclip.runs.items import RETRIEVAL
 
 CAPTIONS, PICTURES, UNPACKED = "caption", ("image", "images"), "Urban1k"
 FLAIR = "annotations.json"
 METRICS = retrieval.METRICS
-HEADLINE = retrieval.HEADLINE
 
 
 def load(path: str | Path, images: str | Path | None = None, split: str = "") -> Benchmark:
@@ -39,9 +38,9 @@ def load(path: str | Path, images: str | Path | None = None, split: str = "") ->
                 if file.suffix == ".json" and file.is_file()]  # fmt: skip
     files, read = _released(released[0], images) if released else _authors(folder, images)
     records = [Record(retrieval.SUBSET, Path(image).stem, (image,), (caption,)) for image, caption in read]
-    captioned = tuple(sorted((record for record in records if record.has_text), key=lambda r: (len(r.id), r.id)))
-    dropped = {"image_without_caption": len(records) - len(captioned)}
-    return Benchmark(check_unique(folder, captioned), files, retrieval.evaluate, dropped=dropped, kind=RETRIEVAL)
+    kept = tuple(sorted((record for record in records if record.has_text), key=lambda r: (len(r.id), r.id)))
+    dropped = {"image_without_caption": len(records) - len(kept)}
+    return Benchmark(unique(folder, kept), files, retrieval.evaluate, dropped=dropped, kind=RETRIEVAL)
 
 
 def _released(file: Path, images: str | Path | None) -> tuple[tuple[Path, ...], list[tuple[str, str]]]:
@@ -52,7 +51,7 @@ def _released(file: Path, images: str | Path | None) -> tuple[tuple[Path, ...], 
 
 def _authors(folder: Path, images: str | Path | None) -> tuple[tuple[Path, ...], list[tuple[str, str]]]:
     """Pictures and captions of a file each. Raises UserError where there are none."""
-    base = next((parent for parent in (folder, folder / UNPACKED) if (parent / CAPTIONS).is_dir()), folder)
+    base = next((place for place in (folder, folder / UNPACKED) if (place / CAPTIONS).is_dir()), folder)
     files = tuple(sorted((base / CAPTIONS).glob("*.txt"), key=lambda file: (len(file.stem), file.stem)))
     if not files:
         raise UserError(f"{base / CAPTIONS}: holds no captions (<n>.txt); give the folder of {CAPTIONS}/ and image/")

@@ -19,14 +19,13 @@ from typing import Any
 
 from compclip.base.errors import UserError
 from compclip.benchmarks import _pairs, _table
-from compclip.benchmarks._files import images_folder, read_field, selected_names
+from compclip.benchmarks._files import chosen, images_folder, value
 from compclip.evaluate.benchmark import Benchmark, Record
-from compclip.runs.item_outcomes import COMPOSITION
+from compclip.runs.items import COMPOSITION
 
 SOLUTIONS = ("sim_solution.csv", "solutions/sim_solution.csv")
 STRAIGHT = {"Text": "T0_I0 > T1_I0 & T1_I1 > T0_I1", "Image": "T0_I0 > T0_I1 & T1_I1 > T1_I0"}
 METRICS = _pairs.metrics(["*"])  # the categories are those of the file
-HEADLINE: tuple[str, ...] = ()  # none by its authors: the mean of the columns that the report shows
 CATEGORY = re.compile(r"[a-z][a-z_ ]{0,40}")
 
 
@@ -37,15 +36,15 @@ def load(path: str | Path, images: str | Path | None = None, split: str = "") ->
     `split` names some categories, all without it. Raises UserError for a missing file, answers of the mixed release
     beside the rows, or a record without a field.
     """
-    files, rows = _table.read_table(Path(path), "test", images)
+    files, rows = _table.listed(Path(path), "test", images)
     folder = Path(path) if Path(path).is_dir() else Path(path).parent
     for solution in SOLUTIONS:
         _check_straight(folder / solution)
     pictures = images_folder(files[0].parent, images)
     records = [_record(files[0], *row, pictures) for row in rows]
-    categories = selected_names(files[0], dict.fromkeys(record.subset for record in records), split)
-    selected = tuple(record for record in records if record.subset in categories)
-    return Benchmark(selected, files, _pairs.evaluate, _pairs.means(categories), kind=COMPOSITION)
+    categories = chosen(files[0], dict.fromkeys(record.subset for record in records), split)
+    kept = tuple(record for record in records if record.subset in categories)
+    return Benchmark(kept, files, _pairs.evaluate, _pairs.means(categories), kind=COMPOSITION)
 
 
 def _check_straight(solution: Path) -> None:
@@ -62,9 +61,9 @@ def _check_straight(solution: Path) -> None:
 
 
 def _record(file: Path, key: str, row: Any, pictures: Path) -> Record:
-    category = read_field(file, key, row, "category")
+    category = value(file, key, row, "category")
     if not CATEGORY.fullmatch(category):
         raise UserError(f"{file}: record {key}: category {category!r} is no category; fetch the official file")
-    texts = tuple(read_field(file, key, row, f"text_{i}") for i in (0, 1))
-    images = tuple(_table.picture(pictures, read_field(file, key, row, f"image_{i}")) for i in (0, 1))
-    return Record(category.replace(" ", "_"), key, images, texts)
+    texts = tuple(value(file, key, row, f"text_{i}") for i in (0, 1))
+    shown = tuple(_table.picture(pictures, value(file, key, row, f"image_{i}")) for i in (0, 1))
+    return Record(category.replace(" ", "_"), key, shown, texts)

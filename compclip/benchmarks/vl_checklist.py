@@ -21,9 +21,9 @@ from typing import Any
 
 from compclip.base.errors import UserError
 from compclip.benchmarks import _choice
-from compclip.benchmarks._files import existing_file, images_folder, read_field, read_rows, selected_names
+from compclip.benchmarks._files import chosen, images_folder, present, rows, value
 from compclip.evaluate.benchmark import Benchmark, Record
-from compclip.runs.item_outcomes import COMPOSITION
+from compclip.runs.items import COMPOSITION
 
 Sources = dict[str, dict[str, str]]  # source -> corpus -> file
 LIMIT = 1000
@@ -69,16 +69,16 @@ def load(path: str | Path, images: str | Path | None = None, split: str = "") ->
     for a missing file, an unknown task, or a record of another form.
     """
     folder, pictures = Path(path), images_folder(Path(path), images)
-    corpora_files = [(f"{task}_{corpus}", existing_file(folder / name), pictures / FOLDERS[source])
-             for task in selected_names(folder, TASKS, split)
+    named = [(f"{task}_{corpus}", present(folder / name), pictures / FOLDERS[source])
+             for task in chosen(folder, TASKS, split)
              for source, corpora in TASKS[task].items() for corpus, name in corpora.items()]  # fmt: skip
-    read = [_records(subset, file, corpus_pictures) for subset, file, corpus_pictures in corpora_files]
-    records = tuple(record for corpus_records, _ in read for record in corpus_records)
-    dropped = {"beyond_limit": sum(beyond for _, beyond in read)}
+    read = [_records(subset, file, place) for subset, file, place in named]
+    records = tuple(record for part, _ in read for record in part)
+    dropped = {"beyond_limit": sum(rest for _, rest in read)}
     return Benchmark(
         records,
-        tuple(file for _, file, _ in corpora_files),
-        partial(_choice.choose_texts, strict=True),
+        tuple(file for _, file, _ in named),
+        partial(_choice.of_texts, strict=True),
         MEANS,
         dropped=dropped,
         kind=COMPOSITION,
@@ -87,13 +87,13 @@ def load(path: str | Path, images: str | Path | None = None, split: str = "") ->
 
 def _means() -> dict[str, tuple[str, ...]]:
     """Sources of several files, then tasks, then all, then kinds."""
-    means = {}
+    found = {}
     for task, sources in TASKS.items():
         for source, corpora in sources.items():
             if len(corpora) > 1:
-                means[f"{task}_{source}"] = tuple(f"{task}_{corpus}" for corpus in corpora)
-        means[task] = tuple(f"{task}_{source}" for source in sources)
-    return {**means, "average": tuple(TASKS), **KINDS, "average_kinds": tuple(KINDS)}
+                found[f"{task}_{source}"] = tuple(f"{task}_{corpus}" for corpus in corpora)
+        found[task] = tuple(f"{task}_{source}" for source in sources)
+    return {**found, "average": tuple(TASKS), **KINDS, "average_kinds": tuple(KINDS)}
 
 
 MEANS = _means()
@@ -101,14 +101,13 @@ METRICS = (
     *(f"{task}_{corpus}" for task, sources in TASKS.items() for corpora in sources.values() for corpus in corpora),
     *MEANS,
 )
-HEADLINE = ("average_kinds",)
 
 
 def _records(subset: str, file: Path, pictures: Path) -> tuple[list[Record], int]:
     """The records that count and the number of the others; the files repeat records, so the id is the place."""
-    content = read_rows(file, list)
-    records = [_record(subset, file, str(index), row, pictures) for index, row in enumerate(content[:LIMIT])]
-    return records, len(content) - len(records)
+    content = rows(file, list)
+    kept = [_record(subset, file, str(index), row, pictures) for index, row in enumerate(content[:LIMIT])]
+    return kept, len(content) - len(kept)
 
 
 def _record(subset: str, file: Path, key: str, row: Any, pictures: Path) -> Record:
@@ -118,7 +117,7 @@ def _record(subset: str, file: Path, key: str, row: Any, pictures: Path) -> Reco
 
 
 def _first(file: Path, key: str, texts: Any, name: str) -> str:
-    values = read_field(file, key, texts, name, list)
-    if not values or not isinstance(values[0], str):
-        raise UserError(f"{file}: record {key}: {name!r} holds no text: {values}; fetch the official file")
-    return values[0]
+    found = value(file, key, texts, name, list)
+    if not found or not isinstance(found[0], str):
+        raise UserError(f"{file}: record {key}: {name!r} holds no text: {found}; fetch the official file")
+    return found[0]

@@ -20,10 +20,10 @@ import numpy as np
 
 from compclip.base.errors import UserError
 from compclip.benchmarks import _choice
-from compclip.benchmarks._files import existing_file, images_folder, read_field, read_rows, selected_names
-from compclip.evaluate.benchmark import Benchmark, Record
+from compclip.benchmarks._files import chosen, images_folder, present, rows, value
+from compclip.evaluate.benchmark import Benchmark, Items, Record
 from compclip.evaluate.embeddings import Embeddings
-from compclip.runs.item_outcomes import COMPOSITION, Items
+from compclip.runs.items import COMPOSITION
 
 FILES = {  # the subset as the authors call it, and its file
     "Controlled_Images_A": "controlled_images_dataset.json",
@@ -40,7 +40,6 @@ PLACES = {
 }
 MEANS = {"average": tuple(FILES)}
 METRICS = (*FILES, *(f"{subset}_{kind}" for subset in PLACES for kind in ("pair", "set")), *MEANS)
-HEADLINE = ("average",)
 
 
 def load(path: str | Path, images: str | Path | None = None, split: str = "") -> Benchmark:
@@ -50,59 +49,59 @@ def load(path: str | Path, images: str | Path | None = None, split: str = "") ->
     UserError for a missing file, an unknown subset, or a record of another form.
     """
     folder, pictures = Path(path), images_folder(Path(path), images)
-    files = {subset: existing_file(folder / FILES[subset]) for subset in selected_names(folder, FILES, split)}
+    files = {subset: present(folder / FILES[subset]) for subset in chosen(folder, FILES, split)}
     records = tuple(record for subset, file in files.items() for record in _records(subset, file, pictures))
     return Benchmark(records, tuple(files.values()), evaluate, MEANS, kind=COMPOSITION)
 
 
 def evaluate(records: Sequence[Record], embeddings: Embeddings) -> dict[str, Items]:
     """Outcomes of single pictures, and of their pairs and sets in Controlled_Images."""
-    items = _choice.choose_texts(records, embeddings)
+    found = _choice.of_texts(records, embeddings)
     name_of = {(record.subset, record.id): Path(record.images[0]).stem for record in records if record.subset in PLACES}
     together = {}
-    for subset in (subset for subset in PLACES if subset in items):
-        right = _by_objects(items[subset], [name_of[subset, key] for key in items[subset].ids])
+    for subset in (subset for subset in PLACES if subset in found):
+        right = _by_objects(found[subset], [name_of[subset, key] for key in found[subset].ids])
         pairs = PLACES[subset]
         together[f"{subset}_pair"] = _all_right(right, pairs, f"{subset}_pair")
         together[f"{subset}_set"] = _all_right(right, (pairs[0] + pairs[1],), f"{subset}_set")
-    return items | together
+    return found | together
 
 
 def _by_objects(items: Items, names: Sequence[str]) -> dict[str, dict[str, float]]:
     """Outcomes by the two objects of a picture and the place of one of them, all in its file's name."""
-    outcomes: dict[str, dict[str, float]] = {}
+    found: dict[str, dict[str, float]] = {}
     for name, outcome in zip(names, items.values.tolist(), strict=True):
-        words = name.split("_")
-        if len(words) > 2:
-            outcomes.setdefault(f"{words[0]}_{words[-1]}", {})[words[1]] = outcome
-    return outcomes
+        parts = name.split("_")
+        if len(parts) > 2:
+            found.setdefault(f"{parts[0]}_{parts[-1]}", {})[parts[1]] = outcome
+    return found
 
 
 def _all_right(right: Mapping[str, Mapping[str, float]], groups: Sequence[tuple[str, ...]], subset: str) -> Items:
     """1 for each group of places of the same objects whose pictures are all right."""
-    group_outcomes = {
-        f"{objects}/{'+'.join(group)}": float(all(outcome_at[position] for position in group))
-        for objects, outcome_at in right.items()
+    whole = {
+        f"{objects}/{'+'.join(group)}": float(all(own[place] for place in group))
+        for objects, own in right.items()
         for group in groups
-        if all(position in outcome_at for position in group)
+        if all(place in own for place in group)
     }
-    return Items(tuple(group_outcomes), np.array(list(group_outcomes.values())), subset)
+    return Items(tuple(whole), np.array(list(whole.values())), subset)
 
 
 def _records(subset: str, file: Path, pictures: Path) -> list[Record]:
     """The files have no ids, so the id is the place in the file."""
     read = _controlled if subset.startswith("Controlled") else _question
-    records = []
-    for index, row in enumerate(read_rows(file, list)):
+    found = []
+    for index, row in enumerate(rows(file, list)):
         image, texts = read(file, str(index), row)
-        records.append(Record(subset, str(index), (str(pictures / image),), _checked(file, str(index), texts)))
-    return records
+        found.append(Record(subset, str(index), (str(pictures / image),), _checked(file, str(index), texts)))
+    return found
 
 
 def _controlled(file: Path, key: str, row: Any) -> tuple[Path, list[Any]]:
     """The paths start at the authors' working folder (`data/controlled_images/x.jpeg`): the last two parts count."""
-    name = Path(read_field(file, key, row, "image_path"))
-    return Path(*name.parts[-2:]), read_field(file, key, row, "caption_options", list)
+    name = Path(value(file, key, row, "image_path"))
+    return Path(*name.parts[-2:]), value(file, key, row, "caption_options", list)
 
 
 def _question(file: Path, key: str, row: Any) -> tuple[Path, list[Any]]:

@@ -17,16 +17,15 @@ import numpy as np
 
 from compclip.base.errors import UserError
 from compclip.benchmarks import _parquet
-from compclip.benchmarks._files import check_unique, images_folder, read_field, read_groups
+from compclip.benchmarks._files import groups, images_folder, unique, value
 from compclip.evaluate import metrics
-from compclip.evaluate.benchmark import Benchmark, Record, column, flagged_ids, ids, readable
+from compclip.evaluate.benchmark import Benchmark, Items, Record, column, ids, readable, those
 from compclip.evaluate.embeddings import Embeddings
-from compclip.runs.item_outcomes import COMPOSITION, Items
+from compclip.runs.items import COMPOSITION
 
 FILE = "examples.jsonl"
 SUBSET = "all"
 METRICS = ("text", "image", "group")
-HEADLINE: tuple[str, ...] = ()  # none by its authors: the mean of the columns that the report shows
 
 
 def load(path: str | Path, images: str | Path | None = None, split: str = "") -> Benchmark:
@@ -37,42 +36,42 @@ def load(path: str | Path, images: str | Path | None = None, split: str = "") ->
     """
     if split:
         raise UserError(f"benchmark winoground: split={split!r}: it has no splits; leave split out")
-    files, rows = _parquet.lines_or_rows(Path(path), FILE, images)
+    files, listed = _parquet.listed(Path(path), FILE, images)
     pictures = images_folder(files[0].parent, images)
-    records = check_unique(files[0], [_record(files[0], number, row, pictures) for number, row in rows])
-    group_ids, sidecar = read_groups(files[0].parent, records)
-    return Benchmark(records, (*files, *sidecar), evaluate, groups=group_ids, kind=COMPOSITION)
+    records = unique(files[0], [_record(files[0], number, row, pictures) for number, row in listed])
+    chosen, sidecar = groups(files[0].parent, records)
+    return Benchmark(records, (*files, *sidecar), evaluate, groups=chosen, kind=COMPOSITION)
 
 
 def _record(file: Path, number: int, row: Any, pictures: Path) -> Record:
-    key = str(read_field(file, f"at line {number}", row, "id", (int, str)))
-    names = [read_field(file, key, row, f"image_{i}") for i in (0, 1)]
+    key = str(value(file, f"at line {number}", row, "id", (int, str)))
+    names = [value(file, key, row, f"image_{i}") for i in (0, 1)]
     return Record(
         SUBSET, key,
         tuple(_parquet.picture(pictures, name, ".png") for name in names),
-        tuple(read_field(file, key, row, f"caption_{i}") for i in (0, 1)),
+        tuple(value(file, key, row, f"caption_{i}") for i in (0, 1)),
     )  # fmt: skip
 
 
 def evaluate(records: Sequence[Record], embeddings: Embeddings) -> dict[str, Items]:
     """Text, image and group outcomes of the records both of whose images were read."""
-    readable_records = readable(records, embeddings)
-    return items(readable_records, embeddings, SUBSET) if readable_records else {}
+    part = readable(records, embeddings)
+    return items(part, embeddings, SUBSET) if part else {}
 
 
-def items(records: Sequence[Record], embeddings: Embeddings, subset: str) -> dict[str, Items]:
+def items(part: Sequence[Record], embeddings: Embeddings, subset: str) -> dict[str, Items]:
     """`text`, `image` and `group` of records of two images and their two texts, all of which have embeddings."""
-    scores_N22, keys = scores(records, embeddings), ids(records)
-    tied = flagged_ids(keys, metrics.tied_items(metrics.winoground_outcomes, scores_N22))
-    outcomes = metrics.winoground_outcomes(scores_N22)
-    return {name: Items(keys, outcome_N, subset, tied) for name, outcome_N in outcomes.items()}
+    scores_N22, keys = scores(part, embeddings), ids(part)
+    tied = those(keys, metrics.tied(metrics.winoground_outcomes, scores_N22))
+    found = metrics.winoground_outcomes(scores_N22)
+    return {name: Items(keys, outcome_N, subset, tied) for name, outcome_N in found.items()}
 
 
-def scores(records: Sequence[Record], embeddings: Embeddings) -> np.ndarray:
+def scores(part: Sequence[Record], embeddings: Embeddings) -> np.ndarray:
     """Cosines [record, caption, image] of records of two images and two texts, all of which have embeddings."""
-    scores_N22 = np.empty((len(records), 2, 2))
+    scores_N22 = np.empty((len(part), 2, 2))
     for caption in (0, 1):
         for image in (0, 1):
-            pictures = [record.images[image] for record in records]
-            scores_N22[:, caption, image] = embeddings.matches(pictures, column(records, caption))
+            pictures = [record.images[image] for record in part]
+            scores_N22[:, caption, image] = embeddings.matches(pictures, column(part, caption))
     return scores_N22

@@ -35,13 +35,13 @@ from compclip.base.errors import UserError, unknown
 from compclip.base.files import read_text
 from compclip.benchmarks import _class_sets, _elevater, _parquet
 from compclip.benchmarks._class_sets import ClassSet
-from compclip.benchmarks._files import read_groups
+from compclip.benchmarks._files import groups
 from compclip.benchmarks._labelled import Labelled, in_folders, in_index, in_tables, in_tars
-from compclip.config.sections import WRONG
+from compclip.config.how import WRONG
 from compclip.evaluate import metrics
-from compclip.evaluate.benchmark import Benchmark, Record, flagged_ids, ids, readable
+from compclip.evaluate.benchmark import Benchmark, Items, Record, ids, readable, those
 from compclip.evaluate.embeddings import Embeddings
-from compclip.runs.item_outcomes import CLASSIFICATION, Items
+from compclip.runs.items import CLASSIFICATION
 
 CLASSES, TEMPLATES = "classnames.txt", "zeroshot_classification_templates.txt"
 SUBSET = "all"
@@ -50,7 +50,6 @@ AT_ONCE = 1 << 14  # pictures: 131 MB of scores for 1,000 classes
 SEEDS = 2**32
 ELEVATER = ("top_1", "mean_per_class", "map_11", "roc_auc")  # of which it counts one
 METRICS = (*ELEVATER, "top_5", "elevater")
-HEADLINE = ("top_1",)  # `elevater` instead where the set has one
 
 
 @dataclass(frozen=True)
@@ -85,27 +84,24 @@ def load(
     `test.json`). The class numbers of the last three are mapped by the names that the release ships (`_class_numbers`).
     Raises UserError for missing files, what fits no class or leaves two readings, a template without {c}.
     """
-    folder, config, lost = Path(path), options or Config(), Counter[str]()
-    class_set, files = _class_set(folder, config.classes)
-    labelled, label_files = _labelled(folder, images, split, class_set, lost)
-    records = tuple(Record(SUBSET, picture.id, (picture.ref,), ()) for picture in labelled)
-    group_ids, sidecar = read_groups(folder, records)
-    sampled = _draw_sample(len(labelled), config)
-    if config.sample:
-        lost["not_drawn"] = len(labelled) - len(sampled)
-    metric = config.metric or class_set.metric
-    prompts = tuple(
-        tuple(template.replace("{c}", name) for template in class_set.templates) for name in class_set.names
-    )
+    folder, asked, lost = Path(path), options or Config(), Counter[str]()
+    own, files = _class_set(folder, asked.classes)
+    found, more = _labelled(folder, images, split, own, lost)
+    records = tuple(Record(SUBSET, one.id, (one.ref,), ()) for one in found)
+    chosen, sidecar = groups(folder, records)
+    drawn = _drawn(len(found), asked)
+    if asked.sample:
+        lost["not_drawn"] = len(found) - len(drawn)
+    metric = asked.metric or own.metric
+    prompts = tuple(tuple(template.replace("{c}", name) for template in own.templates) for name in own.names)
     return Benchmark(
-        tuple(records[i] for i in sampled),
-        (*files, *label_files, *sidecar),
-        _evaluation([labelled[i] for i in sampled], prompts, metric),
+        tuple(records[i] for i in drawn),
+        (*files, *more, *sidecar),
+        _evaluation([found[i] for i in drawn], prompts, metric),
         {"elevater": (metric,)} if metric else {},
-        group_ids,
+        chosen,
         dict(lost),
         shared_texts=tuple(p for texts in prompts for p in texts),
-        headline=("elevater",) if metric else HEADLINE,
         kind=CLASSIFICATION,
     )
 
@@ -113,7 +109,7 @@ def load(
 def _class_set(folder: Path, name: str) -> tuple[ClassSet, tuple[Path, ...]]:
     """The names and templates, and the files that they are from. Of the names one may be empty, as in CLEVR's."""
     if name:
-        return _class_sets.load_class_set(name), (_class_sets.file(name),)
+        return _class_sets.get(name), (_class_sets.file(name),)
     files = folder / CLASSES, folder / TEMPLATES
     names, templates = (_lines(file) for file in files)
     if names.count("") > 1:
@@ -129,40 +125,38 @@ def _lines(file: Path) -> list[str]:
 
 
 def _labelled(
-    folder: Path, images: str | Path | None, split: str, class_set: ClassSet, lost: Counter[str]
+    folder: Path, images: str | Path | None, split: str, own: ClassSet, lost: Counter[str]
 ) -> tuple[list[Labelled], tuple[Path, ...]]:
     """Pictures and classes in whatever layout they are, and the files that tell the classes."""
     base = Path(images) if images else folder / "images" if (folder / "images").is_dir() else folder
-    folder_of_split = base / split if split else base
+    place = base / split if split else base
     if split.endswith((".txt", ".json")):
-        return in_index(folder / split, base, class_set)
-    if any(folder_of_split.glob("*.tar")):
-        return in_tars(folder_of_split, folder, class_set, lost)
+        return in_index(folder / split, base, own)
+    if any(place.glob("*.tar")):
+        return in_tars(place, folder, own, lost)
     if _parquet.tables(folder, split):
-        return in_tables(folder, base, split, class_set)
-    if not folder_of_split.is_dir():
-        raise UserError(
-            f"{folder_of_split}: no such folder; give the folder that holds a folder for each class as images"
-        )
-    return in_folders(folder_of_split, class_set, lost), ()
+        return in_tables(folder, base, split, own)
+    if not place.is_dir():
+        raise UserError(f"{place}: no such folder; give the folder that holds a folder for each class as images")
+    return in_folders(place, own, lost), ()
 
 
-def _draw_sample(size: int, config: Config) -> list[int]:
+def _drawn(size: int, asked: Config) -> list[int]:
     """The places of the pictures that are scored, in their order."""
-    if not config.sample or config.sample >= size:
+    if not asked.sample or asked.sample >= size:
         return list(range(size))
     places = np.arange(size)
-    np.random.RandomState(config.seed).shuffle(places)  # as CLIC's program; newer generators shuffle otherwise
-    return sorted(places[: config.sample].tolist())
+    np.random.RandomState(asked.seed).shuffle(places)  # as CLIC's program; newer generators shuffle otherwise
+    return sorted(places[: asked.sample].tolist())
 
 
 def _evaluation(
-    labelled: Sequence[Labelled], prompts: Sequence[Sequence[str]], metric: str
+    found: Sequence[Labelled], prompts: Sequence[Sequence[str]], metric: str
 ) -> Callable[[Sequence[Record], Embeddings], dict[str, Items]]:
     """Pictures of several classes each are ranked class by class; others choose their own."""
-    if metric == "map_11" or any(len(picture.classes) > 1 for picture in labelled):
-        return partial(evaluate_several, shown={picture.id: picture.classes for picture in labelled}, prompts=prompts)
-    labels = {picture.id: picture.classes[0] for picture in labelled}
+    if metric == "map_11" or any(len(one.classes) > 1 for one in found):
+        return partial(evaluate_several, shown={one.id: one.classes for one in found}, prompts=prompts)
+    labels = {one.id: one.classes[0] for one in found}
     return partial(evaluate_two if metric == "roc_auc" else evaluate, labels=labels, prompts=prompts)
 
 
@@ -170,51 +164,51 @@ def evaluate(
     records: Sequence[Record], embeddings: Embeddings, labels: Mapping[str, int], prompts: Sequence[Sequence[str]]
 ) -> dict[str, Items]:
     """top_1, top_5 (only where there are more than five classes) and mean_per_class over the classes with images."""
-    readable_records = readable(records, embeddings)
-    if not readable_records:
+    part = readable(records, embeddings)
+    if not part:
         return {}
-    label_N = np.array([labels[record.id] for record in readable_records])
-    outcomes = _top(readable_records, label_N, embeddings, prompts)
-    tied = flagged_ids(ids(readable_records), outcomes.pop("tied"))
-    outcomes["mean_per_class"] = balanced(outcomes["top_1"], label_N)
-    return {name: Items(ids(readable_records), outcome_N, SUBSET, tied) for name, outcome_N in outcomes.items()}
+    label_N = np.array([labels[record.id] for record in part])
+    found = _top(part, label_N, embeddings, prompts)
+    tied = those(ids(part), found.pop("tied"))
+    found["mean_per_class"] = balanced(found["top_1"], label_N)
+    return {name: Items(ids(part), outcome_N, SUBSET, tied) for name, outcome_N in found.items()}
 
 
 def _top(
-    records: Sequence[Record], label_N: np.ndarray, embeddings: Embeddings, prompts: Sequence[Sequence[str]]
+    part: Sequence[Record], label_N: np.ndarray, embeddings: Embeddings, prompts: Sequence[Sequence[str]]
 ) -> dict[str, np.ndarray]:
     """Outcomes by metric, of so many pictures at once that their scores do not fill the memory."""
     ks = [k for k in KS if k == 1 or k < len(prompts)]
-    one_C = _first_equal_class(prompts) if embeddings.ties == WRONG else None
+    one_C = _same(prompts) if embeddings.ties == WRONG else None
     class_UD, class_C = _classes_of(embeddings, prompts)
-    batches = [
+    found = [
         metrics.top_k_outcomes(_cosines(some, embeddings, class_UD)[:, class_C], label_B, ks, embeddings.ties, one_C)
-        for start in range(0, len(records), AT_ONCE)
-        for some, label_B in [(records[start : start + AT_ONCE], label_N[start : start + AT_ONCE])]
+        for start in range(0, len(part), AT_ONCE)
+        for some, label_B in [(part[start : start + AT_ONCE], label_N[start : start + AT_ONCE])]
     ]
-    return {name: np.concatenate([outcomes[name] for outcomes in batches]) for name in batches[0]}
+    return {name: np.concatenate([one[name] for one in found]) for name in found[0]}
 
 
-def _first_equal_class(prompts: Sequence[Sequence[str]]) -> np.ndarray:
+def _same(prompts: Sequence[Sequence[str]]) -> np.ndarray:
     """Of each class the first with its prompts, shape C."""
     first: dict[tuple[str, ...], int] = {}
-    return np.array([first.setdefault(tuple(class_prompts), number) for number, class_prompts in enumerate(prompts)])
+    return np.array([first.setdefault(tuple(own), number) for number, own in enumerate(prompts)])
 
 
-def _scores(records: Sequence[Record], embeddings: Embeddings, prompts: Sequence[Sequence[str]]) -> np.ndarray:
+def _scores(part: Sequence[Record], embeddings: Embeddings, prompts: Sequence[Sequence[str]]) -> np.ndarray:
     """Cosines of pictures and classes, shape [N, C]; those of equal classes are equal, to the last bit."""
     class_UD, class_C = _classes_of(embeddings, prompts)
-    return _cosines(records, embeddings, class_UD)[:, class_C]
+    return _cosines(part, embeddings, class_UD)[:, class_C]
 
 
 def _classes_of(embeddings: Embeddings, prompts: Sequence[Sequence[str]]) -> tuple[np.ndarray, np.ndarray]:
     """The different classes' vectors [U, D], and which of them each class is."""
-    first_U, class_C = np.unique(_first_equal_class(prompts), return_inverse=True)
+    first_U, class_C = np.unique(_same(prompts), return_inverse=True)
     return np.stack([_class_vector(embeddings.texts(prompts[first])) for first in first_U]), class_C
 
 
-def _cosines(records: Sequence[Record], embeddings: Embeddings, class_UD: np.ndarray) -> np.ndarray:
-    return embeddings.images([record.images[0] for record in records]) @ class_UD.T
+def _cosines(part: Sequence[Record], embeddings: Embeddings, class_UD: np.ndarray) -> np.ndarray:
+    return embeddings.images([record.images[0] for record in part]) @ class_UD.T
 
 
 def _class_vector(prompt_PD: np.ndarray) -> np.ndarray:
@@ -237,15 +231,15 @@ def evaluate_two(
     """
     if len(prompts) != 2:
         raise UserError(f"zeroshot: metric=roc_auc: {len(prompts)} classes; it is of two alone")
-    readable_records = readable(records, embeddings)
-    items = evaluate(records, embeddings, labels, prompts)
-    shown_N = np.array([labels[record.id] == 1 for record in readable_records], dtype=bool)
+    part = readable(records, embeddings)
+    found = evaluate(records, embeddings, labels, prompts)
+    shown_N = np.array([labels[record.id] == 1 for record in part], dtype=bool)
     if shown_N.any() and not shown_N.all():
-        score_N = _elevater.probabilities(_scores(readable_records, embeddings, prompts))[:, 1]
-        positives = tuple(record.id for record, is_shown in zip(readable_records, shown_N, strict=True) if is_shown)
+        score_N = _elevater.probabilities(_scores(part, embeddings, prompts))[:, 1]
+        positives = tuple(record.id for record, shown in zip(part, shown_N, strict=True) if shown)
         above_P = _elevater.above_negatives(score_N[shown_N], score_N[~shown_N])
-        items["roc_auc"] = Items(positives, above_P, "of_class_1")
-    return items
+        found["roc_auc"] = Items(positives, above_P, "of_class_1")
+    return found
 
 
 def evaluate_several(
@@ -255,13 +249,13 @@ def evaluate_several(
     prompts: Sequence[Sequence[str]],
 ) -> dict[str, Items]:
     """`map_11`, whose items are the classes that a picture shows: their 11-point average precision."""
-    readable_records = readable(records, embeddings)
-    if not readable_records:
+    part = readable(records, embeddings)
+    if not part:
         return {}
-    shown_NC = np.zeros((len(readable_records), len(prompts)), dtype=bool)
-    for row, record in enumerate(readable_records):
+    shown_NC = np.zeros((len(part), len(prompts)), dtype=bool)
+    for row, record in enumerate(part):
         shown_NC[row, list(shown[record.id])] = True
-    probability_NC = _elevater.probabilities(_scores(readable_records, embeddings, prompts))
+    probability_NC = _elevater.probabilities(_scores(part, embeddings, prompts))
     classes = np.flatnonzero(shown_NC.any(0)).tolist()
-    precisions = [_elevater.precision_11(probability_NC[:, c], shown_NC[:, c]) for c in classes]
-    return {"map_11": Items(tuple(map(str, classes)), np.array(precisions), "classes")}
+    found = [_elevater.precision_11(probability_NC[:, c], shown_NC[:, c]) for c in classes]
+    return {"map_11": Items(tuple(map(str, classes)), np.array(found), "classes")}

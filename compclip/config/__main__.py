@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from compclip.base.errors import entry
 from compclip.base.files import out_folder
+from compclip.config import planned
 
 if TYPE_CHECKING:
     import argparse
@@ -24,6 +25,8 @@ PARAMS = "params.yaml"
 
 def main(argv: list[str]) -> int:
     """check, show, use, ablate and plan."""
+    if argv == ["plan"] and planned.current(PARAMS):  # seen without the parser's import: DVC asks each time
+        return 0
     args = _arguments(argv)
     if args.command == "use":
         from compclip.config import switch
@@ -40,10 +43,17 @@ def main(argv: list[str]) -> int:
 
 
 def _plan(args: argparse.Namespace) -> None:
-    """Write the plan; files that hold the same already keep their times."""
+    """Make the plan; where it is up to date that is seen without the imports, and nothing is written."""
+    usual = args.out == planned.FOLDER and not args.overrides
+    if usual and planned.current(args.params):
+        return
     from compclip.config import plan, read
 
-    plan.write(read.load(args.params, args.overrides, together=True), args.out)
+    before = planned.inputs(args.params)
+    params = read.load(args.params, args.overrides, together=True)
+    plan.write(params, args.out)
+    if usual:
+        planned.remember(args.params, before, plan.watched(params))
 
 
 def _ablate(args: argparse.Namespace) -> None:
@@ -56,11 +66,11 @@ def _ablate(args: argparse.Namespace) -> None:
 
 
 def _told(args: argparse.Namespace) -> None:
-    from compclip.config import grid, read, run_config
+    from compclip.config import documents, grid, read
 
     params = read.load(args.params, args.overrides, together=args.command == "check")
     if args.command == "show":
-        print(run_config.to_yaml(grid.resolve(params, args.cell)), end="")
+        print(documents.to_yaml(grid.resolve(params, args.cell)), end="")
     else:
         print(f"{args.params}: {len(grid.cells(params))} cells, {len(params.evaluate.benchmarks)} benchmarks: OK")
 
@@ -87,7 +97,7 @@ def _parser() -> argparse.ArgumentParser:
     show = commands.add_parser("show", help="print a cell, resolved")
     show.add_argument("cell")
     made = commands.add_parser("plan", help="write what each stage is to do")
-    made.add_argument("--out", type=out_folder, default=Path("plan"))
+    made.add_argument("--out", type=out_folder, default=planned.FOLDER)
     ablate = commands.add_parser("ablate", help="write a grid that leaves out one part of a method at a time")
     ablate.add_argument("method")
     ablate.add_argument("--out", type=Path, help="the file to write; default: experiments/grids/ablate_METHOD.yaml")

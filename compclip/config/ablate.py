@@ -13,18 +13,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from compclip.base import parts, yaml_text
+from compclip.base import parts, plugins, yaml_text
 from compclip.base.errors import UserError, one_line
 from compclip.base.files import read_text, write_atomic
 from compclip.base.parts import Part
 from compclip.config import read
 from compclip.config.cell import PRETRAINED
 from compclip.config.grid import method_config
-from compclip.config.run_config import dump_yaml
 from compclip.config.sections import Params, Train
+from compclip.config.structured import mapping
 from compclip.config.switch import GRIDS
-from compclip.config.validation import mapping
-from compclip.interface.method import load_method
+from compclip.config.written import grid_yaml
 
 SEAL = re.compile(r"# \S+ as it was written\n")
 LENGTH = 16  # characters of a seal's hash
@@ -62,7 +61,7 @@ def write(
     made = ablation(read.load(source, overrides), method)
     target = out or GRIDS / f"ablate_{method.replace('.', '_')}.yaml"
     sections = _sections(yaml_text.unresolved(read.overridden(source, overrides)), made)
-    text = _sealed(_header(made, source, overrides), dump_yaml(sections))
+    text = _sealed(_header(made, source, overrides), grid_yaml(sections))
     params = read.checked(yaml_text.parsed(text, str(source), read.NO_SECTIONS), str(source), together=True)
     if not force:
         _check_free(target)
@@ -72,7 +71,7 @@ def write(
 
 def ablation(params: Params, method: str) -> Ablation:
     """A method's parts, as params.yaml has it, on any data set of the grid. Raises UserError where it has none."""
-    kind = load_method(method)
+    kind = plugins.find(plugins.METHODS, method.partition(".")[0])
     found = [method_config(params, method, data) for data in params.grid.data]
     own, trains = parts.declared(kind.Config), parts.declared(Train)
     ours = {name for name in own if any(not parts.is_out(cfg, name) for cfg, _ in found)}

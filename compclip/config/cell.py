@@ -1,13 +1,15 @@
-"""A cell of the grid: its method, backbone, data set and seed."""
+"""A place of the grid by its names.
+
+A named tuple and no dataclass, as are the files of a run: who collects a finished method needs nothing else, and the
+import of dataclasses takes as long as Python's own start.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, NamedTuple, Self
 
 from compclip.base.errors import UserError
 from compclip.base.names import Name
-from compclip.config.validation import RequiredText, Seed, load_section
 
 PRETRAINED = "pretrained"  # the method that trains nothing: the backbone as it is
 LONGEST = 200  # bytes of a cell's name: files are called by it, with endings and marks of their own
@@ -43,24 +45,5 @@ class Cell(_Names):
 
     @property
     def plain(self) -> dict[str, Any]:
-        """As a mapping of plain values, for files."""
-        return {name: str(value) if isinstance(value, Name) else value for name, value in self._asdict().items()}
-
-
-@dataclass(frozen=True)
-class CellSection:
-    """A cell as documents have it."""
-
-    method: RequiredText
-    backbone: RequiredText
-    data: RequiredText
-    seed: Seed
-
-
-def parse_cell(raw: Any, where: str) -> Cell:
-    """Return the cell that a document describes. Raises UserError naming `where` and the key."""
-    section = load_section(CellSection, raw, where)
-    try:
-        return Cell(section.method, section.backbone, section.data, section.seed)
-    except UserError as error:
-        raise UserError(f"{where}: {error}") from error
+        """As a mapping, for files."""
+        return self._asdict()

@@ -10,20 +10,23 @@ from typing import Any
 from compclip.base import plugins
 from compclip.base.errors import UserError, unknown
 from compclip.base.names import Name
-from compclip.config import columns, released_lists, wanted
+from compclip.config import columns, pictures, wanted
 from compclip.config.cell import PRETRAINED
 from compclip.config.grid import (
     PER_DATA,
     benchmark_config,
     captioner_config,
+    captions_config,
     cells,
+    masked_config,
     method_config,
     rewriter_config,
+    rewrites_config,
     sets,
+    texts_config,
 )
 from compclip.config.sections import Data, Params
-from compclip.config.validation import mapping
-from compclip.interface.method import load_method
+from compclip.config.structured import SEEDS, mapping
 
 WORLD = "data/scenes_world"  # the out of the stage `scenes`
 # What lies in data/, or beside a benchmark's results, by a name of its own.
@@ -47,12 +50,12 @@ def alone(params: Params) -> None:
     for name, data in params.data.items():
         plugins.find(plugins.SOURCES, data.source)
         captioner_config(data, f"data.{name}.options")
-        released_lists.captions_config(data, f"data.{name}.captions")
+        captions_config(data, f"data.{name}.captions")
         _check_pictures(data, f"data.{name}")
         rewriter_config(data, f"data.{name}.rewriter")
-        released_lists.rewrites_config(data, f"data.{name}.rewrites")
-        released_lists.texts_config(data, f"data.{name}.texts")
-        released_lists.masked_config(data, f"data.{name}.masked")
+        rewrites_config(data, f"data.{name}.rewrites")
+        texts_config(data, f"data.{name}.texts")
+        masked_config(data, f"data.{name}.masked")
         for benchmark in _distinct(data.exclude, f"data.{name}.exclude"):
             if benchmark not in params.benchmarks:
                 raise unknown("benchmark", benchmark, params.benchmarks, f"data.{name}.exclude")
@@ -100,12 +103,15 @@ def _check_grid(params: Params) -> None:
         for value in getattr(grid, name):
             if value not in table:
                 raise unknown(name.rstrip("s"), value, table, f"grid.{name}")
+    if not 0 <= min(grid.seeds) <= max(grid.seeds) < SEEDS:
+        raise UserError(f"grid.seeds={grid.seeds}: seeds must be >= 0 and < 2**32")
     _distinct([cell.name for cell in cells(params)], "the names of the grid's cells")
 
 
 def _check_needs(params: Params, method: str, data: str) -> None:
     """Raise UserError for a data set that has not what a method says it `needs`, as a mapping of keys to values."""
-    for key, value in load_method(method).needs(method_config(params, method, data)[0]).items():
+    needs = getattr(plugins.find(plugins.METHODS, method.partition(".")[0]), "needs", None)
+    for key, value in (needs(method_config(params, method, data)[0]) if needs else {}).items():
         if getattr(params.data[data], key) != value:
             written = str(value).lower() if isinstance(value, bool) else value
             raise UserError(f"methods.{method}: needs data.{data}.{key}: {written}; set it there")
@@ -113,10 +119,9 @@ def _check_needs(params: Params, method: str, data: str) -> None:
 
 def _check_pictures(data: Data, where: str) -> None:
     """Negative images must be such as its source can have them."""
-    released_lists.negative_images_config(data, f"{where}.negative_images")
-    members = released_lists.tar_members(data)
-    if members and not hasattr(plugins.find(plugins.SOURCES, data.source), "MEMBERS"):
-        raise UserError(f"{where}: source {data.source!r} reads no tars, and has no member {members[0]!r}; give a file")
+    pictures.of(data, f"{where}.negative_images")
+    if (asked := pictures.members(data)) and not hasattr(plugins.find(plugins.SOURCES, data.source), "MEMBERS"):
+        raise UserError(f"{where}: source {data.source!r} reads no tars, and has no member {asked[0]!r}; give a file")
 
 
 def _check_wants(where: str, method: str, config: object, params: Params) -> None:
@@ -137,10 +142,10 @@ def _check_wants(where: str, method: str, config: object, params: Params) -> Non
 
 def _check_backbones(params: Params, method: str, config: Any) -> None:
     """What a method itself says of the backbones that it stands beside."""
-    for name in params.grid.backbones:
-        if name in params.backbones:
-            where = f"grid: methods.{method} on backbones.{name}"
-            load_method(method).check(config, params.backbones[name], where)
+    if check := getattr(plugins.find(plugins.METHODS, method.partition(".")[0]), "check", None):
+        for name in params.grid.backbones:
+            if name in params.backbones:
+                check(config, params.backbones[name], f"grid: methods.{method} on backbones.{name}")
 
 
 def _check_wise_ft(params: Params) -> None:

@@ -22,7 +22,7 @@ WHERE = "report.columns"
 
 
 def check(params: Params) -> None:
-    """Raise UserError for a column that no benchmark of `evaluate` declares."""
+    """Raise UserError for a column that no benchmark of `evaluate` declares; other packages' may declare nothing."""
     evaluated = params.evaluate.benchmarks
     for name in params.report.columns:
         benchmark, _, metric = name.partition("/")
@@ -31,12 +31,16 @@ def check(params: Params) -> None:
         sources = [b for b in evaluated if b == benchmark] or [b for b in evaluated if b.startswith(f"{benchmark}_")]
         if not sources:
             raise unknown("benchmark", benchmark, evaluated, f"{WHERE}: {name!r}, in evaluate.benchmarks")
-        _check_metric(name, {source: _declared(params, source) for source in sources}, params.evaluate.scorers)
+        declared = {source: _declared(params, source) for source in sources}
+        if None not in declared.values():
+            _check_metric(
+                name, {source: metrics or () for source, metrics in declared.items()}, params.evaluate.scorers
+            )
 
 
-def _declared(params: Params, name: str) -> Sequence[str]:
-    metrics: Sequence[str] = plugins.find(plugins.BENCHMARKS, params.benchmarks[name].benchmark or name).METRICS
-    return metrics
+def _declared(params: Params, name: str) -> Sequence[str] | None:
+    module = plugins.find(plugins.BENCHMARKS, params.benchmarks[name].benchmark or name)
+    return getattr(module, "METRICS", None)
 
 
 def _check_metric(column: str, declared: Mapping[str, Sequence[str]], scorers: Sequence[str]) -> None:

@@ -10,12 +10,13 @@ from typing import Any
 from compclip.base import plugins
 from compclip.base.errors import UserError, unknown
 from compclip.base.names import Name
+from compclip.config.captions import Captions, Released
 from compclip.config.cell import Cell
-from compclip.config.released_lists import ReleasedRewrites, rewrites_config
-from compclip.config.sections import BenchmarkSection, Data, Params, Run, Train
+from compclip.config.how import Benchmark
+from compclip.config.sections import Data, Params, Run, Train
 from compclip.config.servers import Rewriter, check_key
-from compclip.config.validation import load_section, mapping
-from compclip.interface.method import load_method
+from compclip.config.structured import mapping, structured
+from compclip.config.texts import TEXT_KINDS, Masked, MemberText, Texts
 
 PER_DATA = "per_data"  # methods.<name>.per_data.<data>: what holds on this data set alone
 
@@ -42,11 +43,14 @@ def resolve(params: Params, cell: Cell | str) -> Run:
     return Run(cell, method, train, params.backbones[cell.backbone], params.data[cell.data])
 
 
-def resolve_all(params: Params) -> Iterator[Run]:
-    """Yield the run of every cell of the grid."""
+def resolved(params: Params) -> Iterator[Run]:
+    """The run of every cell; what several cells have in common is worked out once."""
+    made: dict[tuple[str, str], tuple[Any, Train]] = {}
     for cell in cells(params):
-        method, train = method_config(params, cell.method, cell.data)
-        yield Run(cell, method, train, params.backbones[cell.backbone], params.data[cell.data])
+        shared = cell.method, cell.data
+        if shared not in made:
+            made[shared] = method_config(params, *shared)
+        yield Run(cell, *made[shared], params.backbones[cell.backbone], params.data[cell.data])
 
 
 def method_config(params: Params, name: str, data: str = "") -> tuple[Any, Train]:
@@ -59,8 +63,8 @@ def method_config(params: Params, name: str, data: str = "") -> tuple[Any, Train
     for layer, where in _layers(params, name, data):
         train |= mapping(layer.pop("train", None), f"{where}.train")
         values |= layer
-    config = load_method(name).Config
-    return load_section(config, values, where), load_section(Train, train, f"{where}.train")
+    config = plugins.find(plugins.METHODS, name.partition(".")[0]).Config
+    return structured(config, values, where), structured(Train, train, f"{where}.train")
 
 
 def _layers(params: Params, name: str, data: str) -> list[tuple[dict, str]]:
@@ -88,12 +92,12 @@ def captioner_config(data: Data, where: str = "options") -> Any:
     kind = getattr(plugins.find(plugins.CAPTIONERS, data.captioner), "Config", None)
     if kind is None and data.options:
         raise UserError(f"{where}: captioner {data.captioner!r} has no options; remove them")
-    config = kind and load_section(kind, data.options, where)
+    config = kind and structured(kind, dict(data.options), where)
     check_key(config, where)
     return config
 
 
-def benchmark_config(name: str, section: BenchmarkSection, where: str = "options") -> Any:
+def benchmark_config(name: str, section: Benchmark, where: str = "options") -> Any:
     """The benchmark's own options: its module's Config filled from `options`; None where it has none.
 
     Raises UserError for an option that the module does not have, or that it refuses.
@@ -101,16 +105,58 @@ def benchmark_config(name: str, section: BenchmarkSection, where: str = "options
     kind = getattr(plugins.find(plugins.BENCHMARKS, section.benchmark or name), "Config", None)
     if kind is None and section.options:
         raise UserError(f"{where}: benchmark {section.benchmark or name!r} has no options; remove them")
-    return kind and load_section(kind, section.options, where)
+    return kind and structured(kind, dict(section.options), where)
 
 
 def rewriter_config(data: Data, where: str = "rewriter") -> Any:
     """The endpoint that writes hard positives for this data set; None where none is named."""
-    config = load_section(Rewriter, data.rewriter, where) if data.rewriter else None
+    config = structured(Rewriter, dict(data.rewriter), where) if data.rewriter else None
     check_key(config, where)
     return config
 
 
-def writer_config(data: Data) -> Rewriter | ReleasedRewrites | None:
+def captions_config(data: Data, where: str = "captions") -> Captions | None:
+    """The released list that a data set takes its captions from; None where it names none."""
+    return _list(Captions, dict(data.captions), where) if data.captions else None
+
+
+def _list(kind: Any, raw: dict, where: str) -> Any:
+    """A list of texts as one may write it: a single column, and columns by number."""
+    columns = raw.get("column") or []
+    raw["column"] = [str(c) if isinstance(c, int) else c for c in (columns if isinstance(columns, list) else [columns])]
+    if isinstance(raw.get("key_column"), int):
+        raw["key_column"] = str(raw["key_column"])
+    return structured(kind, raw, where)
+
+
+def texts_config(data: Data, where: str = "texts") -> dict[str, Texts | MemberText]:
+    """The texts that stand beside a data set's captions, by kind: lists, or members of the samples' tars.
+
+    Raises UserError for other kinds.
+    """
+    for kind in data.texts:
+        if kind not in TEXT_KINDS:
+            raise unknown("kind of texts", kind, TEXT_KINDS, where)
+    given = {kind: mapping(data.texts[kind], f"{where}.{kind}") for kind in TEXT_KINDS if kind in data.texts}
+    return {kind: _texts(raw, f"{where}.{kind}") for kind, raw in given.items()}
+
+
+def _texts(raw: dict, where: str) -> Texts | MemberText:
+    return structured(MemberText, raw, where) if "member" in raw else _list(Texts, raw, where)
+
+
+def masked_config(data: Data, where: str = "masked") -> Masked | None:
+    """The masked language model of a data set; None where it names none."""
+    return structured(Masked, dict(data.masked), where) if data.masked else None
+
+
+def rewrites_config(data: Data, where: str = "rewrites") -> Released | None:
+    """The released hard positives of a data set; None where it names none. Raises UserError beside a rewriter."""
+    if data.rewrites and data.rewriter:
+        raise UserError(f"{where}: stands beside a rewriter; remove one of them")
+    return structured(Released, dict(data.rewrites), where) if data.rewrites else None
+
+
+def writer_config(data: Data) -> Rewriter | Released | None:
     """What writes hard positives for a data set: an endpoint, or released files; None where nothing does."""
     return rewriter_config(data) or rewrites_config(data)

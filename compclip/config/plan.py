@@ -6,7 +6,6 @@ and nothing else. No list of parameters or modules is kept by hand.
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import itertools
 from collections.abc import Iterable, Iterator
@@ -14,28 +13,26 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from compclip.base import code_hash, links, plugins
-from compclip.base.errors import UserError
+from compclip.base import code, links, plugins
 from compclip.base.files import update_json
-from compclip.config import columns, training_code, wanted
+from compclip.config import columns, wanted
 from compclip.config.cell import Cell
-from compclip.config.grid import line_cells, resolve_all
+from compclip.config.grid import line_cells, resolved
 from compclip.config.sections import Data, Params, Run
-from compclip.interface.method import load_method
+from compclip.config.written import plain_yaml
 
-FOLDER = Path("plan")
 # The entry of each stage's code; what a plug-in brings is added by its name.
 ENTRIES = {
-    "scenes": "compclip.scenes.generate",
-    "recaption": "compclip.prepare.recaption_shards",
-    "rewrite": "compclip.prepare.rewrite_shards",
-    "annotate": "compclip.prepare.annotate_shards",
+    "scenes": "compclip.data.scenes.generate",
+    "recaption": "compclip.data.recaption",
+    "rewrite": "compclip.data.rewrite",
+    "annotate": "compclip.data.annotate",
     "backbone": "compclip.model.backbone",
     "benchmark": "compclip.evaluate.census",
     "neighbours": "compclip.train.nearest",
-    "train": training_code.ENTRY,
+    "train": "compclip.train.finish",
     "evaluate": "compclip.evaluate.score",
-    "wise_ft": "compclip.evaluate.weight_line",
+    "wise_ft": "compclip.evaluate.line",
     "report": "compclip.report.__main__",
     "track": "compclip.track.sync",
 }
@@ -51,13 +48,15 @@ def write(params: Params, folder: Path) -> None:
         update_json(folder / name, document)
 
 
-@contextlib.contextmanager
-def reading(path: Path) -> Iterator[None]:
-    """Take apart what a file of the plan says. Raises UserError where it says something else."""
-    try:
-        yield
-    except (LookupError, TypeError, AttributeError, ValueError) as error:
-        raise UserError(f"{path}: damaged ({type(error).__name__}); run `dvc repro plan` again") from error
+def watched(params: Params) -> list[str]:
+    """The files of other packages' code that the plan depends on."""
+    located = [
+        *_methods(params),
+        *_benchmarks(params, params.benchmarks),
+        *itertools.chain(*map(_reads, params.data.values())),
+    ]
+    others = [module for module in located if module.partition(".")[0] != code.OURS]
+    return sorted({str(file) for file in code.closure(*others).values()})
 
 
 def documents(params: Params) -> Iterator[tuple[str, str, dict[str, Any]]]:
@@ -71,7 +70,7 @@ def documents(params: Params) -> Iterator[tuple[str, str, dict[str, Any]]]:
         scored_by = code_of("benchmark", _benchmarks(params, [name]))
         checked = {"columns": columns.of(params, name), "scorers": params.evaluate.scorers}
         yield "benchmark", name, {"params": asdict(benchmark), **checked, "code": scored_by}
-    every = list(resolve_all(params))
+    every = list(resolved(params))
     yield "neighbours", "neighbours", neighbours(every)
     for method, runs in itertools.groupby(every, key=lambda run: run.cell.method):
         own = list(runs)
@@ -113,14 +112,14 @@ def _reads(data: Data) -> list[str]:
 def train(method: str, runs: Iterable[Run]) -> dict[str, Any]:
     """The runs of a method, resolved as config.yaml has them, and as its text: who publishes a run needs no YAML."""
     base = method.partition(".")[0]
-    declared, own = load_method(base), list(runs)
+    module, own = plugins.find(plugins.METHODS, base), list(runs)
     found = {_short(run.cell): run.plain for run in own}
     near = [_short(run.cell) for run in own if wanted.neighbours(base, run.method)]
-    asked = {"method": method, "trains": declared.TRAINS, "near": near, "cells": found}
-    reads = {_short(run.cell): declared.reads(run.method) for run in own}
-    if any(reads.values()):
-        asked["reads"] = reads
-    return asked | {"code": training_code.hash_training_code(base)}
+    asked = {"method": method, "trains": getattr(module, "TRAINS", True), "near": near, "cells": found}
+    asked["texts"] = {name: plain_yaml(run) for name, run in found.items()}
+    if reads := getattr(module, "reads", None):
+        asked["reads"] = {_short(run.cell): reads(run.method) for run in own}
+    return asked | {"code": code_of("train", [plugins.locate(plugins.METHODS, base)])}
 
 
 def neighbours(runs: Iterable[Run]) -> dict[str, Any]:
@@ -156,7 +155,7 @@ def _scored(params: Params, wanted: Iterable[Cell], names: Iterable[str]) -> dic
     return {
         "cells": {_short(cell): {"cell": cell.plain} for cell in wanted},
         "benchmarks": {name: asdict(params.benchmarks[name]) for name in names},
-        "how": asdict(asked.scoring),
+        "how": asdict(asked.how),
     }
 
 
@@ -191,4 +190,4 @@ def code_of(stage: str, more: Iterable[str] = ()) -> str:
 
 @functools.cache
 def _digest(*entries: str) -> str:
-    return code_hash.hash_code(*entries)
+    return code.digest(*entries)

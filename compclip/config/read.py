@@ -14,9 +14,9 @@ from omegaconf.errors import MissingMandatoryValue
 from compclip.base import references, yaml_text
 from compclip.base.errors import UserError, unknown
 from compclip.config import check
+from compclip.config.how import Benchmark
 from compclip.config.sections import (
     Backbone,
-    BenchmarkSection,
     Data,
     Evaluate,
     Grid,
@@ -26,7 +26,7 @@ from compclip.config.sections import (
     WiseFt,
     World,
 )
-from compclip.config.validation import load_section, mapping
+from compclip.config.structured import mapping, structured
 
 DEFAULT = "params.yaml"
 SECTIONS: dict[str, Any] = {
@@ -37,7 +37,7 @@ SECTIONS: dict[str, Any] = {
     "report": Report,
     "scenes": World,
 }
-TABLES: dict[str, Any] = {"backbones": Backbone, "data": Data, "benchmarks": BenchmarkSection}
+TABLES: dict[str, Any] = {"backbones": Backbone, "data": Data, "benchmarks": Benchmark}
 LITERAL = (("grid", "methods"), ("wise_ft", "methods"))  # besides the tables' keys what dvc.yaml hands to a shell
 NO_SECTIONS = "must be a mapping of sections such as grid and train"
 
@@ -67,10 +67,10 @@ def _params(raw: dict) -> Params:
     for name in raw:
         if name not in (*SECTIONS, *TABLES, "methods"):
             raise unknown("section", str(name), (*SECTIONS, *TABLES, "methods"))
-    sections: dict[str, Any] = {n: load_section(kind, mapping(raw.get(n), n), n) for n, kind in SECTIONS.items()}
+    sections: dict[str, Any] = {n: structured(kind, mapping(raw.get(n), n), n) for n, kind in SECTIONS.items()}
     tables: dict[str, Any] = {
         name: {
-            check.name(k, name.removesuffix("s")): load_section(kind, mapping(v, f"{name}.{k}"), f"{name}.{k}")
+            check.name(k, name.removesuffix("s")): structured(kind, mapping(v, f"{name}.{k}"), f"{name}.{k}")
             for k, v in mapping(raw.get(name), name).items()
         }
         for name, kind in TABLES.items()

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
+import math
 import re
 import shlex
 from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from typing import Any
 from urllib.parse import urlsplit
-
-from pydantic import NonNegativeFloat, PositiveFloat, PositiveInt
 
 from compclip.base import from_environment, secret
 from compclip.base.errors import UserError
 from compclip.base.redact import redacted
-from compclip.config.validation import RequiredText, Share
+from compclip.config.how import MISSING
 
 KINDS = ("swap", "replace")  # of hard positives
 # How a server is reached and asked; what it answers to a question does not depend on it.
@@ -28,21 +27,21 @@ class Server:
     """An endpoint and how it is asked. Prices are per million tokens, in any one currency."""
 
     url: str = ""  # up to and including /v1; none where `server` starts one
-    model: RequiredText = ""
+    model: str = MISSING
     api_key_env: str = ""  # the environment variable that holds the key; none is sent where this is empty
-    temperature: NonNegativeFloat = 0.0
+    temperature: float = 0.0
     seed: int = 0
-    parallel: PositiveInt = 8
-    attempts: PositiveInt = 6
-    backoff_s: NonNegativeFloat = 1.0  # doubles with each attempt; Retry-After goes before it
-    backoff_max_s: NonNegativeFloat = 60.0  # the longest wait, whatever the server asks for
-    timeout_s: PositiveFloat = 120.0  # of one attempt, to the last byte of its answer
-    failures_allowed: Share = 0.05  # share of the questions; beyond it nothing is written
-    prompt_price: NonNegativeFloat = 0.0
-    completion_price: NonNegativeFloat = 0.0
+    parallel: int = 8
+    attempts: int = 6
+    backoff_s: float = 1.0  # doubles with each attempt; Retry-After goes before it
+    backoff_max_s: float = 60.0  # the longest wait, whatever the server asks for
+    timeout_s: float = 120.0  # of one attempt, to the last byte of its answer
+    failures_allowed: float = 0.05  # share of the questions; beyond it nothing is written
+    prompt_price: float = 0.0
+    completion_price: float = 0.0
     cache: str = ".work/answers.sqlite"
     server: str = ""  # a command that serves the model on {port}, run for as long as it is asked
-    server_ready_s: PositiveFloat = 1800.0  # until it must answer: a large model loads for minutes
+    server_ready_s: float = 1800.0  # until it must answer: a large model loads for minutes
 
     @property
     def deciding(self) -> dict[str, Any]:
@@ -52,6 +51,17 @@ class Server:
     def __post_init__(self) -> None:
         _check_place(self.url, self.server)
         secret.check_name(self.api_key_env, "api_key_env", "OPENAI_API_KEY, which holds the key")
+        for name in ("parallel", "attempts"):
+            if getattr(self, name) < 1:
+                raise UserError(f"{name}={getattr(self, name)}: must be >= 1")
+        for name in ("timeout_s", "server_ready_s"):
+            if not 0 < getattr(self, name) < math.inf:
+                raise UserError(f"{name}={getattr(self, name)}: must be > 0")
+        for name in ("backoff_s", "backoff_max_s", "temperature", "prompt_price", "completion_price"):
+            if not 0 <= getattr(self, name) < math.inf:
+                raise UserError(f"{name}={getattr(self, name)}: must be >= 0")
+        if not 0 <= self.failures_allowed <= 1:
+            raise UserError(f"failures_allowed={self.failures_allowed}: must be from 0 to 1")
 
 
 def check_key(config: Any, where: str) -> None:
@@ -106,7 +116,15 @@ def _has_host(url: str) -> bool:
 class Rewriter(Server):
     """The endpoint that writes hard positives, and which; the numbers are those of Hard Positives, D.2."""
 
-    kinds: Literal["both", "swap", "replace"] = "both"
-    swap_words_below: PositiveInt = 15  # SWAP is asked for captions with "and" and fewer words than this
-    swap_max_tokens: PositiveInt = 20
-    replace_max_tokens: PositiveInt = 30
+    kinds: str = "both"  # both, swap, replace
+    swap_words_below: int = 15  # SWAP is asked for captions with "and" and fewer words than this
+    swap_max_tokens: int = 20
+    replace_max_tokens: int = 30
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.kinds not in ("both", *KINDS):
+            raise UserError(f"kinds={self.kinds}: must be one of both, {', '.join(KINDS)}")
+        for name in ("swap_max_tokens", "replace_max_tokens", "swap_words_below"):
+            if getattr(self, name) < 1:
+                raise UserError(f"{name}={getattr(self, name)}: must be >= 1")

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from compclip.base import plugins
 from compclip.base.beside import read_by
-from compclip.interface.method import load_method
-from compclip.interface.views import Views
 
 STORED = 10  # neighbours of each picture that the stage keeps
 
@@ -34,10 +33,10 @@ def beside_captions(method: str, config: Any) -> list[str]:
 
 
 def _views(method: str, config: Any, name: str) -> int:
-    """How many of a kind; a method that trains nothing asks for none."""
+    """How many of a kind; a method that trains nothing, and a plug-in that was written before, ask for none."""
     return getattr(_shown(method, config), name, 0)
 
 
-def _shown(method: str, config: Any) -> Views | None:
-    declared = load_method(method)
-    return declared.views(config, 0) if declared.TRAINS else None
+def _shown(method: str, config: Any) -> Any:
+    module = plugins.find(plugins.METHODS, method.partition(".")[0])
+    return module.views(config, 0) if getattr(module, "TRAINS", True) else None

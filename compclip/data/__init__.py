@@ -1,1 +1,1 @@
-"""Data sets as training reads them: samples, shards, pictures, partners."""
+"""Where pictures and captions come from."""

@@ -1,24 +1,14 @@
-"""Samples: one picture each, where it is stored, and its captions."""
+"""A sample: one picture and what is said about it."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-
-@dataclass(frozen=True, slots=True)
-class ImageLocation:
-    """A picture's file, or `length` bytes of a file from `offset` on, as a tar holds a picture."""
-
-    path: str
-    offset: int = 0
-    length: int = 0
-
-    def __str__(self) -> str:
-        return f"{self.path}@{self.offset}" if self.length else self.path
+from compclip.data.place import Place
 
 
 @dataclass(frozen=True)
-class SampleMember:
+class Member:
     """A further file of a sample's tar, by its ending: `length` bytes from `offset` on."""
 
     name: str
@@ -27,8 +17,8 @@ class SampleMember:
 
 
 @dataclass(frozen=True)
-class NegativeImage:
-    """A negative image of a sample; its location and checksum are those of `Sample`."""
+class Negative:
+    """A picture that stands beside a sample as its negative, its place and checksum as of a sample's own."""
 
     image: str
     offset: int = 0
@@ -36,12 +26,12 @@ class NegativeImage:
     head: int = 0
 
     @property
-    def picture(self) -> ImageLocation:
-        """The picture's location."""
-        return ImageLocation(self.image, self.offset, self.length)
+    def picture(self) -> Place:
+        """Where the picture is."""
+        return Place(self.image, self.offset, self.length)
 
 
-NO_IMAGE = NegativeImage("")  # stands for a missing one, so that the others keep their positions
+GONE = Negative("")  # in the place of one that is not there
 
 
 @dataclass(frozen=True)
@@ -65,10 +55,10 @@ class Sample:
     url: str = ""
     sha256: str = ""
     head: int = 0
-    members: tuple[SampleMember, ...] = ()
-    negatives: tuple[NegativeImage, ...] = ()
+    members: tuple[Member, ...] = ()
+    negatives: tuple[Negative, ...] = ()
 
     @property
-    def picture(self) -> ImageLocation:
-        """The picture's location."""
-        return ImageLocation(self.image, self.offset, self.length)
+    def picture(self) -> Place:
+        """Where the picture is."""
+        return Place(self.image, self.offset, self.length)

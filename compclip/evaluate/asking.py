@@ -23,7 +23,7 @@ VICUNA = (
 
 
 @dataclass(frozen=True)
-class VqaQuestion:
+class Asking:
     """What is asked about each pair, which answer counts and how. Raises UserError for a question without a place.
 
     `dialogue` is the chat around the question; without it the processor's own template writes it. `pictures` says how
@@ -52,10 +52,10 @@ class VqaQuestion:
 
 # By transformers' model_type. All others chat, and are asked as the program asks GPT-4o, Qwen-VL and Gemma.
 FAMILIES = {
-    "llava": VqaQuestion(
+    "llava": Asking(
         'Does this figure show "{}"? Please answer yes or no.', "Yes", ANSWER_LIKELIHOOD, VICUNA, SQUARE_PADDED
     ),
-    "instructblip": VqaQuestion(
+    "instructblip": Asking(
         'Question: Does this figure show "{}"? Please answer yes or no.',
         "yes",
         ANSWER_LIKELIHOOD,
@@ -64,6 +64,6 @@ FAMILIES = {
 }
 
 
-def question_of_family(model_type: str, words: Mapping[str, str]) -> VqaQuestion:
+def of_family(model_type: str, words: Mapping[str, str]) -> Asking:
     """The authors' asking for a family of models, with the fields in `words` that are not empty in place of theirs."""
-    return replace(FAMILIES.get(model_type, VqaQuestion()), **{name: word for name, word in words.items() if word})
+    return replace(FAMILIES.get(model_type, Asking()), **{name: word for name, word in words.items() if word})

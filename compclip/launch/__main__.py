@@ -25,14 +25,14 @@ from compclip.base.files import sole
 from compclip.config import read
 from compclip.config.asked import STAGES
 from compclip.config.sections import Params
-from compclip.launch import estimate, grid_runs, profiles
+from compclip.launch import estimate, grid, profiles
 from compclip.launch.profiles import Profile
-from compclip.launch.slurm import Slurm, recover_jobs, submitit_options
-from compclip.runs import jobs, machine, notify, shard_tasks
+from compclip.launch.slurm import Slurm, parameters, recovered
+from compclip.runs import jobs, machine, notify, tasks
 from compclip.runs.jobs import Job
-from compclip.runs.local_runs import SideBySide
+from compclip.runs.local import SideBySide
 from compclip.runs.notify import News
-from compclip.runs.run_store import StoredRun
+from compclip.runs.store import StoredRun
 
 CANCEL_S = 120
 LOCK = Path(".work/launch.lock")
@@ -43,12 +43,12 @@ def send(profile: Profile, params_path: str, dry: bool, workers: int, root: Path
     """Send what is stale; 0 where nothing failed."""
     params = read.load(params_path)
     if not dry:
-        grid_runs.prepare(params, root)
+        grid.prepare(params, root)
     if not dry:
-        recover_jobs(profile, root)
-    every = grid_runs.locate_runs(params, root)
-    todo = grid_runs.list_stale(list(every.values()), params, root)
-    live = {p.key: job for p in todo if (job := jobs.find_live_job(p.folder))}
+        recovered(profile, root)
+    every = grid.runs(params, root)
+    todo = grid.stale(list(every.values()), params, root)
+    live = {p.key: job for p in todo if (job := jobs.attach(p.folder))}
     print(
         f"{len(every)} runs: {len(every) - len(todo)} finished, {len(live)} on their way, "
         f"{len(todo) - len(live)} to send",
@@ -64,7 +64,7 @@ def send(profile: Profile, params_path: str, dry: bool, workers: int, root: Path
 def costs(profile: Profile, todo: Sequence[StoredRun], root: Path) -> list[str]:
     """What each run that is left will cost where the profile sends it, and all together."""
     on_gpu = bool(machine.gpus() if profile.executor == "local" else profile.gpus)
-    return estimate.format_costs(estimate.list_unfinished(todo), estimate.read_finished(todo, root), on_gpu)
+    return estimate.report(estimate.asked(todo), estimate.finished(todo, root), on_gpu)
 
 
 def _local(todo: Sequence[StoredRun], params_path: str, workers: int, variable: str) -> int:
@@ -82,7 +82,7 @@ def _local(todo: Sequence[StoredRun], params_path: str, workers: int, variable: 
 
 def _slurm(profile: Profile, todo: Sequence[StoredRun], params_path: str, dry: bool, root: Path) -> int:
     if dry and todo:
-        options = submitit_options(profile, todo, root / ".work" / "code", root)
+        options = parameters(profile, todo, root / ".work" / "code", root)
         print("\n".join(f"{name}: {value}" for name, value in options.items()))
     if dry:
         return 0
@@ -110,8 +110,8 @@ def cancel(params_path: str, stages: Sequence[str] = (), data: Sequence[str] = (
     With stages, those of their shards alone.
     """
     params = read.load(params_path)
-    sent = shard_tasks.find_tasks(stages or STAGES, data or list(params.data), root)
-    found = [job for task in sent if (job := jobs.find_job(task.folder))]
+    sent = tasks.of(stages or STAGES, data or list(params.data), root)
+    found = [job for task in sent if (job := jobs.find(task.folder))]
     found += [] if stages else _jobs_of_runs(params, root, bool(sent))
     live = [job for job in found if job.state() in jobs.LIVE]
     for job in live:
@@ -122,7 +122,7 @@ def cancel(params_path: str, stages: Sequence[str] = (), data: Sequence[str] = (
             raise UserError(f"jobs still live after {CANCEL_S} s; look at `python -m compclip status`, then try again")
         time.sleep(0.5)
     for job in found:
-        jobs.forget_job(job.folder)
+        jobs.forget(job.folder)
     for task in sent:
         task.forget()
     print(f"{len(live)} jobs stopped, {len(found) - len(live)} that were over forgotten; what they saved stays")
@@ -132,7 +132,7 @@ def cancel(params_path: str, stages: Sequence[str] = (), data: Sequence[str] = (
 def _jobs_of_runs(params: Params, root: Path, shards: bool) -> list[Job]:
     """Those of the grid; as long as shards are made there may be none, and runs have no keys."""
     try:
-        return [job for p in grid_runs.locate_runs(params, root).values() if (job := jobs.find_job(p.folder))]
+        return [job for p in grid.runs(params, root).values() if (job := jobs.find(p.folder))]
     except UserError as error:
         if not shards:
             raise
@@ -176,9 +176,9 @@ def _check(args: argparse.Namespace) -> None:
 
 
 def _shards(args: argparse.Namespace, profile: Profile) -> int:
-    from compclip.launch.shard_sender import ShardSender  # which loads what analyses captions: seconds
+    from compclip.launch.shards import Sender  # which loads what analyses captions: seconds
 
-    sender = ShardSender(profile, args.jobs or profile.jobs, args.shards_per_task or 0, args.dry_run)
+    sender = Sender(profile, args.jobs or profile.jobs, args.shards_per_task or 0, args.dry_run)
     return sender.send(args.stage, args.data, read.load(args.params))
 
 

@@ -15,17 +15,17 @@ from pathlib import Path
 from typing import Any
 
 from compclip.base.errors import UserError
-from compclip.runs import device_time, inventory, progress, result_files, run_store
-from compclip.runs import run_folder as folders
-from compclip.runs.run_folder import RunFolder, Trained
-from compclip.runs.run_store import StoredRun
+from compclip.runs import folder as folders
+from compclip.runs import inventory, lives, progress, results, store
+from compclip.runs.folder import Folder, Trained
+from compclip.runs.store import StoredRun
 
 NEWEST = 5  # finished runs of a method and a backbone that are read
 ALIKE = ("batch_size", "precision", "micro_batch", "trainable")  # of a schedule: what a step costs depends on them
 
 
 @dataclass(frozen=True)
-class FinishedCost:
+class Finished:
     """What a finished run cost; a method that trains nothing has no steps."""
 
     config: Mapping[str, Any]
@@ -36,21 +36,21 @@ class FinishedCost:
     fixed_s: float  # device-seconds
 
 
-def measure_cost(
+def measured(
     config: Mapping[str, Any], facts: Mapping[str, Any], last: Mapping[str, Any] | None, spent: float
-) -> FinishedCost:
+) -> Finished:
     """From a run's parameters, its environment.json, its last logged step, and its device-seconds."""
     devices = facts.get("processes", 1)
     spent = spent or facts.get("device_seconds") or facts.get("seconds", 0.0) * devices
     on_gpu = "peak_device_memory_mib" in facts
     if last is None:
-        return FinishedCost(config, on_gpu, 0, 0.0, 0.0, spent)
+        return Finished(config, on_gpu, 0, 0.0, 0.0, spent)
     step_s = config["train"]["batch_size"] * devices / last["samples_per_second"]
     fixed = max(0.0, spent - step_s * last["step"])
-    return FinishedCost(config, on_gpu, last["step"], last["step"] / last["epoch"], step_s, fixed)
+    return Finished(config, on_gpu, last["step"], last["step"] / last["epoch"], step_s, fixed)
 
 
-def estimate_cost(run: Mapping[str, Any], done: int, finished: Iterable[FinishedCost], on_gpu: bool) -> float | None:
+def cost(run: Mapping[str, Any], done: int, finished: Iterable[Finished], on_gpu: bool) -> float | None:
     """Device-seconds of what is left of a run after `done` steps; None where no finished run tells."""
     alike = _closest(run, [one for one in finished if one.on_gpu == on_gpu and _alike(run, one)])
     found = [
@@ -59,20 +59,20 @@ def estimate_cost(run: Mapping[str, Any], done: int, finished: Iterable[Finished
     return statistics.median(found) if found else None
 
 
-def _alike(run: Mapping[str, Any], one: FinishedCost) -> bool:
+def _alike(run: Mapping[str, Any], one: Finished) -> bool:
     cell, other = run["cell"], one.config["cell"]
     same = _base(cell["method"]) == _base(other["method"]) and cell["backbone"] == other["backbone"]
     return same and all(run["train"][name] == one.config["train"].get(name) for name in ALIKE)
 
 
-def _closest(run: Mapping[str, Any], alike: list[FinishedCost]) -> list[FinishedCost]:
+def _closest(run: Mapping[str, Any], alike: list[Finished]) -> list[Finished]:
     """Those of the same variant and data, of the same data, of the same variant, or all, whatever there is first."""
     variant = [one for one in alike if one.config["cell"]["method"] == run["cell"]["method"]]
     data = [one for one in alike if one.config["cell"]["data"] == run["cell"]["data"]]
     return [one for one in variant if one in data] or data or variant or alike
 
 
-def _steps(run: Mapping[str, Any], one: FinishedCost) -> int | None:
+def _steps(run: Mapping[str, Any], one: Finished) -> int | None:
     """How long a run is; by epochs only a run on the same data tells."""
     train = run["train"]
     if not one.steps or train["max_steps"]:
@@ -86,11 +86,9 @@ def _base(method: str) -> str:
     return method.partition(".")[0]
 
 
-def format_costs(
-    runs: Sequence[tuple[str, Mapping[str, Any], int]], finished: Sequence[FinishedCost], on_gpu: bool
-) -> list[str]:
-    """Return a line a run, their sum, and what cannot be estimated; `runs` are names, parameters and finished steps."""
-    costs = [estimate_cost(run, done, finished, on_gpu) for _, run, done in runs]
+def report(runs: Sequence[tuple[str, Mapping[str, Any], int]], finished: Sequence[Finished], on_gpu: bool) -> list[str]:
+    """A line a run (its name, parameters and finished steps given), their sum, and what cannot be estimated."""
+    costs = [cost(run, done, finished, on_gpu) for _, run, done in runs]
     hours = "GPU-hours" if on_gpu else "process-hours"
     lines = [f"{name}: {_hours(s, hours)}" for (name, *_), s in zip(runs, costs, strict=True)]
     known = [s for s in costs if s is not None]
@@ -109,18 +107,18 @@ def _hours(seconds: float | None, unit: str) -> str:
     return "unknown" if seconds is None else f"{seconds / 3600:.2f} {unit}"
 
 
-def list_unfinished(todo: Iterable[StoredRun]) -> list[tuple[str, Mapping[str, Any], int]]:
+def asked(todo: Iterable[StoredRun]) -> list[tuple[str, Mapping[str, Any], int]]:
     """Runs to be sent as `report` takes them."""
-    return [(f"{s.key}  {s.cell.name}", s.resolved, _count_steps(s)) for s in todo]
+    return [(f"{s.key}  {s.cell.name}", s.resolved, _done(s)) for s in todo]
 
 
-def _count_steps(stored: StoredRun) -> int:
+def _done(stored: StoredRun) -> int:
     log = stored.folder.progress
-    last = progress.read_progress(log, stored.resolved["train"]) if log else None
+    last = progress.progress(log, stored.resolved["train"]) if log else None
     return last.step if last else 0
 
 
-def read_finished(todo: Iterable[StoredRun], root: Path) -> list[FinishedCost]:
+def finished(todo: Iterable[StoredRun], root: Path) -> list[Finished]:
     """The newest finished runs of the methods and backbones of `todo`, in the store and published."""
     wanted = {(_base(s.cell.method), s.cell.backbone) for s in todo}
     found: dict[tuple[str, str], dict[str, tuple[float, Trained, float]]] = defaultdict(dict)
@@ -135,15 +133,15 @@ def read_finished(todo: Iterable[StoredRun], root: Path) -> list[FinishedCost]:
 
 
 def _everywhere(root: Path) -> Iterable[tuple[Trained, float]]:
-    for folder in filter(_finished, run_store.list_folders(root)):
-        yield folder.final, device_time.read_device_seconds(folder)
-    for path in folders.published_folders(root / folders.RUNS):
+    for folder in filter(_finished, store.folders(root)):
+        yield folder.final, lives.spent(folder)
+    for path in folders.published(root / folders.RUNS):
         trained = Trained(path)
         if trained.environment.is_file():
             yield trained, 0.0
 
 
-def _finished(folder: RunFolder) -> bool:
+def _finished(folder: Folder) -> bool:
     """Whether a run is finished; not of one that is not to be read."""
     try:
         folder.check()
@@ -153,14 +151,14 @@ def _finished(folder: RunFolder) -> bool:
 
 
 def _pair(trained: Trained) -> tuple[str, str] | None:
-    cell = inventory.read_cell(trained.config)
+    cell = inventory.cell_of(trained.config)
     return (_base(str(cell["method"])), str(cell.get("backbone"))) if "method" in cell else None
 
 
-def _read(trained: Trained, spent: float) -> FinishedCost | None:
+def _read(trained: Trained, spent: float) -> Finished | None:
     """One run; none where its files are another version's, or damaged."""
     try:
         last = progress.last_row(trained.metrics)
-        return measure_cost(result_files.read_config(trained), result_files.read_environment(trained), last, spent)
+        return measured(results.read_config(trained), results.read_environment(trained), last, spent)
     except (UserError, KeyError, TypeError, ArithmeticError):
         return None

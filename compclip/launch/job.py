@@ -13,14 +13,14 @@ import sys
 from compclip.base.errors import entry
 from compclip.config import read
 from compclip.config.sections import Params
-from compclip.evaluate import cell_results, result_store, rungs
-from compclip.runs import lock, run_store
+from compclip.evaluate import cells, kept, rungs
+from compclip.runs import lock, store
 from compclip.runs.progress import Follower
-from compclip.runs.run_store import StoredRun
+from compclip.runs.store import StoredRun
+from compclip.train import distributed
 from compclip.train import finish as training
-from compclip.train import process_group
 from compclip.train.job import key_of
-from compclip.train.recorder import do_nothing
+from compclip.train.loop import nothing
 
 
 def finish(params: Params, stored: StoredRun) -> None:
@@ -28,21 +28,19 @@ def finish(params: Params, stored: StoredRun) -> None:
 
     Of several processes the first holds the lock and scores.
     """
-    on_step = rungs.Rungs.of(stored.folder, params) if stored.folder.rungs.is_file() else do_nothing
-    with process_group.session() as here:
+    on_step = rungs.Rungs.of(stored.folder, params) if stored.folder.rungs.is_file() else nothing
+    with distributed.session() as here:
         if here.rank:
             training.complete(stored, on_step)
             return
         with lock.hold(stored.folder, Follower(stored), here.world):
             training.complete(stored, on_step)
-            result_store.mark_scored(
-                stored.folder, cell_results.score_run(stored.folder, result_store.task_from_params(params, stored.root))
-            )
+            kept.mark(stored.folder, cells.score(stored.folder, kept.task(params, stored.root)))
 
 
 def main(argv: list[str]) -> int:
     """Bring one run to its results."""
-    stored = run_store.load_sent(key_of(argv))
+    stored = store.sent(key_of(argv))
     finish(read.load(stored.folder.params), stored)
     return 0
 

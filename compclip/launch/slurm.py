@@ -27,14 +27,14 @@ from typing import Any
 import submitit
 from submitit.core.utils import FailedJobError, FailedSubmissionError
 
-from compclip.base import openmp_threads
+from compclip.base import calm
 from compclip.base.errors import UserError, one_line
 from compclip.base.files import fingerprint, read_json, write_json
 from compclip.base.shared import open_plain
 from compclip.launch.profiles import Profile
-from compclip.runs import cluster, jobs, shard_tasks
-from compclip.runs.run_store import StoredRun
+from compclip.runs import cluster, jobs, tasks
 from compclip.runs.sent import Sent, folder_of
+from compclip.runs.store import StoredRun
 
 PACKAGE = Path(__file__).resolve().parent.parent
 POLL_S = 0.2
@@ -54,16 +54,14 @@ class Remote:
         rank = int(os.environ.get("SLURM_PROCID", 0))
         log_file = folder_of(self.key).log_of(rank)
         with open_plain(log_file, "ab") as log:
-            environment = {**os.environ, **openmp_threads.passive_waiting(os.environ)}
-            child = subprocess.Popen(
-                [sys.executable, "-m", self.module, self.key], stdout=log, stderr=log, env=environment
-            )
+            calmly = {**os.environ, **calm.settings(os.environ)}
+            child = subprocess.Popen([sys.executable, "-m", self.module, self.key], stdout=log, stderr=log, env=calmly)
         self._pid = child.pid
         signal.signal(signal.SIGTERM, self._stop)  # after submitit, which only notes it
         while (code := child.poll()) is None:
             time.sleep(POLL_S)
         if code and not rank:
-            jobs.post_failure(folder_of(self.key), self.notify, _job_label(), f"exit code {code}")
+            jobs.tell(folder_of(self.key), self.notify, _own_label(), f"exit code {code}")
         if code:
             raise RuntimeError(f"{self.key}: exit code {code}; see {log_file}")
 
@@ -78,7 +76,7 @@ class Remote:
         Between two steps the other tasks' children leave with it.
         """
         self._stop()
-        while self._pid and jobs.read_start_time(self._pid):
+        while self._pid and jobs.started(self._pid):
             time.sleep(POLL_S)
         return submitit.helpers.DelayedSubmission(Remote(self.key, self.module, self.notify))
 
@@ -97,7 +95,7 @@ class Slurm:
 
     def attach(self, stored: StoredRun) -> jobs.Job | None:
         """The live job of a run, wherever it runs."""
-        return jobs.find_live_job(stored.folder)
+        return jobs.attach(stored.folder)
 
     def submit_all(self, runs: Sequence[StoredRun], params: str | Path) -> list[jobs.SlurmJob]:
         """Send runs as arrays. Raises UserError with what SLURM says where it refuses."""
@@ -107,7 +105,7 @@ class Slurm:
 
     def send(self, ready: Sequence[Sent]) -> list[jobs.SlurmJob]:
         """Send as arrays whatever has what its jobs read. Raises UserError as `submit_all`."""
-        code, size = copy_package(self.root), max_array_size()
+        code, size = snapshot(self.root), max_array_size()
         sent: list[jobs.SlurmJob] = []
         for start in range(0, len(ready), size):
             sent += self._submit_array(ready[start : start + size], code)
@@ -116,9 +114,9 @@ class Slurm:
     def _submit_array(self, ready: Sequence[Sent], code: Path) -> list[jobs.SlurmJob]:
         keys = [one.key for one in ready]
         folder = (self.root / ".work" / "slurm").resolve()
-        with _note_keys(folder, keys) as name, _refusals(self.profile):
+        with _noted(folder, keys) as name, _refusals(self.profile):
             executor = submitit.SlurmExecutor(folder=folder, max_num_timeout=self.profile.requeues)
-            executor.update_parameters(job_name=name, **submitit_options(self.profile, ready, code, self.root))
+            executor.update_parameters(job_name=name, **parameters(self.profile, ready, code, self.root))
             with executor.batch():
                 sent = [executor.submit(Remote(key, self.module, self.profile.notify)) for key in keys]
             return [
@@ -139,13 +137,13 @@ class Slurm:
         return found
 
 
-def recover_jobs(profile: Profile, root: Path) -> None:
+def recovered(profile: Profile, root: Path) -> None:
     """Note the jobs of a command that died, where the profile is a cluster's, and say how many."""
     if profile.executor == "slurm" and (found := Slurm(profile, root).recover()):
         print(f"{found} jobs of an interrupted command found in the queue")
 
 
-def submitit_options(profile: Profile, ready: Sequence[Sent], code: Path, root: Path) -> dict[str, Any]:
+def parameters(profile: Profile, ready: Sequence[Sent], code: Path, root: Path) -> dict[str, Any]:
     """The profile as submitit's options; what is empty is left out."""
     memory = f"{round(1024 * profile.memory_gb)}M" if profile.memory_gb else ""
     threads = max(one.threads for one in ready)
@@ -164,7 +162,7 @@ def submitit_options(profile: Profile, ready: Sequence[Sent], code: Path, root: 
     return {name: value for name, value in given.items() if value}
 
 
-def copy_package(root: Path) -> Path:
+def snapshot(root: Path) -> Path:
     """A folder with the package as it is now, made once for each state of the code."""
     files = sorted(p for p in PACKAGE.rglob("*") if p.is_file() and "__pycache__" not in p.parts)
     names = "".join(str(p.relative_to(PACKAGE)) for p in files)
@@ -189,7 +187,7 @@ def max_array_size() -> int:
 
 
 @contextlib.contextmanager
-def _note_keys(folder: Path, keys: list[str]) -> Iterator[str]:
+def _noted(folder: Path, keys: list[str]) -> Iterator[str]:
     """Note the keys under the array's name until every job is recorded: `recover` finds what a kill left between.
 
     The note is locked meanwhile: a sweep and a launch may send at the same time.
@@ -243,7 +241,7 @@ def _ids_named(name: str) -> list[str]:
     return done.stdout.split()
 
 
-def _job_label() -> str:
+def _own_label() -> str:
     """This job as `jobs.SlurmJob.label` calls it."""
     array, index = os.environ.get("SLURM_ARRAY_JOB_ID"), os.environ.get("SLURM_ARRAY_TASK_ID")
     return f"job {array}_{index}" if array and index else f"job {os.environ.get('SLURM_JOB_ID', '?')}"
@@ -251,7 +249,7 @@ def _job_label() -> str:
 
 def _record(root: Path, key: str, job_id: str, notify: str) -> jobs.SlurmJob:
     log = (root / ".work" / "slurm").resolve() / f"{job_id}_0_log.out"
-    folder, module = folder_of(key, root), jobs.SHARDS if shard_tasks.is_key(key) else jobs.SCORES
+    folder, module = folder_of(key, root), jobs.SHARDS if tasks.is_key(key) else jobs.SCORES
     record = {"kind": "slurm", "module": module, "id": job_id, "log": str(log), "sent": time.time()}
     record |= {"notify": notify} if notify else {}
     write_json(folder.job, record)

@@ -12,9 +12,9 @@ import sys
 
 from compclip.base.errors import UserError, entry
 from compclip.config import asked
-from compclip.prepare import shard_work
-from compclip.runs import shard_tasks
-from compclip.runs.shard_tasks import Task
+from compclip.data import work
+from compclip.runs import tasks
+from compclip.runs.tasks import Task
 
 
 def check(task: Task) -> None:
@@ -33,9 +33,9 @@ def main(argv: list[str]) -> int:
     """Make a task's shards."""
     parser = argparse.ArgumentParser(prog="python -m compclip.launch.task", description=__doc__.splitlines()[0])
     parser.add_argument("task")
-    task = shard_tasks.read_task(shard_tasks.folder(parser.parse_args(argv).task))
+    task = tasks.read(tasks.folder(parser.parse_args(argv).task))
     check(task)
-    return shard_work.main([str(task.folder.path.parents[1]), *task.shards])
+    return work.main([str(task.folder.path.parents[1]), *task.shards])
 
 
 if __name__ == "__main__":

@@ -31,12 +31,12 @@ def fraction(cfg: object, *fields: str) -> None:
             raise UserError(f"{field}={value}: must be >= 0 and < 1")
 
 
-def one_of(cfg: object, field: str, allowed: Iterable[str]) -> None:
+def one_of(cfg: object, field: str, known: Iterable[str]) -> None:
     """A field must be one of some names."""
-    value, allowed = getattr(cfg, field), tuple(allowed)
-    if value not in allowed:
-        hint = str(unknown(field, value, allowed)).partition("; ")[2]
-        raise UserError(f"{field}={value}: must be one of {', '.join(allowed)}; {hint}")
+    value, known = getattr(cfg, field), tuple(known)
+    if value not in known:
+        hint = str(unknown(field, value, known)).partition("; ")[2]
+        raise UserError(f"{field}={value}: must be one of {', '.join(known)}; {hint}")
 
 
 def parts(text: str) -> tuple[str, ...]:
@@ -44,12 +44,12 @@ def parts(text: str) -> tuple[str, ...]:
     return () if text == "none" else tuple(text.split("+"))
 
 
-def joined(cfg: object, field: str, allowed: Iterable[str]) -> None:
+def joined(cfg: object, field: str, known: Iterable[str]) -> None:
     """A field must be none, or different names of some joined by +."""
-    value, allowed = getattr(cfg, field), tuple(allowed)
+    value, known = getattr(cfg, field), tuple(known)
     names = parts(value)
     for name in names:
-        if name not in allowed:
-            raise UserError(f"{field}={value}: {unknown('part', name, allowed)}; join names by +, or say none")
+        if name not in known:
+            raise UserError(f"{field}={value}: {unknown('part', name, known)}; join names by +, or say none")
     if len(set(names)) < len(names):
         raise UserError(f"{field}={value}: names a part twice; name it once")

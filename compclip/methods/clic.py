@@ -16,16 +16,17 @@ from typing import TYPE_CHECKING
 
 from compclip.base.errors import UserError
 from compclip.base.parts import part
-from compclip.interface.views import Views, step_in_epoch
 from compclip.methods import _check
 from compclip.methods._parts import captions, over, uni
 from compclip.text import swap
 from compclip.train import losses
+from compclip.train.batch import Views
+from compclip.train.steps import within
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from compclip.interface.features import Features
+    from compclip.train.features import Features
 
 TRAINS = True
 
@@ -88,7 +89,7 @@ def loss(f: Features, cfg: Config, step: int) -> dict[str, Tensor]:
 
 def plain(cfg: Config, step: int) -> bool:
     """Whether a step, counted from 0, is one of plain CLIP: composites come first."""
-    return cfg.alternate and (step_in_epoch(step) if cfg.restart else step) % 2 == 1
+    return cfg.alternate and (within(step) if cfg.restart else step) % 2 == 1
 
 
 def cont(f: Features) -> Tensor:

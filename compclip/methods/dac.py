@@ -11,16 +11,17 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from compclip.base.lazy import torch
 from compclip.base.parts import part
-from compclip.interface.views import Views
 from compclip.methods import _check
 from compclip.text.wordlists import Lists
 from compclip.train import losses
+from compclip.train.batch import Views
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from compclip.interface.features import Features
+    from compclip.train.features import Features
 
 TRAINS = True
 
@@ -64,8 +65,6 @@ def loss(f: Features, cfg: Config, step: int) -> dict[str, Tensor]:
 
 def bag_negatives(f: Features) -> Tensor:
     """−log of an image's share in its bag against its bag's negatives: LSE(own ∪ negatives) − LSE(own)."""
-    import torch
-
     own_BM = losses.candidate_scores(f.image_BD, f.text_BD, f.positive_BPD, f.scale)[:, 1:]
     wrong_BM = losses.candidate_scores(f.image_BD, f.text_BD, f.negative_BKD[:, 1:], f.scale)[:, 1:]
     wrong_BM = wrong_BM.masked_fill(~f.mask_BK[:, 1:], -torch.inf)

@@ -23,18 +23,19 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from compclip.base.errors import UserError
+from compclip.base.lazy import torch
 from compclip.base.parts import part
-from compclip.interface.views import Rule, Views
 from compclip.methods import _check
 from compclip.methods._parts import captions, hard_negative, local_scores, over, uni
-from compclip.text import masked_words, negate, positives, replace, shuffle, stored_texts, swap
+from compclip.text import masked, negate, positives, replace, shuffle, stored, swap
 from compclip.text.wordlists import Lists
 from compclip.train import losses
+from compclip.train.batch import Rule, Views
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from compclip.interface.features import Features
+    from compclip.train.features import Features
 
 TRAINS = True
 CONTRAST, S_NEG, GLOBAL, LOCAL = PLACES = ("contrast", "s_neg", "global", "local")
@@ -49,8 +50,8 @@ NEGATIVES: dict[str, Rule] = {
     "clove": replace.RULES["clove"],  # for data with `relatives: true`
     "bigram": shuffle.bigram,
     "tokens": shuffle.tokens,  # FSC-CLIP's, as released
-    "masked": masked_words.any_word,  # SVLC's L
-    "stored": stored_texts.first_negative,
+    "masked": masked.any_word,  # SVLC's L
+    "stored": stored.first_negative,
 }
 LISTS = "lists"  # SVLC's R
 KINDS = {"both": ("swap", "replace"), "swap": ("swap",), "replace": ("replace",), "caption": ()}
@@ -94,7 +95,7 @@ class Config:
         _check.fraction(self, "epsilon")
         _check.finite(self, "init_bias")
         _check.at_least(self, 1, "positives")
-        for field, allowed in (
+        for field, known in (
             ("contrast", ("softmax", "sigmoid")),
             ("caption", ("full", "first")),
             ("attention", losses.ATTENTION),
@@ -105,7 +106,7 @@ class Config:
             ("partner", PARTNERS),
             ("uni_norm", ("squared", "l2")),
         ):
-            _check.one_of(self, field, allowed)
+            _check.one_of(self, field, known)
         _check.joined(self, "negatives", (*NEGATIVES, LISTS))
         _check.joined(self, "place", PLACES)
         _fit(self)
@@ -114,15 +115,15 @@ class Config:
 def _fit(cfg: Config) -> None:
     """Raise UserError for parts that cannot stand together, and for one that no step would have."""
     places, rules = _check.parts(cfg.place), _check.parts(cfg.negatives)
-    has_single_pictures = cfg.steps in (SINGLE, WITH_SINGLE)
+    whole = cfg.steps in (SINGLE, WITH_SINGLE)
     if cfg.contrast == "sigmoid" and CONTRAST in places:
         raise UserError(f"place={cfg.place}: contrast=sigmoid has no softmax for negatives; leave contrast out")
-    if has_single_pictures and places and not rules:
+    if whole and places and not rules:
         raise UserError(f"place={cfg.place}: single pictures have no negatives; name rules in negatives")
     if rules and not places:
         raise UserError(f"negatives={cfg.negatives}: no term has them; name one in place")
     for field in ("negatives", "concepts", "hard_positives"):
-        if not has_single_pictures and getattr(cfg, field) != "none":
+        if not whole and getattr(cfg, field) != "none":
             raise UserError(f"{field}={getattr(cfg, field)}: steps={cfg.steps} has no single pictures with parts; "
                             f"set steps to {SINGLE} or {WITH_SINGLE}")  # fmt: skip
     if cfg.steps != SINGLE and cfg.lambda_uni and cfg.positives < 2:
@@ -168,13 +169,13 @@ def views(cfg: Config, step: int) -> Views:
 
 
 def _negatives(cfg: Config) -> tuple[Rule, ...]:
-    rules = NEGATIVES | {LISTS: Lists.of({}).rule}
-    return tuple(rules[name] for name in _check.parts(cfg.negatives))
+    known = NEGATIVES | {LISTS: Lists.of({}).rule}
+    return tuple(known[name] for name in _check.parts(cfg.negatives))
 
 
 def _positives(cfg: Config) -> tuple[Rule, ...]:
     if cfg.hard_positives == "paraphrase":
-        return (stored_texts.paraphrase,)
+        return (stored.paraphrase,)
     return tuple(positives.RULES[cfg.source][kind] for kind in KINDS.get(cfg.hard_positives, ()))
 
 
@@ -198,8 +199,6 @@ def _named(cfg: Config, places: tuple[str, ...]) -> str:
 
 def contrast(f: Features, text_BD: Tensor, cfg: Config, places: tuple[str, ...]) -> Tensor:
     """CLIP's loss (CLIC Eq. 1), with the batch's negatives in its softmax (CLIC Eq. 2), or SigLIP's (C2LIP Eq. 4)."""
-    import torch
-
     if cfg.contrast == "sigmoid":
         own_B = torch.arange(len(f.image_BD), device=f.image_BD.device)
         return losses.sigmoid(f.image_BD, text_BD, own_B, f.scale, f.bias)
@@ -233,11 +232,11 @@ def concepts(f: Features, cfg: Config) -> dict[str, Tensor]:
     """C2LIP's terms of concepts (Eq. 5–7)."""
     if cfg.concepts == "none":
         return {}
-    terms, concept_features = {}, (f.concept_MD, f.owner_M, f.scale, f.bias)
+    terms, given = {}, (f.concept_MD, f.owner_M, f.scale, f.bias)
     if cfg.lambda_npc:
-        terms["npc"] = cfg.lambda_npc * losses.sigmoid(f.image_BD, *concept_features)
+        terms["npc"] = cfg.lambda_npc * losses.sigmoid(f.image_BD, *given)
     if cfg.lambda_xac:
-        terms["xac"] = cfg.lambda_xac * losses.cross_attended(f.patch_BND, *concept_features)
+        terms["xac"] = cfg.lambda_xac * losses.cross_attended(f.patch_BND, *given)
     return terms
 
 

@@ -13,15 +13,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from compclip.base.parts import part
-from compclip.interface.views import Views, Widths
 from compclip.methods import _check
 from compclip.text import swap
 from compclip.train import losses
+from compclip.train.batch import Views, Widths
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
-    from compclip.interface.features import Features
+    from compclip.train.features import Features
 
 TRAINS = True
 

@@ -22,7 +22,7 @@ def main(argv: list[str]) -> int:
     params = read.load(args.params)
     if name not in params.backbones:
         raise unknown("backbone", name, params.backbones, "backbones")
-    backbone.load_backbone(params.backbones[name], params.scenes.seed).save(Path("models") / name)
+    backbone.fetched(params.backbones[name], params.scenes.seed).save(Path("models") / name)
     return 0
 
 

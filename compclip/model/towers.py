@@ -10,9 +10,10 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from compclip.base.errors import UserError
-from compclip.model.tokenizers import TokenLayout
+from compclip.base.lazy import open_clip
+from compclip.model.tokenizers import Layout
 
-CLIP = TokenLayout()
+CLIP = Layout()
 
 
 def cast_to_bfloat16(clip: nn.Module) -> None:
@@ -21,8 +22,6 @@ def cast_to_bfloat16(clip: nn.Module) -> None:
     Of open_clip's own towers these are norms, embeddings, class token, scale and bias. A model with a tower of timm's
     is cast whole but for open_clip's norms; one with a tower of transformers', which open_clip cannot run so, as well.
     """
-    import open_clip
-
     layers = open_clip.transformer
     for module in clip.modules():
         if isinstance(module, layers.LayerNorm):
@@ -83,8 +82,6 @@ def text(clip: nn.Module, text_BL: Tensor, tokens: bool = False) -> tuple[Tensor
     CLIP's own causal tower is run only up to the longest text's end token (T <= L): what stands behind it is never
     looked at. Towers that look both ways or pool elsewhere (CLIPA) are run whole.
     """
-    import open_clip
-
     if hasattr(clip, "text"):
         return _custom(clip.text, text_BL, tokens)
     causal, pool = clip.attn_mask is not None, clip.text_pool_type
@@ -123,7 +120,7 @@ def project(x_W: Tensor, projection: nn.Module | Tensor | None) -> Tensor:
     return projection(x_W) if isinstance(projection, nn.Module) else x_W @ projection
 
 
-def own_tokens(text_BL: Tensor, T: int, layout: TokenLayout = CLIP) -> Tensor:
+def own_tokens(text_BL: Tensor, T: int, layout: Layout = CLIP) -> Tensor:
     """[B, T] mask of a caption's own tokens and its end token: not the start token, not padding."""
     end_B1 = (text_BL if layout.end is None else (text_BL == layout.end).int()).argmax(-1, keepdim=True)
     position_T = torch.arange(T, device=text_BL.device)

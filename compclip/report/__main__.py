@@ -1,6 +1,7 @@
 """The grid's results as one page and as tables: `python -m compclip.report [--partial]`.
 
-`python -m compclip report published` writes instead which of the papers' numbers have a method in the grids.
+`python -m compclip report published` writes instead which of the papers' numbers have a method in the grids, and
+`python -m compclip report validity` whether what methods do on the embedded scenes is what they do to CLIP.
 
 Reads the runs and results of the grid in params.yaml; writes index.html, report.md, report.csv, report.tex, claims.csv,
 reference.csv, metrics.json and plots/ into reports/. A missing cell or result is an error that names it, unless
@@ -16,33 +17,35 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from compclip.base import plugins
 from compclip.base.errors import UserError, entry
 from compclip.base.files import out_folder, write_atomic, write_json
 from compclip.config import check, grid, read, sections
-from compclip.interface.method import load_method
 from compclip.report import (
+    among,
     claims,
     claims_table,
-    official_benchmarks,
-    published_coverage,
-    published_models,
-    published_numbers,
-    report_figures,
-    report_page,
-    run_collection,
-    shared_pictures,
-    table_formats,
-    table_heads,
+    completeness,
+    coverage,
+    formats,
+    official,
+    overlaps,
+    page,
+    plots,
+    published,
+    reference_table,
+    stale,
     tables,
-    wise_ft_lines,
+    wise_ft,
     written,
 )
 from compclip.report.claims import Claim
-from compclip.report.run_collection import collect_runs
-from compclip.runs.result_files import FinishedRun
+from compclip.report.collect import collect
+from compclip.report.validity import command as validity
+from compclip.runs.results import FinishedRun
 
 PUBLISHED, CLAIMS = Path("experiments/published"), Path("experiments/claims.yaml")  # where they are, if there are any
-OTHERS = "A report of its own: `report published`."
+OTHERS = "Two reports of their own: `report published`, `report validity` (--help)."
 LEGEND = (
     "Mean ± standard deviation over seeds, in percent; best **bold**, second best <u>underlined</u>; ▲ ▼ better or "
     "worse than the pretrained model where the 95 % interval of the difference excludes 0: over seeds and items "
@@ -53,34 +56,36 @@ LEGEND = (
 def main(argv: list[str]) -> int:
     """The `report` stage."""
     if argv[:1] == ["published"]:
-        return published_coverage.main(argv[1:])
+        return coverage.main(argv[1:])
+    if argv[:1] == ["validity"]:
+        return validity.main(argv[1:])
     args = _parser().parse_args(argv)
     _check_given(args)
     params = read.load(args.params)
     check.reference(params)
     benchmarks = list(params.evaluate.benchmarks)
-    runs, missing = collect_runs(grid.cells(params), benchmarks, args.root, args.partial)
-    missing += run_collection.find_stale_runs(params, runs, args.partial)
+    runs, missing = collect(grid.cells(params), benchmarks, args.root, args.partial)
+    missing += stale.check(params, runs, args.partial)
     folder = args.published or PUBLISHED
-    printed = published_numbers.read_numbers(folder)
+    printed = published.read(folder)
     stated = _claims(args.claims or CLAIMS, params, runs, printed)
-    lines, without = wise_ft_lines.collect_lines(grid.line_cells(params), args.root, args.partial)
-    made = report_page.build_page(
+    lines, without = wise_ft.collect(grid.line_cells(params), args.root, args.partial)
+    made = page.build(
         runs,
         benchmarks,
         params.report.columns,
         [*missing, *without],
         printed,
-        make_defaults(params),
+        usual(params),
         stated,
         lines,
-        shared_pictures.read_overlaps(args.root, [run.cell.data for run in runs]),
-        published_models.read_models(folder / published_models.FOLDER),
+        overlaps.read(args.root, [run.cell.data for run in runs]),
+        among.read(folder / among.FOLDER),
         params.report.reference,
-        official_benchmarks.read_official_benchmarks(folder),
+        official.read(folder),
     )
-    write_report(made, args.out)
-    for line in (line for group in made.main for line in table_heads.list_warnings(group)):
+    write(made, args.out)
+    for line in (line for group in made.main for line in completeness.warnings(group)):
         print(f"warning: {line}", file=sys.stderr)
     print(f"{args.out / 'index.html'}: {len(runs)} runs" + (f", {len(missing)} missing" if missing else ""))
     return 0
@@ -88,9 +93,7 @@ def main(argv: list[str]) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="python -m compclip.report",
-        description=__doc__.splitlines()[0],
-        epilog="A report of its own: `report published`.",
+        prog="python -m compclip.report", description=__doc__.splitlines()[0], epilog=OTHERS
     )
     parser.add_argument("--partial", action="store_true", help="show the cells there are and name the missing ones")
     parser.add_argument("--params", type=Path, default=Path("params.yaml"), help="the file that holds the grid")
@@ -110,20 +113,15 @@ def _check_given(args: argparse.Namespace) -> None:
 
 
 def _claims(
-    path: Path,
-    params: sections.Params,
-    runs: Sequence[FinishedRun],
-    printed: Sequence[published_numbers.PublishedNumber],
+    path: Path, params: sections.Params, runs: Sequence[FinishedRun], printed: Sequence[published.Number]
 ) -> list[Claim]:
-    stated = claims.read_claims(path) if path.is_file() else []
-    claims.check_claim_names(
-        stated, list_claim_methods(params, runs, printed), list_claim_columns(runs, printed), str(path)
-    )
+    stated = claims.read(path) if path.is_file() else []
+    claims.check(stated, known_methods(params, runs, printed), known_columns(runs, printed), str(path))
     return stated
 
 
-def list_claim_methods(
-    params: sections.Params, runs: Sequence[FinishedRun], printed: Sequence[published_numbers.PublishedNumber]
+def known_methods(
+    params: sections.Params, runs: Sequence[FinishedRun], printed: Sequence[published.Number]
 ) -> set[str]:
     """The methods that a claim may name: the grid's, those of params.yaml with variants, and the published tables'."""
     variants = {m: (raw or {}).get("variants") or {} for m, raw in params.methods.items()}
@@ -131,18 +129,19 @@ def list_claim_methods(
     return ours | {run.cell.method for run in runs} | {n.method for n in printed if n.method}
 
 
-def list_claim_columns(runs: Sequence[FinishedRun], printed: Sequence[published_numbers.PublishedNumber]) -> set[str]:
+def known_columns(runs: Sequence[FinishedRun], printed: Sequence[published.Number]) -> set[str]:
     """The columns that a claim may name: the runs', the summary columns, and the published tables'."""
     benchmarks = dict.fromkeys(name for run in runs for name in run.results)
-    ours = {c.name for c in tables.list_columns(runs, benchmarks)}
+    ours = {c.name for c in tables.every_column(runs, benchmarks)}
     return ours | {f"{tables.SUMMARY}/{name}" for name in tables.SUMMARIES} | {n.column for n in printed}
 
 
-def make_defaults(params: sections.Params) -> Callable[[FinishedRun], dict[str, Any]]:
+def usual(params: sections.Params) -> Callable[[FinishedRun], dict[str, Any]]:
     """A function that gives a run's defaults: the common training settings and its method's own."""
 
     def defaults(run: FinishedRun) -> dict[str, Any]:
-        return {"train": _plain(params.train), "method": _plain(load_method(run.cell.method).Config())}
+        method = plugins.find(plugins.METHODS, run.cell.method.partition(".")[0])
+        return {"train": _plain(params.train), "method": _plain(method.Config())}
 
     return defaults
 
@@ -152,46 +151,38 @@ def _plain(settings: Any) -> dict[str, Any]:
     return {k: list(v) if isinstance(v, tuple) else v for k, v in values.items()}  # as YAML has them
 
 
-def write_report(made: report_page.ReportPage, out: Path) -> None:
+def write(made: page.Page, out: Path) -> None:
     """Write all files of the report; each is whole or not there, and the page comes last."""
     groups = made.main
-    drawn = {
-        "tradeoff.csv": report_figures.format_tradeoff_csv(groups),
-        **make_line_files(made),
-        **make_loss_files(made),
-    }
+    drawn = {"tradeoff.csv": plots.tradeoff_csv(groups), **line_files(made), **loss_files(made)}
     files = {
-        "report.md": table_formats.format_markdown(groups, made.missing, LEGEND, made.notes)
-        + table_formats.format_contrasts_markdown(made.contrasts, made.reference)
-        + claims_table.format_markdown(made.findings),
-        "report.csv": table_formats.format_results_csv((*groups, *made.parts, *made.rest)),
-        "report.tex": table_formats.format_latex(groups, made.notes)
-        + table_formats.format_contrasts_latex(made.contrasts, made.reference)
-        + claims_table.format_latex(made.findings),
-        "claims.csv": claims_table.format_csv(made.findings),
-        "reference.csv": table_formats.format_contrasts_csv(made.contrasts, made.reference),
+        "report.md": formats.markdown(groups, made.missing, LEGEND, made.notes)
+        + reference_table.markdown(made.contrasts, made.reference)
+        + claims_table.markdown(made.findings),
+        "report.csv": formats.table_csv((*groups, *made.parts, *made.rest)),
+        "report.tex": formats.latex(groups, made.notes)
+        + reference_table.latex(made.contrasts, made.reference)
+        + claims_table.latex(made.findings),
+        "claims.csv": claims_table.table_csv(made.findings),
+        "reference.csv": reference_table.table_csv(made.contrasts, made.reference),
         **{f"plots/{name}": text for name, text in drawn.items()},
-        "index.html": report_page.render_page(made),
+        "index.html": page.render(made),
     }
-    written.remove_old_plots(out / "plots", drawn)
-    write_json(out / "metrics.json", table_formats.flatten_means(groups))
+    written.begin(out / "plots", drawn)
+    write_json(out / "metrics.json", formats.metrics(groups))
     for name, text in files.items():
         write_atomic(out / name, text.encode("utf-8", "replace"))
 
 
-def make_loss_files(made: report_page.ReportPage) -> dict[str, str]:
+def loss_files(made: page.Page) -> dict[str, str]:
     """loss/<method>-<backbone>-<data>.csv for every row that was trained."""
-    rows = [
-        (f"{row.method}-{g.backbone}-{g.data}", report_figures.format_loss_csv(row.runs))
-        for g in made.main
-        for row in g.rows
-    ]
+    rows = [(f"{row.method}-{g.backbone}-{g.data}", plots.loss_csv(row.runs)) for g in made.main for row in g.rows]
     return {f"loss/{name}.csv": text for name, text in rows if text}
 
 
-def make_line_files(made: report_page.ReportPage) -> dict[str, str]:
+def line_files(made: page.Page) -> dict[str, str]:
     """wise_ft.csv, where there are lines."""
-    text = wise_ft_lines.format_lines_csv(made.main, made.lines)
+    text = wise_ft.table_csv(made.main, made.lines)
     return {"wise_ft.csv": text} if text else {}
 
 

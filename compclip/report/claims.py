@@ -17,26 +17,22 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated
-
-from pydantic import Field
 
 from compclip.base import yaml_text
 from compclip.base.errors import UserError, one_line, unknown
 from compclip.config.cell import PRETRAINED
-from compclip.config.validation import RequiredText, load_section
-from compclip.report import crossed_intervals, published_numbers, tables
-from compclip.report.crossed_intervals import RunPair
+from compclip.report import crossed, published, tables
+from compclip.report.crossed import Pair
 from compclip.report.statistics import Interval, mean_std
-from compclip.report.tables import Column, ResultTable
-from compclip.runs.result_files import FinishedRun
+from compclip.report.tables import Column, Group
+from compclip.runs.results import FinishedRun
 
 HOLDS, REFUTED, UNDECIDED, ABSENT = "holds", "does not hold", "undecided", "not in this grid"
 VERDICTS = (HOLDS, REFUTED, UNDECIDED, ABSENT)
-LEAST_SEEDS = 3
-RunsBySeed = Mapping[int, FinishedRun]  # a method's runs by seed
+SEEDS = 3
+Seeds = Mapping[int, FinishedRun]  # a method's runs by seed
 FORM = re.compile(
     r"(?P<left>\S+) (?P<sign>[<>]) (?P<right>\S+)(?: (?P<plus>[+-]) (?P<margin>\d+(\.\d+)?))? on (?P<column>\S+)"
 )
@@ -53,16 +49,6 @@ class Inequality:
     right: str
     margin: float
     column: str
-
-
-@dataclass(frozen=True)
-class ClaimSection:
-    """A claim as its file has it; `holds_if` are inequalities, one a line."""
-
-    paper: RequiredText = ""
-    table: RequiredText = ""
-    finding: RequiredText = ""
-    holds_if: Annotated[list[str], Field(min_length=1, validate_default=True)] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -92,7 +78,7 @@ class Evidence:
     seeds: int = 0
     std: float | None = None
     interval: Interval | None = None
-    basis: str = crossed_intervals.NEITHER
+    over: str = crossed.NEITHER
     printed: tuple[float, ...] = ()
     missing: tuple[str, ...] = ()
     why: str = ""
@@ -108,19 +94,28 @@ class Finding:
     evidence: tuple[Evidence, ...]
 
 
-def read_claims(path: Path) -> list[Claim]:
+def read(path: Path) -> list[Claim]:
     """The claims of a file, in its order. Raises UserError naming the claim, the key and the fix."""
     raw = yaml_text.plain(yaml_text.read(path, f"must map each claim's name to {', '.join(KEYS)}"), str(path))
     return [_claim(f"{path}: {name}", str(name), fields) for name, fields in raw.items()]
 
 
 def _claim(where: str, name: str, raw: object) -> Claim:
-    section = load_section(ClaimSection, raw, where)
-    parts = tuple(parse_inequality(text, where) for text in section.holds_if)
-    return Claim(name, section.paper, section.table, one_line(section.finding), parts)
+    if not isinstance(raw, dict):
+        raise UserError(f"{where}: must have the keys {', '.join(KEYS)}")
+    for key in raw:
+        if key not in KEYS:
+            raise unknown("key", str(key), KEYS, where)
+    for key in KEYS:
+        if not raw.get(key):
+            raise UserError(f"{where}.{key}: must be given; add it")
+    if not isinstance(raw["holds_if"], list):
+        raise UserError(f"{where}.holds_if: must be a list of inequalities, one a line")
+    parts = tuple(inequality(str(text), where) for text in raw["holds_if"])
+    return Claim(name, str(raw["paper"]), str(raw["table"]), one_line(str(raw["finding"])), parts)
 
 
-def parse_inequality(text: str, where: str) -> Inequality:
+def inequality(text: str, where: str) -> Inequality:
     """`left > right + margin on benchmark/metric`, or with `<`, parsed."""
     found = FORM.fullmatch(text)
     if found is None:
@@ -131,7 +126,7 @@ def parse_inequality(text: str, where: str) -> Inequality:
     return Inequality(text, found["left"], 1 if found["sign"] == ">" else -1, found["right"], margin, found["column"])
 
 
-def check_claim_names(claims: Sequence[Claim], methods: Collection[str], columns: Collection[str], where: str) -> None:
+def check(claims: Sequence[Claim], methods: Collection[str], columns: Collection[str], where: str) -> None:
     """Raise UserError for a method or a column of a claim that neither the grid nor a published table has."""
     for claim in claims:
         for part in claim.parts:
@@ -142,69 +137,61 @@ def check_claim_names(claims: Sequence[Claim], methods: Collection[str], columns
                     raise unknown(kind, name, known, f"{where}: {claim.name}: {part.text!r}")
 
 
-def judge_claims(
-    claims: Sequence[Claim], runs: Sequence[FinishedRun], groups: Sequence[ResultTable], columns: Mapping[str, Column],
-    numbers: Sequence[published_numbers.PublishedNumber] = (),
+def judge(
+    claims: Sequence[Claim], runs: Sequence[FinishedRun], groups: Sequence[Group], columns: Mapping[str, Column],
+    numbers: Sequence[published.Number] = (),
 ) -> list[Finding]:  # fmt: skip
     """Every claim on every group, group by group."""
     return [_finding(claim, group, runs, columns, numbers) for group in groups for claim in claims]
 
 
 def _finding(
-    claim: Claim, group: ResultTable, runs: Sequence[FinishedRun], columns: Mapping[str, Column],
-    numbers: Sequence[published_numbers.PublishedNumber],
+    claim: Claim, group: Group, runs: Sequence[FinishedRun], columns: Mapping[str, Column],
+    numbers: Sequence[published.Number],
 ) -> Finding:  # fmt: skip
     mine = _by_method(runs, group)
     evidence = []
     for part in claim.parts:
-        told = published_numbers.list_printed_differences(
-            numbers, claim.paper, claim.table, part.left, part.right, part.column
-        )
-        found = judge_inequality(part, mine, columns.get(part.column), tuple(told))
-        evidence.append(
-            found
-            if found.column
-            else replace(found, column=published_numbers.make_printed_column(numbers, part.column))
-        )
-    return Finding(claim, group.name, combine_verdicts([e.verdict for e in evidence]), tuple(evidence))
+        told = published.differences(numbers, claim.paper, claim.table, part.left, part.right, part.column)
+        found = weigh(part, mine, columns.get(part.column), tuple(told))
+        evidence.append(found if found.column else replace(found, column=published.column(numbers, part.column)))
+    return Finding(claim, group.name, combine([e.verdict for e in evidence]), tuple(evidence))
 
 
-def _by_method(runs: Sequence[FinishedRun], group: ResultTable) -> dict[str, dict[int, FinishedRun]]:
+def _by_method(runs: Sequence[FinishedRun], group: Group) -> dict[str, dict[int, FinishedRun]]:
     """The group's runs: method -> seed -> run; the pretrained model as the tables have it, for each of the seeds."""
     found = {row.method: {run.cell.seed: run for run in row.runs} for row in group.rows}
-    base = tables.select_pretrained_runs(runs, group.backbone, group.data)
+    base = tables.reference(runs, group.backbone, group.data)
     if not base:
         return found
-    return found | {PRETRAINED: tables.repeat_for_seeds(base, [seed for own in found.values() for seed in own])}
+    return found | {PRETRAINED: tables.for_seeds(base, [seed for own in found.values() for seed in own])}
 
 
-def judge_inequality(
-    part: Inequality, runs: Mapping[str, RunsBySeed], column: Column | None,
+def weigh(
+    part: Inequality, runs: Mapping[str, Seeds], column: Column | None,
     printed: tuple[float, ...] = (),
 ) -> Evidence:  # fmt: skip
     """One inequality on the runs of one group, method -> seed -> run."""
-    both = pair_runs(runs.get(part.left, {}), runs.get(part.right, {}), column)
+    both = pairs(runs.get(part.left, {}), runs.get(part.right, {}), column)
     if column is None or not both:
         return _absent(part, runs, column, printed)
-    gaps = [tables.column_value(a, column) - tables.column_value(b, column) for a, b in both]
+    gaps = [tables.value(a, column) - tables.value(b, column) for a, b in both]
     mean, std = mean_std(gaps)
-    found, over = crossed_intervals.compute_interval(gaps, crossed_intervals.collect_item_differences(column, both))
-    enough = len(both) >= LEAST_SEEDS
-    verdict = decide_verdict(part.sign, part.margin / column.scale, found) if enough else UNDECIDED
-    why = "" if enough else f"{len(both)} of {LEAST_SEEDS} seeds"
+    found, over = crossed.interval(gaps, crossed.parts(column, both))
+    enough = len(both) >= SEEDS
+    verdict = decide(part.sign, part.margin / column.scale, found) if enough else UNDECIDED
+    why = "" if enough else f"{len(both)} of {SEEDS} seeds"
     return Evidence(part, verdict, column, mean, len(both), std, found, over, printed, why=why)
 
 
-def _absent(
-    part: Inequality, runs: Mapping[str, RunsBySeed], column: Column | None, printed: tuple[float, ...]
-) -> Evidence:
+def _absent(part: Inequality, runs: Mapping[str, Seeds], column: Column | None, printed: tuple[float, ...]) -> Evidence:
     missing = tuple(name for name in (part.left, part.right) if name not in runs)
     missing += (part.column,) if column is None else ()
     why = f"no {', '.join(missing)}" if missing else f"no seed of both methods has {part.column}"
     return Evidence(part, ABSENT, column, printed=printed, missing=missing or (part.column,), why=why)
 
 
-def pair_runs(left: RunsBySeed, right: RunsBySeed, column: Column | None) -> list[RunPair]:
+def pairs(left: Seeds, right: Seeds, column: Column | None) -> list[Pair]:
     """Of two methods, seed -> run, the runs of each seed that both have with the column.
 
     Two seeds of the same two checkpoints are one pair.
@@ -212,17 +199,17 @@ def pair_runs(left: RunsBySeed, right: RunsBySeed, column: Column | None) -> lis
     if column is None:
         return []
     both = [(left[seed], right[seed]) for seed in sorted(left.keys() & right.keys())]
-    scored = [pair for pair in both if all(tables.column_value(run, column) is not None for run in pair)]
+    scored = [pair for pair in both if all(tables.value(run, column) is not None for run in pair)]
     return list({(a.identity, b.identity): (a, b) for a, b in scored}.values())
 
 
-def decide_verdict(sign: int, margin: float, found: Interval | None) -> str:
+def decide(sign: int, margin: float, found: Interval | None) -> str:
     """The rule above for one inequality; without an interval it is undecided."""
     side = 0 if found is None else replace(found, low=found.low - margin, high=found.high - margin).sign
     return {1: HOLDS, -1: REFUTED}.get(side * sign, UNDECIDED)
 
 
-def combine_verdicts(verdicts: Sequence[str]) -> str:
+def combine(verdicts: Sequence[str]) -> str:
     """The rule above for a claim from the verdicts of its inequalities."""
     for verdict in (REFUTED, ABSENT, UNDECIDED):
         if verdict in verdicts:
@@ -230,6 +217,6 @@ def combine_verdicts(verdicts: Sequence[str]) -> str:
     return HOLDS
 
 
-def count_verdicts(found: Sequence[Finding | Evidence]) -> dict[str, int]:
+def counts(found: Sequence[Finding | Evidence]) -> dict[str, int]:
     """How many claims, or inequalities, have each verdict, all four named."""
     return {verdict: sum(f.verdict == verdict for f in found) for verdict in VERDICTS}

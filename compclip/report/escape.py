@@ -15,23 +15,23 @@ MARKDOWN = {"\\": "\\\\", "|": "\\|", "`": "\\`", "*": "\\*", "[": "\\[", "]": "
 FORMULA = tuple("=+-@\t\n＝＋－＠")  # what a spreadsheet takes for the beginning of one
 
 
-def to_latex(text: str) -> str:
+def tex(text: str) -> str:
     """`text` in LaTeX. After a line's end a bracket or star would be an option of it."""
     made = "".join(LATEX.get(c, c) for c in _line(text))
     return f"{{}}{made}" if made.startswith(("[", "*")) else made
 
 
-def to_markdown(text: str) -> str:
+def md(text: str) -> str:
     """`text` in a line or a table of Markdown."""
     return "".join(MARKDOWN.get(c, c) for c in _line(text))
 
 
-def to_code(text: str) -> str:
+def md_code(text: str) -> str:
     """`text` as code in a line or a table of Markdown, which knows no escapes in it but that of a table's bar."""
     return f"`{_line(text).replace('`', chr(39)).replace('|', chr(92) + '|')}`"
 
 
-def format_csv(rows: Iterable[Sequence[object]]) -> str:
+def table_csv(rows: Iterable[Sequence[object]]) -> str:
     """Rows as CSV. A text that a spreadsheet would compute begins with an apostrophe; numbers stay numbers."""
     out = io.StringIO()
     csv.writer(out, lineterminator="\n").writerows([_cell(value) for value in row] for row in rows)

@@ -13,7 +13,7 @@ from math import sqrt
 
 import numpy as np
 
-from compclip.runs.item_outcomes import CAPTION, Items
+from compclip.runs.items import CAPTION, Items
 
 LISTS = 256  # lists of ids whose pictures are remembered
 
@@ -41,7 +41,7 @@ def mean_std(values: Sequence[float]) -> tuple[float, float | None]:
     return mean, sqrt(sum((v - mean) ** 2 for v in values) / (len(values) - 1))
 
 
-def rank_values(values: Sequence[float | None], lower: bool = False, digits: int = 3) -> list[int]:
+def ranks(values: Sequence[float | None], lower: bool = False, digits: int = 3) -> list[int]:
     """1 for the best, 2 for the second best, 0 otherwise; values equal to `digits` decimals share a rank.
 
     None has no rank, and a single value has nothing to be better than.
@@ -53,7 +53,7 @@ def rank_values(values: Sequence[float | None], lower: bool = False, digits: int
     return [0 if v is None or v not in order[:2] else order.index(v) + 1 for v in shown]
 
 
-def align_items(items: Sequence[Items]) -> tuple[Items, np.ndarray]:
+def aligned(items: Sequence[Items]) -> tuple[Items, np.ndarray]:
     """The first seed's items that all seeds have, in its order, and each seed's outcomes of them, shape S x I."""
     first = items[0]
     if all(other.ids == first.ids for other in items):
@@ -63,7 +63,7 @@ def align_items(items: Sequence[Items]) -> tuple[Items, np.ndarray]:
     return shared, np.array([[table[i] for i in shared.ids] for table in tables])
 
 
-def subtract_items(ours: Items, theirs: Items) -> Items:
+def paired(ours: Items, theirs: Items) -> Items:
     """ours - theirs for every id that both have."""
     if ours.ids == theirs.ids:
         return replace(ours, values=ours.values - theirs.values)
@@ -72,7 +72,7 @@ def subtract_items(ours: Items, theirs: Items) -> Items:
     return replace(shared, values=shared.values - np.array([other[i] for i in shared.ids]))
 
 
-def item_units(items: Items) -> tuple[int, ...] | tuple[str, ...]:
+def units(items: Items) -> tuple[int, ...] | tuple[str, ...]:
     """What each item is drawn with: the unit of its result file, else of captions their picture, else itself."""
     return items.units or _named(items.ids)
 
@@ -84,6 +84,6 @@ def _named(ids: tuple[str, ...]) -> tuple[str, ...]:
     return ids if None in captions else tuple(c[1] for c in captions if c)
 
 
-def named_generator(*names: str) -> np.random.Generator:
+def generator(*names: str) -> np.random.Generator:
     """The generator of one number's draws, a function of its names alone: another column changes no interval."""
     return np.random.default_rng(zlib.crc32("\0".join(names).encode()))

@@ -15,7 +15,7 @@ from compclip.base.files import read_bytes, read_json, write_json
 MANIFEST = ".written.json"
 
 
-def remove_old_plots(folder: Path, files: Mapping[str, str]) -> None:
+def begin(folder: Path, files: Mapping[str, str]) -> None:
     """Remove the plots of an earlier report that are not among `files`, and note these before they are written."""
     known = _known(folder)
     for name, wrote in known.items():

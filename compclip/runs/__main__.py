@@ -25,16 +25,16 @@ from pathlib import Path
 from compclip.base.errors import UserError, entry
 from compclip.base.files import write_atomic
 from compclip.config import read
-from compclip.runs import inventory, run_projects, run_references, run_store
-from compclip.runs.inventory import StoreEntry
-from compclip.runs.run_folder import RunFolder
-from compclip.runs.run_references import Uses
+from compclip.runs import inventory, store, users, uses
+from compclip.runs.folder import Folder
+from compclip.runs.inventory import Held
+from compclip.runs.uses import Uses
 
 HEADER = ("run", "size", "GPU-h", "age", "state", "used by")
 UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 
 
-def format_entries(held: Sequence[StoreEntry], used: Uses) -> str:
+def listing(held: Sequence[Held], used: Uses) -> str:
     """A line a run, and their sum."""
     rows = [HEADER, *(_row(one, used) for one in held)]
     wide = [max(len(row[i]) for row in rows) for i in range(len(HEADER))]
@@ -42,22 +42,21 @@ def format_entries(held: Sequence[StoreEntry], used: Uses) -> str:
     hours = sum(one.device_seconds for one in held) / 3600
     refused = sum(one.refused for one in held)
     free = sum(not (one.refused or used.of(one.folder) or one.kept or one.live) for one in held)
-    size = format_bytes(inventory.count_bytes(held))
-    total = f"{len(held)} runs, {size}, {hours:.2f} GPU-hours; {free} used by nobody"
+    total = f"{len(held)} runs, {bytes_said(inventory.size(held))}, {hours:.2f} GPU-hours; {free} used by nobody"
     total += f"; {refused} refused" * bool(refused)
     return "\n".join([*lines, "", total])
 
 
-def _row(one: StoreEntry, used: Uses) -> tuple[str, ...]:
+def _row(one: Held, used: Uses) -> tuple[str, ...]:
     if one.refused:
         return one.folder.key, "", "", "", one.state, one.fault
     by = used.of(one.folder) or [f"(made for {name})" for name in [inventory.cell_name(one.folder)] if name]
     marks = ["kept"] * one.kept + [one.fault] * bool(one.fault)
     hours = f"{one.device_seconds / 3600:.2f}"
-    return one.folder.key, format_bytes(one.size), hours, format_age(one.age_s), one.state, ", ".join(marks + by)
+    return one.folder.key, bytes_said(one.size), hours, age_said(one.age_s), one.state, ", ".join(marks + by)
 
 
-def format_bytes(count: float) -> str:
+def bytes_said(count: float) -> str:
     """As 812 KiB or 1.5 GiB."""
     power = 0
     while count >= 1024 and power < len(UNITS) - 1:
@@ -65,7 +64,7 @@ def format_bytes(count: float) -> str:
     return f"{count:.1f} {UNITS[power]}" if power > 1 and count < 10 else f"{count:.0f} {UNITS[power]}"
 
 
-def format_age(seconds: float) -> str:
+def age_said(seconds: float) -> str:
     """As 5m, 3h or 12d."""
     if seconds < 3600:
         return f"{seconds / 60:.0f}m"
@@ -74,7 +73,7 @@ def format_age(seconds: float) -> str:
 
 def keep(keys: Sequence[str], undo: bool, root: Path) -> int:
     """Mark runs, or take the mark away."""
-    for folder in _find_folders(keys, root):
+    for folder in _named(keys, root):
         folder.check()
         if undo:
             folder.kept.unlink(missing_ok=True)
@@ -86,7 +85,7 @@ def keep(keys: Sequence[str], undo: bool, root: Path) -> int:
 
 def remove(keys: Sequence[str], used: Uses, force: bool, dry: bool, root: Path) -> int:
     """Remove runs, all or none. Raises UserError for one that is live, kept or used."""
-    held = [inventory.inspect_run(folder) for folder in _find_folders(keys, root)]
+    held = [inventory.look(folder) for folder in _named(keys, root)]
     for one in held:
         if one.refused:
             raise UserError(f"{one.fault}; nothing was removed")
@@ -95,10 +94,10 @@ def remove(keys: Sequence[str], used: Uses, force: bool, dry: bool, root: Path) 
         names = (["marked by `runs keep`"] if one.kept else []) + used.of(one.folder)
         if names and not force:
             raise UserError(f"{one.folder.key}: used by {', '.join(names[:3])}; give --force; nothing was removed")
-    return _remove_entries(held, dry)
+    return _out(held, dry)
 
 
-def remove_unused(held: Sequence[StoreEntry], used: Uses, others: bool, dry: bool, root: Path) -> int:
+def collect(held: Sequence[Held], used: Uses, others: bool, dry: bool, root: Path) -> int:
     """Remove every run that nobody uses. `others`: also those that other projects worked on or published."""
     refused = [one.fault for one in held if one.refused]
     held = [one for one in held if not one.refused]
@@ -107,18 +106,17 @@ def remove_unused(held: Sequence[StoreEntry], used: Uses, others: bool, dry: boo
     if refused:
         print(f"note: {len(refused)} entries of the store refused: not read, not removed", file=sys.stderr)
     idle = [one for one in held if not (one.live or one.kept or used.of(one.folder))]
-    spared = [one for one in idle if run_store.is_shared() and not others and not run_projects.is_own(one.folder, root)]
+    spared = [one for one in idle if store.shared() and not others and not users.own(one.folder, root)]
     if spared:
-        size = format_bytes(inventory.count_bytes(spared))
-        print(f"note: {len(spared)} runs, {size}, belong to other projects of this store "
+        print(f"note: {len(spared)} runs, {bytes_said(inventory.size(spared))}, belong to other projects of this store "
               "as well and stay; --shared removes them", file=sys.stderr)  # fmt: skip
     gone = {one.folder.key for one in spared}
     if not dry:
         inventory.sweep_up(root)
-    return _remove_entries([one for one in idle if one.folder.key not in gone], dry)
+    return _out([one for one in idle if one.folder.key not in gone], dry)
 
 
-def _remove_entries(held: Sequence[StoreEntry], dry: bool) -> int:
+def _out(held: Sequence[Held], dry: bool) -> int:
     """Remove and say so; one that somebody took up meanwhile stays."""
     gone, left = [], []
     for one in held:
@@ -130,23 +128,23 @@ def _remove_entries(held: Sequence[StoreEntry], dry: bool) -> int:
             left.append(error)
             continue
         gone.append(one)
-        print(f"{'would remove' if dry else 'removed'} {one.folder.key}  {format_bytes(one.size)}  {one.state}  {name}")
+        print(f"{'would remove' if dry else 'removed'} {one.folder.key}  {bytes_said(one.size)}  {one.state}  {name}")
     for fault in left:
         print(f"error: {fault}", file=sys.stderr)
-    whole, freed = format_bytes(inventory.count_bytes(gone)), format_bytes(inventory.count_freed_bytes(gone))
+    whole, freed = bytes_said(inventory.size(gone)), bytes_said(inventory.freed(gone))
     print(f"{len(gone)} runs, {whole}, of which {freed} have no other name, as in runs/ or DVC's cache")
     return 2 if left else 0
 
 
-def _find_folders(keys: Iterable[str], root: Path) -> list[RunFolder]:
+def _named(keys: Iterable[str], root: Path) -> list[Folder]:
     """The runs of these keys. Raises UserError with close matches for one that the store does not have."""
-    known = {one.name for one in run_store.store_folder(root).glob("*") if inventory.KEY.fullmatch(one.name)}
+    known = {one.name for one in store.place(root).glob("*") if inventory.KEY.fullmatch(one.name)}
     for key in keys:
         if key not in known:
             near = get_close_matches(key, known, n=3, cutoff=0.6)
             hint = f"did you mean {' or '.join(near)}?" if near else "`python -m compclip runs` lists them"
-            raise UserError(f"{run_store.store_folder(root)}: unknown run {key!r}; {hint}")
-    return [run_store.find_folder(key, root) for key in dict.fromkeys(keys)]
+            raise UserError(f"{store.place(root)}: unknown run {key!r}; {hint}")
+    return [store.folder(key, root) for key in dict.fromkeys(keys)]
 
 
 def main(argv: list[str]) -> int:
@@ -156,15 +154,15 @@ def main(argv: list[str]) -> int:
         return keep(args.keys, args.undo, root)
     grids = [Path(path) for path in getattr(args, "keep_grids", ())]
     if args.command == "remove":
-        _find_folders(args.keys, root)  # before anything that takes time
-        grids += sorted((root / run_references.GRIDS).glob("*.yaml"))
-    used = run_references.find_references(args.params, grids, root)
+        _named(args.keys, root)  # before anything that takes time
+        grids += sorted((root / uses.GRIDS).glob("*.yaml"))
+    used = uses.find(args.params, grids, root)
     if args.command == "remove":
         return remove(args.keys, used, args.force, args.dry_run, root)
-    held = inventory.list_entries(root)
+    held = inventory.runs(root)
     if args.command == "gc":
-        return remove_unused(held, used, args.shared, args.dry_run, root)
-    print(format_entries(held, used))
+        return collect(held, used, args.shared, args.dry_run, root)
+    print(listing(held, used))
     return 0
 
 

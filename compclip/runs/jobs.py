@@ -2,7 +2,7 @@
 
 A job works in the run's folder of the store: run.yaml and params.yaml say what it does, job.json who does it, job.log
 what it said. It outlives whoever started it; the next driver attaches. Some shards of a data set are a job as well, in
-a folder of their own (runs/shard_tasks.py).
+a folder of their own (runs/tasks.py).
 """
 
 from __future__ import annotations
@@ -20,16 +20,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
-from compclip.base import openmp_threads
+from compclip.base import calm
 from compclip.base.errors import UserError, one_line
 from compclip.base.files import read_mapping, write_atomic, write_json
 from compclip.base.shared import open_plain
-from compclip.config import read
-from compclip.config.cell import parse_cell
-from compclip.config.run_config import dump_yaml
-from compclip.runs import cluster, notify, shard_tasks
-from compclip.runs.run_folder import RunFolder
-from compclip.runs.run_store import StoredRun
+from compclip.config import read, structured
+from compclip.config.written import plain_yaml
+from compclip.runs import cluster, notify, tasks
+from compclip.runs.folder import Folder
+from compclip.runs.store import StoredRun
 
 SCORES, TRAINS = "compclip.launch.job", "compclip.train.job"  # what a job runs: to the results, or to the checkpoint
 SHARDS = "compclip.launch.task"
@@ -54,7 +53,7 @@ SLURM: dict[str, Callable[[Any], bool]] = {
 class Job(Protocol):
     """What was sent somewhere; its record is job.json."""
 
-    folder: RunFolder
+    folder: Folder
     record: dict[str, Any]
 
     def state(self) -> str:
@@ -74,7 +73,7 @@ class Job(Protocol):
 class LocalJob:
     """A process of this machine: our child, or one that an earlier driver started."""
 
-    folder: RunFolder
+    folder: Folder
     record: dict[str, Any]
     child: subprocess.Popen | None = None
 
@@ -83,13 +82,13 @@ class LocalJob:
         if self._alive():
             return RUNNING
         failed = self.child and self.child.returncode
-        return FAILED if failed or not has_finished(self.folder, self.record) else DONE
+        return FAILED if failed or not reached(self.folder, self.record) else DONE
 
     def _alive(self) -> bool:
         """By its exit status where it is our child: a process whose threads are still ending looks gone before."""
         if self.child:
             return self.child.poll() is None
-        return bool(self.record["started"]) and read_start_time(self.record["pid"]) == self.record["started"]
+        return bool(self.record["started"]) and started(self.record["pid"]) == self.record["started"]
 
     def reason(self) -> str:
         """How it ended where that is known, and the last line that it logged."""
@@ -121,7 +120,7 @@ def _ended(code: int | None) -> str:
 class SlurmJob:
     """A job of a SLURM cluster, by its id."""
 
-    folder: RunFolder
+    folder: Folder
     record: dict[str, Any]
     _last: str = field(default=PENDING, init=False)
 
@@ -135,9 +134,9 @@ class SlurmJob:
         try:
             found = cluster.queue().state(self.id, self.record.get("sent", 0.0))
         except cluster.Unreachable:
-            return DONE if has_finished(self.folder, self.record) else self._last
+            return DONE if reached(self.folder, self.record) else self._last
         if found is None:
-            return DONE if has_finished(self.folder, self.record) else FAILED
+            return DONE if reached(self.folder, self.record) else FAILED
         self._last = PENDING if found[0] in cluster.PENDING else RUNNING
         return self._last
 
@@ -179,51 +178,51 @@ class Local:
                 stdout=log,
                 stderr=log,
                 start_new_session=True,
-                env={**os.environ, **openmp_threads.passive_waiting(os.environ), **(environment or {})},
+                env={**os.environ, **calm.settings(os.environ), **(environment or {})},
             )
         record = {"kind": "local", "module": self.module, "host": socket.gethostname(), "pid": child.pid}
-        record["started"] = read_start_time(child.pid)
+        record["started"] = started(child.pid)
         write_json(folder.job, record)
         return LocalJob(folder, record, child)
 
     def attach(self, stored: StoredRun) -> Job | None:
         """The live job of a run, wherever it runs."""
-        return find_live_job(stored.folder)
+        return attach(stored.folder)
 
 
-def write_inputs(stored: StoredRun, params: str | Path) -> RunFolder:
+def write_inputs(stored: StoredRun, params: str | Path) -> Folder:
     """What a job reads, into the run's folder, which is given back; later edits of `params` do not reach it."""
     folder = stored.folder
     folder.make()
-    write_atomic(folder.run, dump_yaml(stored.resolved))
+    write_atomic(folder.run, plain_yaml(stored.resolved))
     write_atomic(folder.params, Path(params).read_bytes())
     folder.scored.unlink(missing_ok=True)  # results of an earlier evaluation are not those of this job
     return folder
 
 
-def post_failure(folder: RunFolder, variable: str, job: str, why: str) -> None:
+def tell(folder: Folder, variable: str, job: str, why: str) -> None:
     """Post once that a run's job failed for good, with the last thing it logged."""
     if variable:
-        notify.job_failed(folder, variable, job, _read_name(folder), f"{why}: {last_line(folder)}")
+        notify.job_failed(folder, variable, job, _sent_name(folder), f"{why}: {last_line(folder)}")
 
 
-def _read_name(folder: RunFolder) -> str:
+def _sent_name(folder: Folder) -> str:
     """The cell as the job was sent for it, or the shards."""
     try:
-        if (folder.path / shard_tasks.FILE).is_file():
-            return shard_tasks.read_task(folder).name
-        return parse_cell(read.raw(folder.run, ()).get("cell"), f"{folder.run}: cell").name
+        if (folder.path / tasks.FILE).is_file():
+            return tasks.read(folder).name
+        return structured.cell(read.raw(folder.run, ()).get("cell"), f"{folder.run}: cell").name
     except UserError:  # nobody wrote it, or it cannot be read: the message goes out
         return folder.key
 
 
-def post_found_failure(job: Job) -> None:
+def tell_found(job: Job) -> None:
     """The same of a cluster's job that was found failed: its own process may not have been able to."""
     if isinstance(job, SlurmJob) and (variable := job.record.get("notify", "")):
-        notify.job_failed(job.folder, variable, job.label(), _read_name(job.folder), job.reason())
+        notify.job_failed(job.folder, variable, job.label(), _sent_name(job.folder), job.reason())
 
 
-def find_job(folder: RunFolder) -> Job | None:
+def find(folder: Folder) -> Job | None:
     """The job that was last sent for a run, alive or not; None for another machine's process and where none was.
 
     Raises UserError where its record is damaged, or not all of the folder its own.
@@ -231,13 +230,13 @@ def find_job(folder: RunFolder) -> Job | None:
     folder.check()
     if not folder.job.is_file():
         return None
-    record = _read_record(folder)
+    record = _record(folder)
     if record["kind"] == "slurm":
         return SlurmJob(folder, record)
     return LocalJob(folder, record) if record["host"] == socket.gethostname() else None
 
 
-def _read_record(folder: RunFolder) -> dict[str, Any]:
+def _record(folder: Folder) -> dict[str, Any]:
     """What job.json says. A number of no process is never one to stop: the system takes some for all processes."""
     record = read_mapping(folder.job)
     wanted = {"slurm": SLURM, "local": LOCAL}.get(str(record.get("kind")), {})
@@ -246,18 +245,18 @@ def _read_record(folder: RunFolder) -> dict[str, Any]:
     return record
 
 
-def find_live_job(folder: RunFolder) -> Job | None:
+def attach(folder: Folder) -> Job | None:
     """The live job of a run."""
-    job = find_job(folder)
+    job = find(folder)
     return job if job and job.state() in LIVE else None
 
 
-def forget_job(folder: RunFolder) -> None:
+def forget(folder: Folder) -> None:
     """Take a job that is over for never sent: its run may be trained anywhere again."""
     folder.job.unlink(missing_ok=True)
 
 
-def wait_for_job(job: Job, show: Callable[[], None], poll_s: float = 0.5) -> str:
+def wait(job: Job, show: Callable[[], None], poll_s: float = 0.5) -> str:
     """Call `show` now and then until the job is over; gives done or failed."""
     while (state := job.state()) in LIVE:
         show()
@@ -265,7 +264,7 @@ def wait_for_job(job: Job, show: Callable[[], None], poll_s: float = 0.5) -> str
     return state
 
 
-def read_start_time(pid: int) -> str:
+def started(pid: int) -> str:
     """When a process started, in the kernel's ticks since boot, with the boot's name; empty for one that is gone."""
     try:
         after_name = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
@@ -275,21 +274,21 @@ def read_start_time(pid: int) -> str:
     return "" if after_name[0] in "ZX" else f"{after_name[19]}@{boot}"
 
 
-def has_finished(folder: RunFolder, record: Mapping[str, Any]) -> bool:
+def reached(folder: Folder, record: Mapping[str, Any]) -> bool:
     """Whether the job that was sent last came to its end: a checkpoint, shards, or results, whose mark comes last."""
     if record.get("module") == SHARDS:
-        return shard_tasks.is_finished(folder)
+        return tasks.made(folder)
     return folder.finished if record.get("module") == TRAINS else folder.scored.is_file()
 
 
-def last_line(folder: RunFolder) -> str:
+def last_line(folder: Folder) -> str:
     """The last line that a job logged, and where; a full disk, which takes no line, is named."""
     lines, log = last_lines(folder, 1), folder.log
     full = log.exists() and shutil.disk_usage(log).free < FULL_BYTES
     return f"{lines[0].strip() if lines else 'nothing logged'} ({log}{'; no space left there' if full else ''})"
 
 
-def last_lines(folder: RunFolder, most: int = 10) -> list[str]:
+def last_lines(folder: Folder, most: int = 10) -> list[str]:
     """The last lines that a job logged, blank ones left out."""
     return [line.rstrip() for line in _tail(folder.log).splitlines() if line.strip()][-most:]
 

@@ -12,20 +12,20 @@ from pathlib import Path
 from compclip.base import links
 from compclip.base.errors import UserError, entry
 from compclip.base.files import read_mapping, write_json
-from compclip.runs import run_store
+from compclip.runs import store
 
 
 def write(root: Path) -> int:
     """Replace the keys by those of the plan; gives their number. Raises UserError where there is no plan."""
-    plans = sorted((root / run_store.PLAN).glob("*.json"))
+    plans = sorted((root / store.PLAN).glob("*.json"))
     if not plans:
-        raise UserError(f"{root / run_store.PLAN}: no plan; run `dvc repro plan` first")
-    for path in (root / run_store.KEYS).glob("*.json"):
+        raise UserError(f"{root / store.PLAN}: no plan; run `dvc repro plan` first")
+    for path in (root / store.KEYS).glob("*.json"):
         if path.name not in {plan.name for plan in plans}:
             links.remove(path)
-    made = [(plan.name, run_store.compute_keys(read_mapping(plan), root)) for plan in plans]
+    made = [(plan.name, store.keys(read_mapping(plan), root)) for plan in plans]
     for name, keys in made:
-        write_json(root / run_store.KEYS / name, keys)
+        write_json(root / store.KEYS / name, keys)
     return sum(len(keys) for _, keys in made)
 
 

@@ -26,14 +26,14 @@ from typing import Any
 from compclip.base.errors import UserError
 from compclip.base.files import read_mapping
 from compclip.base.shared import share_with_group
-from compclip.runs.run_folder import RunFolder
+from compclip.runs.folder import Folder
 
 BEAT_S, STILL_S, DEAD_S, LONG_S = 15.0, 30.0, 60.0, 3600.0
 GIVEN_BACK = 0.0  # the time of a lease whose holder has left
 
 
 @functools.cache
-def machine_name() -> str:
+def machine() -> str:
     """This machine since it was started: two that share a name are told apart."""
     with contextlib.suppress(OSError):
         boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="utf-8").strip()
@@ -45,8 +45,8 @@ def machine_name() -> str:
 class Lease:
     """One process's claim on a run. `clock`: seconds that pass evenly on this machine."""
 
-    folder: RunFolder
-    machine: str = field(default_factory=machine_name)
+    folder: Folder
+    machine: str = field(default_factory=machine)
     clock: Callable[[], float] = time.monotonic
     token: str = field(default_factory=lambda: uuid.uuid4().hex)
     number: int = field(default=0, init=False)  # of our lease; 0: none
@@ -142,7 +142,7 @@ class Lease:
         return {"host": socket.gethostname(), "machine": self.machine, "pid": os.getpid(), "token": self.token}
 
 
-def describe_holder(folder: RunFolder) -> str:
+def holder(folder: Folder) -> str:
     """Who holds a run by its lease, as a person says it; nothing where nobody does, or was not heard of for DEAD_S."""
     try:
         path = folder.lease(folder.leases()[-1])
@@ -154,7 +154,7 @@ def describe_holder(folder: RunFolder) -> str:
     held = _read(path)
     if not held:
         return "another process"
-    if held["machine"] != machine_name():
+    if held["machine"] != machine():
         return f"process {held['pid']} on {held['host']}"
     return f"process {held['pid']}" if Path(f"/proc/{held['pid']}").exists() else ""
 

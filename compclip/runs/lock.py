@@ -21,9 +21,9 @@ from typing import IO
 
 from compclip.base.errors import UserError
 from compclip.base.shared import explain, open_plain
-from compclip.runs import device_time, lease
+from compclip.runs import lease, lives
+from compclip.runs.folder import Folder
 from compclip.runs.lease import BEAT_S, Lease
-from compclip.runs.run_folder import RunFolder
 
 POLL_S = 0.2
 NO_LOCKS = (errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP)  # what flock says where a file system has none
@@ -31,7 +31,7 @@ LOST = 75  # the exit code of a process whose run another one took over
 
 
 @contextlib.contextmanager
-def hold(folder: RunFolder, waiting: Callable[[], None] = lambda: None, devices: int = 1) -> Iterator[None]:
+def hold(folder: Folder, waiting: Callable[[], None] = lambda: None, devices: int = 1) -> Iterator[None]:
     """Hold a run; a second process waits here, calling `waiting` now and then.
 
     The time is noted as one of the run's lives, on so many devices. Raises UserError where the folder cannot be
@@ -46,7 +46,7 @@ def hold(folder: RunFolder, waiting: Callable[[], None] = lambda: None, devices:
 
 
 @contextlib.contextmanager
-def hold_at_once(folder: RunFolder) -> Iterator[bool]:
+def at_once(folder: Folder) -> Iterator[bool]:
     """Hold a run without working on it; False where somebody else holds it. Raises UserError as `hold` does."""
     claim = Lease(folder)
     file = _try(claim)
@@ -57,7 +57,7 @@ def hold_at_once(folder: RunFolder) -> Iterator[bool]:
         yield True
 
 
-def find_holder(folder: RunFolder) -> int | None:
+def holder(folder: Folder) -> int | None:
     """The process of this machine that holds a run, 0 where it did not say which; None where none does.
 
     Raises UserError for a lock that is no plain file.
@@ -73,18 +73,17 @@ def find_holder(folder: RunFolder) -> int | None:
     return None
 
 
-def describe_holder(folder: RunFolder) -> str:
+def said(folder: Folder) -> str:
     """Who holds a run, as `process P` or `process P on HOST`; nothing where nobody does."""
-    pid = find_holder(folder)
-    return lease.describe_holder(folder) or ("" if pid is None else f"process {pid or '?'}")
+    pid = holder(folder)
+    return lease.holder(folder) or ("" if pid is None else f"process {pid or '?'}")
 
 
 @contextlib.contextmanager
 def _acquired(claim: Lease, waiting: Callable[[], None]) -> Iterator[None]:
     file = _try(claim) or _soon(claim)
     if file is None:
-        holder = describe_holder(claim.folder) or "another process"
-        print(f"{claim.folder.path}: {holder} works on this run; waiting for it",
+        print(f"{claim.folder.path}: {said(claim.folder) or 'another process'} works on this run; waiting for it",
               flush=True)  # fmt: skip
     while file is None:
         waiting()
@@ -169,7 +168,7 @@ def _sign(file: IO[str]) -> None:
 @contextlib.contextmanager
 def _beating(claim: Lease, devices: int) -> Iterator[None]:
     """Signs of life while the run is held, from a thread of its own: a step may take long."""
-    life, over = device_time.begin_life(claim.folder, devices), threading.Event()
+    life, over = lives.begin(claim.folder, devices), threading.Event()
     thread = threading.Thread(target=_beat, args=(claim, life, over), daemon=True)
     thread.start()
     try:
@@ -177,7 +176,7 @@ def _beating(claim: Lease, devices: int) -> Iterator[None]:
     finally:
         over.set()
         thread.join()
-        device_time.end_life(life)
+        lives.end(life)
 
 
 def _beat(claim: Lease, life: Path, over: threading.Event) -> None:
@@ -185,8 +184,8 @@ def _beat(claim: Lease, life: Path, over: threading.Event) -> None:
     own to write any more."""
     while not over.wait(BEAT_S):
         if not claim.beat():
-            who = lease.describe_holder(claim.folder) or "another process"
+            who = lease.holder(claim.folder) or "another process"
             print(f"error: {claim.folder.path}: {who} took this run over while this process stood still; leaving",
                   file=sys.stderr, flush=True)  # fmt: skip
             os._exit(LOST)
-        device_time.touch_life(life)
+        lives.touch(life)

@@ -24,7 +24,7 @@ from typing import Any
 from compclip.base import bounded, secret
 from compclip.base.errors import UserError, one_line
 from compclip.base.files import read_json, write_json
-from compclip.runs.run_folder import RunFolder
+from compclip.runs.folder import Folder
 
 TIMEOUT_S = 5.0  # to the end of the answer's head, however slowly it comes
 MOST = 20  # failures in one post
@@ -60,7 +60,7 @@ def post(variable: str, news: News, root: Path = Path(".")) -> bool:
     if not variable:
         return False
     try:
-        fault = _post_body(secret.resolve(variable), news.body(_project(root)))
+        fault = _sent(secret.resolve(variable), news.body(_project(root)))
     except UserError as error:
         fault = str(error)
     if fault:
@@ -72,7 +72,7 @@ def _project(root: Path) -> str:
     return os.environ.get("COMPCLIP_PROJECT") or root.resolve().name
 
 
-def _post_body(url: str, body: Mapping[str, Any]) -> str:
+def _sent(url: str, body: Mapping[str, Any]) -> str:
     """Why it did not come through, without the URL; nothing where it did."""
     if not url.startswith(("http://", "https://")):
         return "it holds no URL; set it to http(s)://..." if url else "it is not set"
@@ -90,9 +90,9 @@ def _post_body(url: str, body: Mapping[str, Any]) -> str:
         return type(error).__name__
 
 
-def job_failed(folder: RunFolder, variable: str, job: str, name: str, reason: str, root: Path = Path(".")) -> None:
+def job_failed(folder: Folder, variable: str, job: str, name: str, reason: str, root: Path = Path(".")) -> None:
     """Post once that a job failed for good; `job` tells it from the ones before it."""
-    if not variable or _read_posted_job(folder) == job:
+    if not variable or _told(folder) == job:
         return
     if post(variable, News(f"{name}: {job} failed", {"failed": 1}, {name: one_line(reason)}), root):
         try:
@@ -101,7 +101,7 @@ def job_failed(folder: RunFolder, variable: str, job: str, name: str, reason: st
             print(f"warning: {error}", file=sys.stderr)
 
 
-def _read_posted_job(folder: RunFolder) -> str:
+def _told(folder: Folder) -> str:
     try:
         return str(read_json(folder.told)["job"])
     except (UserError, KeyError, TypeError):

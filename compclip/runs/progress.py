@@ -12,7 +12,7 @@ from compclip.base import json_text
 from compclip.base.errors import UserError
 
 if TYPE_CHECKING:
-    from compclip.runs.run_store import StoredRun
+    from compclip.runs.store import StoredRun
 
 TAIL_BYTES = 4096
 AGAIN = "train the run again"
@@ -39,18 +39,18 @@ class Progress:
         )
 
 
-def read_progress(log: Path, train: Mapping[str, Any]) -> Progress | None:
+def progress(log: Path, train: Mapping[str, Any]) -> Progress | None:
     """What a metrics.jsonl says last; None before the first step is logged. Raises UserError for a damaged one."""
     row = last_row(log)
     if row is None:
         return None
     try:
-        return _parse_row(row, train)
+        return _of(row, train)
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
         raise UserError(f"{log}: its last line is no step's ({error!r}); {AGAIN}") from error
 
 
-def _parse_row(row: Mapping[str, Any], train: Mapping[str, Any]) -> Progress:
+def _of(row: Mapping[str, Any], train: Mapping[str, Any]) -> Progress:
     # as train.total_steps, from the share of an epoch that the step is
     steps = train["max_steps"] or max(1, round(train["epochs"] * round(row["step"] / row["epoch"])))
     step, loss, speed, when = int(row["step"]), *(float(row[key]) for key in ("loss", "samples_per_second", "time"))
@@ -88,7 +88,7 @@ class Follower:
         """Look once."""
         if time.monotonic() - self._when < self.every_s:
             return
-        seen = read_progress(self.stored.folder.metrics, self.stored.resolved["train"])
+        seen = progress(self.stored.folder.metrics, self.stored.resolved["train"])
         if seen and seen.step != self._shown:
             print(f"{self.stored.cell.name}: {seen.line()}", flush=True)
             self._shown, self._when = seen.step, time.monotonic()

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Protocol
 
-from compclip.runs import run_store, shard_tasks
-from compclip.runs.run_folder import RunFolder
+from compclip.runs import store, tasks
+from compclip.runs.folder import Folder
 
 
 class Sent(Protocol):
@@ -17,7 +17,7 @@ class Sent(Protocol):
         """What its job is told."""
 
     @property
-    def folder(self) -> RunFolder:
+    def folder(self) -> Folder:
         """Where its job works."""
 
     @property
@@ -29,6 +29,6 @@ class Sent(Protocol):
         """What it computes with."""
 
 
-def folder_of(key: str, root: Path = Path(".")) -> RunFolder:
+def folder_of(key: str, root: Path = Path(".")) -> Folder:
     """Where the job works that is told a key. Raises UserError for a key that is none."""
-    return shard_tasks.folder(key, root) if shard_tasks.is_key(key) else run_store.find_folder(key, root)
+    return tasks.folder(key, root) if tasks.is_key(key) else store.folder(key, root)

@@ -13,25 +13,23 @@ from typing import Any, Protocol
 
 import optuna
 import sqlalchemy
-from optuna.study import StudyDirection
 from optuna.trial import FrozenTrial, TrialState
 
 from compclip.base import json_text, urls
 from compclip.base.errors import UserError, one_line
 from compclip.base.files import read_text, write_json
 from compclip.config import read
-from compclip.config.cell import PRETRAINED
 from compclip.config.sections import Params
-from compclip.evaluate import result_store
+from compclip.evaluate import kept
 from compclip.report.tables import Column
-from compclip.runs import jobs, run_store
+from compclip.runs import jobs, store
 from compclip.runs.jobs import DONE, FAILED, PENDING, RUNNING, Job
-from compclip.runs.run_store import StoredRun
-from compclip.sweep import objectives, pruning, study_results
-from compclip.sweep import study_declaration as studies
+from compclip.runs.store import StoredRun
+from compclip.sweep import declared as studies
+from compclip.sweep import objectives, pruning, results
+from compclip.sweep.declared import Study
 from compclip.sweep.pruning import NOTED
-from compclip.sweep.seeded_sampler import make_pruner, make_sampler
-from compclip.sweep.study_declaration import Study
+from compclip.sweep.sampler import pruner, sampler
 
 STATES = {
     TrialState.COMPLETE: "complete",
@@ -46,13 +44,13 @@ LOCKED_S = 15  # how long a statement waits for another program that has the sto
 LATER = "remove the cause, then start again with --retry-failed"
 
 
-class RunSender(Protocol):
+class Sender(Protocol):
     """Where runs are sent to: jobs.Local or a cluster."""
 
-    def submit(self, stored_run: StoredRun, params: str | Path) -> Job:
+    def submit(self, stored: StoredRun, params: str | Path) -> Job:
         """Send a run."""
 
-    def attach(self, stored_run: StoredRun) -> Job | None:
+    def attach(self, stored: StoredRun) -> Job | None:
         """The live job of a run."""
 
 
@@ -63,23 +61,18 @@ def open_study(study: Study, url: str, base_key: str) -> optuna.Study:
         storage = optuna.storages.RDBStorage(url, engine_kwargs=_engine_options(url))
     except ImportError as error:
         raise UserError(f"storage {urls.shown(url)}: its driver is not installed; PostgreSQL's is psycopg") from error
-    directions = [StudyDirection[o.direction.upper()] for o in study.objectives]
     opened = optuna.create_study(
-        storage=storage,
-        study_name=study.name,
-        load_if_exists=True,
-        sampler=make_sampler(study),
-        pruner=make_pruner(study),
-        directions=directions,
-    )
-    attributes = {"declared": study.identity(), "base_key": base_key}
-    for name, value in attributes.items():
-        recorded = opened.user_attrs.get(name)
-        if recorded is None:
+        storage=storage, study_name=study.name, load_if_exists=True, sampler=sampler(study), pruner=pruner(study),
+        directions=[o.direction for o in study.objectives],
+    )  # fmt: skip
+    wanted = {"declared": study.identity(), "base_key": base_key}
+    for name, value in wanted.items():
+        known = opened.user_attrs.get(name)
+        if known is None:
             opened.set_user_attr(name, value)
-        elif recorded != value:
+        elif known != value:
             raise UserError(
-                f"study {study.name}: {_describe_change(recorded, value)} since it was begun in {urls.shown(url)}; "
+                f"study {study.name}: {_changed(known, value)} since it was begun in {urls.shown(url)}; "
                 "its trials would not compare: undo that, or give the study another name"
             )
     return opened
@@ -108,13 +101,13 @@ def _check_storage(url: str) -> None:
         raise UserError(f"storage {urls.shown(url)}: is another program's database; give one that is the study's own")
 
 
-def _describe_change(recorded: Any, value: Any) -> str:
+def _changed(known: Any, value: Any) -> str:
     if isinstance(value, str):
         return "the code, the data or the fixed parameters have changed"
-    return f"{', '.join(k for k in value if recorded.get(k) != value[k])} changed"
+    return f"{', '.join(k for k in value if known.get(k) != value[k])} changed"
 
 
-def draw_values(trial: optuna.Trial, study: Study) -> dict[str, Any]:
+def draw(trial: optuna.Trial, study: Study) -> dict[str, Any]:
     """The trial's values in the order of the space; those already drawn stay."""
     values: dict[str, Any] = {}
     for d in study.space:
@@ -123,14 +116,14 @@ def draw_values(trial: optuna.Trial, study: Study) -> dict[str, Any]:
         if d.kind == "categorical":
             values[d.name] = trial.suggest_categorical(d.name, list(d.choices))
         elif d.kind == "int":
-            values[d.name] = trial.suggest_int(d.name, int(d.low), int(d.high), log=d.log)
+            values[d.name] = trial.suggest_int(d.name, d.low, d.high, log=d.log)
         else:
             values[d.name] = trial.suggest_float(d.name, d.low, d.high, log=d.log)
     return values
 
 
 @dataclass
-class RunningTrial:
+class Flight:
     """A trial on its way; no job where its run had finished before."""
 
     trial: optuna.Trial
@@ -140,46 +133,43 @@ class RunningTrial:
 
 
 @dataclass
-class StudyDriver:
+class Driver:
     """One study's ask, submit, tell. `scored`: whether a run is finished with results that the study may take."""
 
     study: Study
     opened: optuna.Study
-    sender: RunSender
+    sender: Sender
     params: Path
     root: Path = Path(".")
     workers: int = 1
     poll_s: float = 0.5
-    scored: Callable[[Params, StoredRun], bool] = result_store.is_scored
+    scored: Callable[[Params, StoredRun], bool] = kept.scored
     columns: tuple[Column, ...] = ()  # the objectives, known when the pretrained model is scored
     failures: list[str] = field(default_factory=list)  # since the last trial that came through
 
     def drive(self, target: int) -> None:
         """Bring the study to `target` trials. Raises UserError where nothing but failures comes back."""
         self._enqueue()
-        self._score_pretrained()
-        interrupted = [optuna.Trial(self.opened, t._trial_id) for t in self._in_state(TrialState.RUNNING)]
-        running = [started for trial in interrupted if (started := self._start_trial(trial))]
-        while running or not self._is_over(target):
-            while len(running) < self.workers and not self._is_over(target):
-                if started := self._start_trial(self.opened.ask()):
-                    running.append(started)
-            unfinished = [trial for trial in running if not self._finish_trial(trial)]
-            if running and len(unfinished) == len(running):
+        self._reference()
+        flights = [self._begin(optuna.Trial(self.opened, t._trial_id)) for t in self._in_state(TrialState.RUNNING)]
+        while True:
+            while len(flights) < self.workers and self._begun() < target and not self._hopeless():
+                flights.append(self._begin(self.opened.ask()))
+            flights = [f for f in flights if f is not None]
+            if not flights and (self._begun() >= target or self._hopeless()):
+                break
+            still = [f for f in flights if not self._land(f)]
+            if len(still) == len(flights):
                 time.sleep(self.poll_s)
-            running = unfinished
+            flights = still
         self.write()
-        if self._keeps_failing():
+        if self._hopeless():
             raise UserError(
                 f"study {self.study.name}: {len(self.failures)} trials failed in a row, the last: "
                 f"{self.failures[-1]}; {LATER}"
             )
 
-    def _is_over(self, target: int) -> bool:
-        """Whether no more trial is to be started."""
-        return self._count_started() >= target or self._keeps_failing()
-
-    def _keeps_failing(self) -> bool:
+    def _hopeless(self) -> bool:
         """Whether going on would only use up the budget."""
         if len(self.failures) < AT_START:
             return False
@@ -188,7 +178,7 @@ class StudyDriver:
     def _in_state(self, *states: TrialState) -> list[FrozenTrial]:
         return self.opened.get_trials(deepcopy=False, states=states)
 
-    def _count_started(self) -> int:
+    def _begun(self) -> int:
         """Trials that count towards the budget: all that were started, without failed ones that were tried again."""
         begun = [t for t in self.opened.get_trials(deepcopy=False) if t.state != TrialState.WAITING]
         return len(begun) - len({t.user_attrs["retry_of"] for t in begun if "retry_of" in t.user_attrs})
@@ -200,111 +190,111 @@ class StudyDriver:
     def retry_failed(self) -> int:
         """Enqueue failed trials that were not tried again yet; how many."""
         trials = self.opened.get_trials(deepcopy=False)
-        retried = {t.user_attrs.get("retry_of") for t in trials}
-        failed = [t for t in trials if t.state == TrialState.FAIL and t.number not in retried]
-        for t in failed:
+        done = {t.user_attrs.get("retry_of") for t in trials}
+        lost = [t for t in trials if t.state == TrialState.FAIL and t.number not in done]
+        for t in lost:
             self.opened.enqueue_trial(t.params, user_attrs={"retry_of": t.number})
-        return len(failed)
+        return len(lost)
 
-    def _score_pretrained(self) -> None:
+    def _reference(self) -> None:
         """Score the pretrained model once; a wrong column is found here, before any training."""
         loaded = read.load(self.params)
-        pretrained = run_store.locate_run(studies.trial_run(self.study, loaded, PRETRAINED), self.root)
-        if not self.scored(loaded, pretrained):
-            job = self.sender.attach(pretrained) or self._send(pretrained)
-            if jobs.wait_for_job(job, lambda: None, self.poll_s) == FAILED:
-                raise UserError(f"study {self.study.name}: the pretrained model was not scored: {job.reason()}")
-        self.columns = objectives.objective_columns(self.study, pretrained, self._results(pretrained.key), loaded)
+        stored = store.of(studies.run(self.study, loaded, studies.PRETRAINED), self.root)
+        if not self.scored(loaded, stored):
+            sent = self.sender.attach(stored) or self._send(stored)
+            if jobs.wait(sent, lambda: None, self.poll_s) == FAILED:
+                raise UserError(f"study {self.study.name}: the pretrained model was not scored: {sent.reason()}")
+        self.columns = objectives.columns(self.study, stored, self._results(stored.key), loaded)
         if "reference" in self.opened.user_attrs:
             return
-        values, key = objectives.read_scores(self.columns, self._results(pretrained.key)), pretrained.key
+        values, key = objectives.scores(self.columns, self._results(stored.key)), stored.key
         self.opened.set_user_attr(
-            "reference", {"run_key": key, "folder": study_results.shown_folder(key, self.root), "values": values}
+            "reference", {"run_key": key, "folder": results.shown_folder(key, self.root), "values": values}
         )
-        print(f"pretrained: {self._format_values(values)}", flush=True)
+        print(f"pretrained: {self._listed(values)}", flush=True)
 
     def _results(self, key: str) -> Path:
-        folder = run_store.find_folder(key, self.root)
-        if folder.results is None:
-            raise UserError(f"{folder.path}: no results; start again with --retry-failed")
-        return folder.results
+        found = store.folder(key, self.root).results
+        if found is None:
+            raise UserError(f"{store.folder(key, self.root).path}: no results; start again with --retry-failed")
+        return found
 
-    def _send(self, stored_run: StoredRun) -> Job:
-        return self.sender.submit(stored_run, self.params)
+    def _send(self, stored: StoredRun) -> Job:
+        return self.sender.submit(stored, self.params)
 
-    def _start_trial(self, trial: optuna.Trial) -> RunningTrial | None:
+    def _begin(self, trial: optuna.Trial) -> Flight | None:
         """Draw what is not drawn yet, note the run key, then submit. A trial with impossible values fails here."""
-        values = draw_values(trial, self.study)
+        values = draw(trial, self.study)
         try:
-            loaded = read.load(self.params, studies.trial_overrides(self.study, values, self._methods))
-            stored_run = run_store.locate_run(studies.trial_run(self.study, loaded), self.root)
+            loaded = read.load(self.params, studies.overrides(self.study, values, self._methods))
+            stored = store.of(studies.run(self.study, loaded), self.root)
         except UserError as error:
             self._fail(trial, str(error))
             return None
-        trial.set_user_attr("run_key", stored_run.key)
-        if self.scored(loaded, stored_run):
-            return RunningTrial(trial, stored_run.key, None)
-        live = self.sender.attach(stored_run)
+        trial.set_user_attr("run_key", stored.key)
+        if self.scored(loaded, stored):
+            return Flight(trial, stored.key, None)
+        live = self.sender.attach(stored)
         if live is None:
-            self._ask_rungs(stored_run)
+            self._ask_rungs(stored)
             trial.set_user_attr("sent", True)
-        return RunningTrial(trial, stored_run.key, live or self._send(stored_run))
+        return Flight(trial, stored.key, live or self._send(stored))
 
     @functools.cached_property
     def _methods(self) -> dict[str, Any]:
         """The methods' sections; the file does not change while a driver lives."""
         return read.load(self.params).methods
 
-    def _ask_rungs(self, stored_run: StoredRun) -> None:
+    def _ask_rungs(self, stored: StoredRun) -> None:
         if self.study.pruner != "none":
-            request = {"shares": self.study.rungs, "benchmarks": objectives.benchmarks(self.columns)}
-            write_json(stored_run.folder.rungs, request)
+            asked = {"shares": self.study.rungs, "benchmarks": objectives.benchmarks(self.columns)}
+            write_json(stored.folder.rungs, asked)
 
-    def _finish_trial(self, flight: RunningTrial) -> bool:
+    def _land(self, flight: Flight) -> bool:
         """Tell the study what became of a trial; whether it is over."""
         state = DONE if flight.job is None else flight.job.state()
         if self._pruned(flight):
             if state in (PENDING, RUNNING):
                 self._cancel(flight)
             self.opened.tell(flight.trial, state=TrialState.PRUNED)
-        elif state == FAILED and flight.job:
+        elif state == FAILED:
             self._fail(flight.trial, flight.job.reason())
             return True
         elif state == DONE:
             try:
-                self.opened.tell(flight.trial, objectives.read_scores(self.columns, self._results(flight.key)))
+                self.opened.tell(flight.trial, objectives.scores(self.columns, self._results(flight.key)))
             except UserError as error:
                 self._fail(flight.trial, str(error))
                 return True
         else:
             return False
         self.failures.clear()
-        self._print_trial(flight.trial.number)
+        self._say(flight.trial.number)
         self.write()
         return True
 
-    def _cancel(self, flight: RunningTrial) -> None:
+    def _cancel(self, flight: Flight) -> None:
         """Stop a pruned trial's job, unless another command sent it: a grid may want the run to its end.
 
         The run counts as never sent then: should a grid have the same cell, that goes on from the checkpoint.
         """
-        if flight.job is None or not flight.trial.user_attrs.get("sent"):
+        if not flight.trial.user_attrs.get("sent"):
             return
         try:
             flight.job.cancel()
         except UserError as error:
             print(f"warning: trial {flight.trial.number}: {error}; it runs on", file=sys.stderr, flush=True)
             return
-        jobs.forget_job(run_store.find_folder(flight.key, self.root))
+        jobs.forget(store.folder(flight.key, self.root))
 
-    def _pruned(self, flight: RunningTrial) -> bool:
+    def _pruned(self, flight: Flight) -> bool:
         """Report new intermediate scores, rung by rung, so that the verdict does not depend on when we look."""
-        path = run_store.find_folder(flight.key, self.root).intermediate
+        path = store.folder(flight.key, self.root).intermediate
         if self.study.pruner == "none" or not path.is_file():
             return False
         lines = [line for line in read_text(path).split("\n")[:-1] if line]  # the last one may be half-written
         for line in lines[flight.rungs :]:
-            step, values = _parse_rung(line, path, self.columns)
+            step, values = _rung(line, path, self.columns)
             flight.rungs += 1
             if self._stops(flight.trial, step, values):
                 return True
@@ -317,63 +307,60 @@ class StudyDriver:
             return trial.should_prune()
         trial.set_user_attr(NOTED, {**trial.user_attrs.get(NOTED, {}), str(step): values})
         ended = [t for t in self._in_state(TrialState.COMPLETE, TrialState.PRUNED) if t.number != trial.number]
-        earlier_values = [noted[str(step)] for t in ended if str(step) in (noted := t.user_attrs.get(NOTED, {}))]
-        return pruning.should_stop(self.study, values, earlier_values)
+        there = [found[str(step)] for t in ended if str(step) in (found := t.user_attrs.get(NOTED, {}))]
+        return pruning.stops(self.study, values, there)
 
     def _fail(self, trial: optuna.Trial, reason: str) -> None:
         reason = one_line(reason)
         trial.set_user_attr("reason", reason)
         self.opened.tell(trial, state=TrialState.FAIL)
         self.failures.append(reason)
-        self._print_trial(trial.number)
+        self._say(trial.number)
         self.write()
 
-    def _print_trial(self, number: int) -> None:
+    def _say(self, number: int) -> None:
         t = self.opened.get_trials(deepcopy=False)[number]
-        params = " ".join(f"{k}={v:.4g}" if isinstance(v, float) else f"{k}={v}" for k, v in t.params.items())
-        got = self._format_values(t.values) if t.state == TrialState.COMPLETE else t.user_attrs.get("reason", "")
-        print(f"trial {number} {STATES[t.state]}: {params}{': ' * bool(got)}{got}", flush=True)
+        drawn = " ".join(f"{k}={v:.4g}" if isinstance(v, float) else f"{k}={v}" for k, v in t.params.items())
+        got = self._listed(t.values) if t.state == TrialState.COMPLETE else t.user_attrs.get("reason", "")
+        print(f"trial {number} {STATES[t.state]}: {drawn}{': ' * bool(got)}{got}", flush=True)
 
-    def _format_values(self, values: list[float]) -> str:
+    def _listed(self, values: list[float]) -> str:
         return ", ".join(f"{o.column} {v:.4f}" for o, v in zip(self.study.objectives, values, strict=True))
 
     def document(self) -> dict:
         """What trials.json holds: the study, its reference and every trial."""
         trials = [
-            study_results.trial_to_json(t, STATES[t.state], self.study, self.root)
-            for t in self.opened.get_trials(deepcopy=False)
+            results.plain(t, STATES[t.state], self.study, self.root) for t in self.opened.get_trials(deepcopy=False)
         ]
         reference = self.opened.user_attrs.get("reference")
-        return study_results.study_to_json(self.study, trials, reference, compute_importance(self.study, self.opened))
+        return results.document(self.study, trials, reference, importance(self.study, self.opened))
 
     def write(self) -> None:
         """The files of studies/<name>/."""
-        study_results.write_files(self.document(), self.study, self.params, self.root / "studies" / self.study.name)
+        results.write(self.document(), self.study, self.params, self.root / "studies" / self.study.name)
 
 
-def _parse_rung(line: str, path: Path, columns: Sequence[Column]) -> tuple[int, list[float]]:
+def _rung(line: str, path: Path, columns: Sequence[Column]) -> tuple[int, list[float]]:
     """The step of a rung and the objectives' values there."""
     fix = "remove the run, then start again with --retry-failed"
     scored = json_text.value(line, str(path), fix)
     try:
-        return int(scored["step"]), objectives.column_values(columns, scored["metrics"])
+        return int(scored["step"]), objectives.values(columns, scored["metrics"])
     except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise UserError(f"{path}: not a rung's scores ({error!r}); {fix}") from error
 
 
-def compute_importance(study: Study, opened: optuna.Study) -> dict[str, dict[str, float]]:
+def importance(study: Study, opened: optuna.Study) -> dict[str, dict[str, float]]:
     """fANOVA's share of each parameter in each objective's variance; none with one parameter or too few trials."""
     finished = opened.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
-    importance: dict[str, dict[str, float]] = {}
+    found: dict[str, dict[str, float]] = {}
     if len(study.space) < 2 or len(finished) < 4:
-        return importance
+        return found
     evaluator = optuna.importance.FanovaImportanceEvaluator(seed=study.seed)
     for i, objective in enumerate(study.objectives):
         if len({t.values[i] for t in finished}) > 1:
             shares = optuna.importance.get_param_importances(
-                opened,
-                evaluator=evaluator,
-                target=lambda t, i=i: t.values[i],  # type: ignore[misc]
+                opened, evaluator=evaluator, target=lambda t, i=i: t.values[i]
             )
-            importance[objective.column] = {name: round(float(share), 6) for name, share in shares.items()}
-    return importance
+            found[objective.column] = {name: round(float(share), 6) for name, share in shares.items()}
+    return found

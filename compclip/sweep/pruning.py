@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from compclip.sweep.study_declaration import Study
+from compclip.sweep.declared import Study
 
 NOTED = "scores_at_rungs"  # of a trial: step -> the objectives' values
 
@@ -26,21 +26,16 @@ def dominates(a: Sequence[float], b: Sequence[float]) -> bool:
     return all(x >= y for x, y in zip(a, b, strict=True)) and any(x > y for x, y in zip(a, b, strict=True))
 
 
-def dominated_share(values: Sequence[float], other_values: Sequence[Sequence[float]]) -> float:
+def share(values: Sequence[float], others: Sequence[Sequence[float]]) -> float:
     """Of the others, how many dominate `values`, as a share; 0 without others."""
-    return (
-        sum(dominates(other_trial, values) for other_trial in other_values) / len(other_values) if other_values else 0.0
-    )
+    return sum(dominates(other, values) for other in others) / len(others) if others else 0.0
 
 
-def should_stop(study: Study, values: Sequence[float], other_values: Sequence[Sequence[float]]) -> bool:
+def stops(study: Study, values: Sequence[float], others: Sequence[Sequence[float]]) -> bool:
     """Whether a trial with these values at a rung is stopped; `others`: those of the trials before, at that rung."""
-    if len(other_values) < study.startup_trials:
+    if len(others) < study.startup_trials:
         return False
-    return (
-        dominated_share(_signed(study, values), [_signed(study, other_trial) for other_trial in other_values])
-        >= study.dominated_share
-    )
+    return share(_signed(study, values), [_signed(study, other) for other in others]) >= study.dominated_share
 
 
 def _signed(study: Study, values: Sequence[float]) -> list[float]:

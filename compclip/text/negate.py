@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from compclip.text import word_edits
+from compclip.text import edits
 from compclip.text.annotation import Annotation
 from compclip.text.words import words
 
@@ -40,7 +40,7 @@ def denies(a: Annotation) -> bool:
 
 def _changed(a: Annotation, places: list[Change], rng: np.random.Generator) -> str:
     start, end, new = places[rng.integers(len(places))]
-    return word_edits.put(a.text, (start, end), new)
+    return edits.put(a.text, (start, end), new)
 
 
 def _predicates(a: Annotation) -> list[Change]:
@@ -49,20 +49,20 @@ def _predicates(a: Annotation) -> list[Change]:
     for t in range(len(a)):
         if a.word(t).lower() in BE and a.pos[t] in ("AUX", "VERB") and t + 1 < len(a):
             found.append((a.ends[t], a.ends[t], " not"))
-        elif a.dep[t] in ("acl", "relcl") and a.tag[t] in ("VBG", "VBN") and _follows_noun(a, t):
+        elif a.dep[t] in ("acl", "relcl") and a.tag[t] in ("VBG", "VBN") and edits.is_word(a, t) and _follows(a, t):
             found.append((a.starts[t], a.starts[t], "not "))
     return found
 
 
-def _follows_noun(a: Annotation, token: int) -> bool:
-    return word_edits.is_word(a, token) and token > 0 and a.pos[token - 1] in ("NOUN", "PROPN")
+def _follows(a: Annotation, token: int) -> bool:
+    return token > 0 and a.pos[token - 1] in ("NOUN", "PROPN")
 
 
 def _withs(a: Annotation) -> list[Change]:
     """A "without" for a "with" that has an object."""
     has = {a.heads[t] for t, dep in enumerate(a.dep) if dep == "pobj"}
     found = [t for t in range(len(a)) if a.word(t).lower() == "with" and a.pos[t] == "ADP" and t in has]
-    return [(a.ends[t], a.ends[t], "out") for t in found if word_edits.is_word(a, t)]
+    return [(a.ends[t], a.ends[t], "out") for t in found if edits.is_word(a, t)]
 
 
 def _things(a: Annotation) -> list[Change]:
@@ -70,7 +70,7 @@ def _things(a: Annotation) -> list[Change]:
     found = []
     for low, high in a.chunks:
         article = low < high - 1 and a.word(low).lower() in INDEFINITE and a.dep[high - 1] in OBJECTS
-        if article and low > 0 and word_edits.is_word(a, low) and not _is_with(a, low - 1):
+        if article and low > 0 and edits.is_word(a, low) and not _is_with(a, low - 1):
             found.append((a.starts[low], a.ends[low], "no"))
     return found
 

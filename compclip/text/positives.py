@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from compclip.text import word_edits
+from compclip.text import edits
 from compclip.text.annotation import Annotation, Span
 from compclip.text.words import words
 
@@ -79,7 +79,7 @@ def replace(annotation: Annotation, rng: np.random.Generator) -> str | None:
     span, entry = found[rng.integers(len(found))]
     start, end = annotation.chars(span)
     new = entry.new[0].upper() + entry.new[1:] if annotation.text[start].isupper() else entry.new
-    return _with_article(annotation, span[0], word_edits.put(annotation.text, (start, end), new), new)
+    return _with_article(annotation, span[0], edits.put(annotation.text, (start, end), new), new)
 
 
 def swap(annotation: Annotation, rng: np.random.Generator) -> str | None:
@@ -87,8 +87,8 @@ def swap(annotation: Annotation, rng: np.random.Generator) -> str | None:
     found = [pair for pair in (_conjuncts(annotation, t) for t in _conjunctions(annotation)) if pair]
     if not found:
         return None
-    text = word_edits.exchange(annotation, *found[rng.integers(len(found))])
-    return None if word_edits.same(text, annotation.text) else text
+    text = edits.exchange(annotation, *found[rng.integers(len(found))])
+    return None if edits.same(text, annotation.text) else text
 
 
 def reorderings(annotation: Annotation) -> frozenset[str]:
@@ -99,7 +99,7 @@ def reorderings(annotation: Annotation) -> frozenset[str]:
         phrases = [_member_phrase(annotation, head) for head in _member_heads(annotation, conjunction)]
         for x, y in itertools.combinations(phrases, 2):
             pairs += [(x, y), (_without_article(annotation, x), y)]  # "a sink, toilet and shower": one article for all
-    return frozenset(word_edits.exchange(annotation, x, y).casefold() for x, y in pairs if x[1] <= y[0])
+    return frozenset(edits.exchange(annotation, x, y).casefold() for x, y in pairs if x[1] <= y[0])
 
 
 def written_replace(annotation: Annotation, rng: np.random.Generator) -> str | None:
@@ -133,7 +133,7 @@ def _occurrences(a: Annotation) -> Iterator[tuple[Span, Entry]]:
 def _fits(a: Annotation, span: Span, entry: Entry) -> bool:
     """Whether the words are what the table means: "by" the road and not painted "by" him, "long" but not "3 m long"."""
     uses = {PREPOSITION: _is_preposition, ATTRIBUTE: _is_attribute, ACTION: _is_action, MODIFIER: _is_modifier}
-    return word_edits.bounded(a.text, *a.chars(span)) and uses[entry.use](a, span[0], entry.words)
+    return edits.bounded(a.text, *a.chars(span)) and uses[entry.use](a, span[0], entry.words)
 
 
 def _is_preposition(a: Annotation, token: int, words: tuple[str, ...]) -> bool:
@@ -183,7 +183,7 @@ def _with_article(a: Annotation, token: int, text: str, new: str) -> str:
         return text
     article = "an" if new[0].lower() in "aeiou" else "a"
     old = a.word(token - 1)
-    return word_edits.put(text, a.chars((token - 1, token)), article if old.islower() else article.capitalize())
+    return edits.put(text, a.chars((token - 1, token)), article if old.islower() else article.capitalize())
 
 
 # --- swap -----------------------------------------------------------------------------------------------------
@@ -203,7 +203,7 @@ def _conjuncts(a: Annotation, conjunction: int) -> tuple[Span, Span] | None:
     if a.pos[left] not in kind or kind[a.pos[left]] != kind.get(a.pos[right]):
         return None
     spans = _phrases(a, left, conjunction, right, kind[a.pos[left]])
-    return spans if spans and all(word_edits.bounded(a.text, *a.chars(s)) for s in spans) else None
+    return spans if spans and all(edits.bounded(a.text, *a.chars(s)) for s in spans) else None
 
 
 def _phrases(a: Annotation, left: int, conjunction: int, right: int, kind: str) -> tuple[Span, Span] | None:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from compclip.text import clove_replace, word_edits
+from compclip.text import clove, edits
 from compclip.text.annotation import Annotation
 
 KINDS = {
@@ -49,7 +49,7 @@ def of_pos(*pos: str) -> Callable[[Annotation, np.random.Generator], str | None]
 def _replaced(annotation: Annotation, tokens: Sequence[int], rng: np.random.Generator) -> str:
     token = tokens[rng.integers(len(tokens))]
     words = annotation.candidates[token]
-    return word_edits.put(annotation.text, annotation.chars((token, token + 1)), words[rng.integers(len(words))])
+    return edits.put(annotation.text, annotation.chars((token, token + 1)), words[rng.integers(len(words))])
 
 
-RULES = {"wordnet": wordnet, "clove": clove_replace.replace}
+RULES = {"wordnet": wordnet, "clove": clove.replace}

@@ -9,7 +9,7 @@ import itertools
 
 import numpy as np
 
-from compclip.text import positives, scene_graph, word_edits
+from compclip.text import edits, positives, scene
 from compclip.text.annotation import Annotation, Span
 from compclip.text.words import words
 
@@ -39,12 +39,12 @@ def _exchanged(annotation: Annotation, rng: np.random.Generator, excluded: froze
     while kinds:
         spans = kinds.pop(rng.integers(len(kinds)))
         pair = _two(annotation, spans, rng)
-        text = word_edits.exchange(annotation, *pair) if pair else annotation.text
+        text = edits.exchange(annotation, *pair) if pair else annotation.text
         if text.casefold() in excluded:
-            texts = [word_edits.exchange(annotation, x, y) for x, y in itertools.combinations(spans, 2)]
-            texts = [t for t in texts if t.casefold() not in excluded and not word_edits.same(t, annotation.text)]
+            texts = [edits.exchange(annotation, x, y) for x, y in itertools.combinations(spans, 2)]
+            texts = [t for t in texts if t.casefold() not in excluded and not edits.same(t, annotation.text)]
             text = texts[rng.integers(len(texts))] if texts else annotation.text
-        if not word_edits.same(text, annotation.text):
+        if not edits.same(text, annotation.text):
             return text
     return None
 
@@ -67,7 +67,7 @@ def clic(
         changed_a, changed_b = _across(a, x, b, y), _across(b, y, a, x)
         joined = JOINS[ends]
         text = joined(changed_a, changed_b) if rng.random() < 0.5 else joined(changed_b, changed_a)
-        if not any(word_edits.same(text, p) for p in (joined(a.text, b.text), joined(b.text, a.text))):
+        if not any(edits.same(text, p) for p in (joined(a.text, b.text), joined(b.text, a.text))):
             return text
     return None
 
@@ -76,15 +76,15 @@ def single(annotation: Annotation, rng: np.random.Generator) -> str | None:
     """Exchange two different words of one category in one sentence, or any two if no category has two (CLIC B.2)."""
     spans = [annotation.tokens(s) for s in annotation.sentences]
     for index in rng.permutation(len(spans)):
-        words = [t for t in range(*spans[index]) if word_edits.is_word(annotation, t)]
+        words = [t for t in range(*spans[index]) if edits.is_word(annotation, t)]
         kinds = [k for k in _by_category(annotation, words).values() if len(k) > 1]
         kinds = [[(t, t + 1) for t in k] for k in kinds]
         rest = [[(t, t + 1) for t in words]]
         while kinds or rest:
             source = kinds or rest
             pair = _two(annotation, source.pop(rng.integers(len(source))), rng)
-            text = word_edits.exchange(annotation, *pair) if pair else annotation.text
-            if not word_edits.same(text, annotation.text):
+            text = edits.exchange(annotation, *pair) if pair else annotation.text
+            if not edits.same(text, annotation.text):
                 return text
     return None
 
@@ -93,8 +93,8 @@ def nouns(annotation: Annotation, rng: np.random.Generator) -> str | None:
     """Exchange two different nouns; None where a caption has no two (CE-CLIP's relations, with its first two nouns)."""
     found = [(t, t + 1) for t in _words(annotation) if annotation.pos[t] == "NOUN"]
     pair = _two(annotation, found, rng)
-    text = word_edits.exchange(annotation, *pair) if pair else annotation.text
-    return None if word_edits.same(text, annotation.text) else text
+    text = edits.exchange(annotation, *pair) if pair else annotation.text
+    return None if edits.same(text, annotation.text) else text
 
 
 def atoms(annotation: Annotation, rng: np.random.Generator) -> str | None:
@@ -102,10 +102,10 @@ def atoms(annotation: Annotation, rng: np.random.Generator) -> str | None:
 
     Each kind with two different words has the same chance.
     """
-    elements = scene_graph.things_and_attributes(annotation)
-    kinds = [[e.span for e in elements if e.kind == kind] for kind in (scene_graph.ENTITY, scene_graph.ATTRIBUTE)]
+    elements = scene.things_and_attributes(annotation)
+    kinds = [[e.span for e in elements if e.kind == kind] for kind in (scene.ENTITY, scene.ATTRIBUTE)]
     pairs = [pair for spans in kinds if len(spans) > 1 and (pair := _two(annotation, spans, rng))]
-    return word_edits.exchange(annotation, *pairs[rng.integers(len(pairs))]) if pairs else None
+    return edits.exchange(annotation, *pairs[rng.integers(len(pairs))]) if pairs else None
 
 
 def join(first: str, second: str) -> str:
@@ -136,13 +136,13 @@ def _kinds(a: Annotation) -> list[list[Span]]:
     words: dict[str, list[Span]] = {"NN": [], "NNS": [], "ADV": [], "ADJ": []}
     for token, (tag, pos) in enumerate(zip(a.tag, a.pos, strict=True)):
         kind = words.get(tag, words.get(pos))
-        if kind is not None and word_edits.is_word(a, token):
+        if kind is not None and edits.is_word(a, token):
             kind.append((token, token + 1))
     return [*kinds, *words.values()]
 
 
 def _free(a: Annotation, span: Span) -> bool:
-    return word_edits.bounded(a.text, *a.chars(span))
+    return edits.bounded(a.text, *a.chars(span))
 
 
 def _two(a: Annotation, spans: list[Span], rng: np.random.Generator) -> tuple[Span, Span] | None:
@@ -157,7 +157,7 @@ def _two(a: Annotation, spans: list[Span], rng: np.random.Generator) -> tuple[Sp
 
 
 def _words(a: Annotation) -> list[int]:
-    return [t for t in range(len(a)) if word_edits.is_word(a, t)]
+    return [t for t in range(len(a)) if edits.is_word(a, t)]
 
 
 def _by_category(a: Annotation, tokens: list[int]) -> dict[str, list[int]]:
@@ -185,4 +185,4 @@ def _common_categories(
 def _across(a: Annotation, x: int, b: Annotation, y: int) -> str:
     """Sentence `a` with its word x replaced by word y of `b`."""
     place = a.chars((x, x + 1))
-    return word_edits.put(a.text, place, word_edits.moved(b, (y, y + 1), word_edits.leads(a, place[0])))
+    return edits.put(a.text, place, edits.moved(b, (y, y + 1), edits.leads(a, place[0])))

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from compclip.base.errors import UserError, unknown
-from compclip.text import word_edits
+from compclip.text import edits
 from compclip.text.annotation import Annotation
 
 MOST = 10_000  # words of a list
@@ -84,12 +84,12 @@ class Lists:
             return None
         place = places[rng.integers(len(places))]
         new = others[rng.integers(len(others))]
-        return word_edits.put(text, place, new[0].upper() + new[1:] if text[place[0]].isupper() else new)
+        return edits.put(text, place, new[0].upper() + new[1:] if text[place[0]].isupper() else new)
 
     def _places(self, kind: str, text: str) -> list[tuple[int, int]]:
         """Where words of a kind stand, whole."""
         spans = (match.span() for match in _pattern(self.kinds[kind]).finditer(text))
-        return [span for span in spans if word_edits.bounded(text, *span)]
+        return [span for span in spans if edits.bounded(text, *span)]
 
 
 def _is_word(word: object) -> bool:

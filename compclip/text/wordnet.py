@@ -17,16 +17,16 @@ import sys
 from collections.abc import Iterator
 
 from compclip.base.errors import UserError, entry
-from compclip.text import wordnet_install
+from compclip.text import wordnet_data
 from compclip.text.inflect import VOWELS, inflect
-from compclip.text.wordnet_reader import ALSO, HYPERNYM, HYPONYM, SIMILAR, Dictionary, Synset
+from compclip.text.wordnet_files import ALSO, HYPERNYM, HYPONYM, SIMILAR, Dictionary, Synset
 from compclip.text.words import words
 
 LIMIT = 16  # candidates of a token
 SENSES = 3  # of the most frequent senses: candidates are sought among the sisters of those that are usual
 PARTS = {"NOUN": "n", "VERB": "v", "ADJ": "a", "ADV": "r"}
 NEAR = (HYPERNYM, HYPONYM, SIMILAR, ALSO)
-ATTRIBUTE = wordnet_install.LEXNAMES.split().index("noun.attribute")
+ATTRIBUTE = wordnet_data.LEXNAMES.split().index("noun.attribute")
 _DIGIT = {"n": "1", "v": "2", "a": "3", "s": "5", "r": "4"}
 REPLACED = (*PARTS, "PROPN", "NUM")
 NUMBERS = ("two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve")
@@ -67,7 +67,7 @@ def undamaged(word: str) -> Iterator[None]:
         yield
     except (LookupError, ValueError) as error:
         raise UserError(
-            f"{wordnet_install.folder()}: damaged ({type(error).__name__} at {word!a}); remove it, then run "
+            f"{wordnet_data.folder()}: damaged ({type(error).__name__} at {word!a}); remove it, then run "
             "`python -m compclip.text.wordnet --install`"
         ) from error
 
@@ -190,7 +190,7 @@ def is_offensive(synset: Synset) -> bool:
 @functools.cache
 def dictionary() -> Dictionary:
     """The installed WordNet. Raises UserError where there is none."""
-    return Dictionary(wordnet_install.folder())
+    return Dictionary(wordnet_data.folder())
 
 
 @functools.lru_cache(maxsize=1 << 16)
@@ -220,7 +220,7 @@ def counts() -> tuple[dict[str, int], dict[tuple[str, str], int]]:
     parts = {digit: part for part, digit in _DIGIT.items()}
     senses: dict[str, int] = {}
     totals: dict[tuple[str, str], int] = {}
-    for line in (wordnet_install.folder() / "cntlist.rev").read_text(encoding="utf-8").splitlines():
+    for line in (wordnet_data.folder() / "cntlist.rev").read_text(encoding="utf-8").splitlines():
         key, _, count = line.split()[:3]
         name, _, rest = key.partition("%")
         senses[key] = int(count)
@@ -233,10 +233,10 @@ def main(argv: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m compclip.text.wordnet", description="Find or install WordNet.")
     parser.add_argument("--install", action="store_true", help="fetch it through NLTK or copy Debian's files")
     if parser.parse_args(argv).install:
-        path, source = wordnet_install.install()
+        path, source = wordnet_data.install()
         print(f"WordNet: {path} (from {source})")
     else:
-        print(f"WordNet: {wordnet_install.folder()}")
+        print(f"WordNet: {wordnet_data.folder()}")
     return 0
 
 

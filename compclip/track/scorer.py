@@ -16,13 +16,13 @@ import numpy as np
 from compclip.base.errors import UserError
 
 if TYPE_CHECKING:
-    from compclip.model.clip_model import ClipModel
+    from compclip.model.backbone import Model
 
 
 class Scorer:
     """Cosine similarity of image-text pairs by one checkpoint."""
 
-    def __init__(self, model: ClipModel) -> None:
+    def __init__(self, model: Model) -> None:
         self.model = model
 
     def predict(self, pairs: Any, params: dict[str, Any] | None = None) -> np.ndarray:
@@ -35,12 +35,12 @@ class Scorer:
         texts = [str(text) for text in pairs["text"]]
         with tempfile.TemporaryDirectory() as folder:
             refs = [_path(image, Path(folder)) for image in pairs["image"]]
-            embeddings = embed.encode(self.model, refs, texts)
+            found = embed.encode(self.model, refs, texts)
         for row, ref in enumerate(refs):
-            if ref in embeddings.failed:
-                source = ref if isinstance(pairs["image"].iloc[row], str) else "its bytes"
-                raise UserError(f"row {row}: image {embeddings.failed[ref]} ({source}); give a picture's path or bytes")
-        return embeddings.matches(refs, texts)
+            if ref in found.failed:
+                shown = ref if isinstance(pairs["image"].iloc[row], str) else "its bytes"
+                raise UserError(f"row {row}: image {found.failed[ref]} ({shown}); give a picture's path or bytes")
+        return found.matches(refs, texts)
 
 
 def _path(image: Any, folder: Path) -> str:

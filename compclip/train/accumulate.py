@@ -8,8 +8,6 @@ is that of one part, and the towers that are trained run forward twice.
 
 from __future__ import annotations
 
-import functools
-import operator
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
@@ -17,11 +15,10 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor, nn
 
-from compclip.interface.features import Features, join, kinds
-from compclip.interface.views import Views
 from compclip.train import distributed, encode, extras
-from compclip.train.batch import Batch
+from compclip.train.batch import Batch, Views
 from compclip.train.extras import Extras
+from compclip.train.features import Features, join, kinds
 
 Loss = Callable[[Features], dict[str, Tensor]]
 
@@ -29,11 +26,6 @@ Loss = Callable[[Features], dict[str, Tensor]]
 def sloped() -> list[tuple[str, str]]:
     """The fields on which a loss leaves a slope, and the tower that makes each."""
     return [(name, kind.tower) for name, kind in kinds().items() if kind.tower]
-
-
-def total(terms: dict[str, Tensor]) -> Tensor:
-    """Return the sum of the terms, a scalar."""
-    return functools.reduce(operator.add, terms.values())
 
 
 @dataclass(frozen=True)
@@ -54,7 +46,7 @@ class Step:
             with self.autocast():
                 features = encode.features(self.clip, batch.to(self._device), views, self.frozen)
                 terms = self._terms(features, self._taught([batch], views), loss)
-            total(terms).backward()
+            sum(terms.values()).backward()
         distributed.sum_gradients(self.clip)
         self.extras.average_gradients()
         return {name: term.detach() for name, term in terms.items()}
@@ -63,39 +55,33 @@ class Step:
     def _device(self) -> torch.device:
         return self.clip.logit_scale.device
 
-    def _terms(self, local_features: Features, teacher_features: Features | None, loss: Loss) -> dict[str, Tensor]:
+    def _terms(self, own: Features, taught: Features | None, loss: Loss) -> dict[str, Tensor]:
         """The loss of the whole batch, from this process's part of it as model and teacher see it."""
-        f = self.extras.shown(
-            distributed.whole(local_features), teacher_features and distributed.whole(teacher_features)
-        )
+        f = self.extras.shown(distributed.whole(own), taught and distributed.whole(taught))
         terms = loss(f)
         self.extras.after_loss(f)
         return terms
 
-    def _taught(self, micro_batches: list[Batch], views: Views) -> Features | None:
+    def _taught(self, parts: list[Batch], views: Views) -> Features | None:
         """What the teacher makes of a batch, given in parts; None without one."""
         if not self.extras.teacher:
             return None
         with torch.no_grad(), self.autocast():
-            return join([encode.features(self.extras.teacher, p.to(self._device), views) for p in micro_batches])
+            return join([encode.features(self.extras.teacher, p.to(self._device), views) for p in parts])
 
     def _cached(self, batch: Batch, views: Views, loss: Loss) -> dict[str, Tensor]:
-        micro_batches = [batch.rows(i, i + self.micro_batch) for i in range(0, len(batch), self.micro_batch)]
-        seeds = torch.randint(
-            2**62, (len(micro_batches),)
-        ).tolist()  # of dropout, which must be the same when encoded again
+        parts = [batch.rows(i, i + self.micro_batch) for i in range(0, len(batch), self.micro_batch)]
+        seeds = torch.randint(2**62, (len(parts),)).tolist()  # of dropout, which must be the same when encoded again
         with torch.no_grad(), self.autocast():
-            features_of_parts = [
-                self._encode(micro_batch, views, seed) for micro_batch, seed in zip(micro_batches, seeds, strict=True)
-            ]
-        leaves = self._leaves(join(features_of_parts))
+            seen = [self._encode(part, views, seed) for part, seed in zip(parts, seeds, strict=True)]
+        leaves = self._leaves(join(seen))
         with self.autocast():
-            terms = self._terms(leaves, self._taught(micro_batches, views), loss)
-        total(terms).backward()
+            terms = self._terms(leaves, self._taught(parts, views), loss)
+        sum(terms.values()).backward()
         start, concepts = 0, 0
-        for micro_batch, seed, features in zip(micro_batches, seeds, features_of_parts, strict=True):
-            self._hand_on(micro_batch, views, seed, features, leaves, (start, concepts))
-            start, concepts = start + len(micro_batch), concepts + len(features.owner_M)
+        for part, seed, before in zip(parts, seeds, seen, strict=True):
+            self._hand_on(part, views, seed, before, leaves, (start, concepts))
+            start, concepts = start + len(part), concepts + len(before.owner_M)
         return terms
 
     def _encode(self, part: Batch, views: Views, seed: int, seen: Features | None = None) -> Features:
@@ -109,20 +95,14 @@ class Step:
         return replace(f, **values, scale=self.clip.logit_scale.exp(), bias=self.clip.logit_bias)
 
     def _hand_on(
-        self,
-        micro_batch: Batch,
-        views: Views,
-        seed: int,
-        first_features: Features,
-        leaves: Features,
-        first: tuple[int, int],
+        self, part: Batch, views: Views, seed: int, seen: Features, leaves: Features, first: tuple[int, int]
     ) -> None:
         """Encode a part again and pull the slope of its embeddings, which stand from `first` on, into the towers."""
         with self.autocast():
-            encoded = self._encode(micro_batch, views, seed, first_features)
+            again = self._encode(part, views, seed, seen)
         ends, slopes = [], []
         for name, _ in sloped():
-            end, leaf = getattr(encoded, name), getattr(leaves, name)
+            end, leaf = getattr(again, name), getattr(leaves, name)
             if end is not None and end.requires_grad and leaf.grad is not None:
                 start = first[kinds()[name].row == "concept"]
                 cut = (slice(start, start + len(end)), *(slice(size) for size in end.shape[1:]))

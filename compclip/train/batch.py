@@ -1,4 +1,4 @@
-"""Views and batches: one sample as a step sees it, and the one structure that a training step receives.
+"""Views and batches: what a method wants made of a sample, and the one structure a training step receives.
 
 B images, K negatives, P extra positives, J negative images, L text positions, M concepts.
 """
@@ -9,17 +9,78 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING
 
-from compclip.interface.views import Rule as Rule  # methods of other packages import these two from here
-from compclip.interface.views import Views as Views
+from compclip.base.lazy import torch
 
 if TYPE_CHECKING:
     import numpy as np
-    import torch
     from torch import Tensor
 
+    from compclip.text.annotation import Annotation
 
-# Parts of a composite that may have a stand-in, as counts of samples by part name them.
-PARTNER, FURTHER = "partners", "positives/further"
+Rule = Callable[["Annotation", "np.random.Generator"], "str | None"]
+TextRule = Callable[["str", "np.random.Generator"], "str | None"]
+
+
+@dataclass(frozen=True)
+class Views:
+    """What one step needs of every sample.
+
+    `caption`: the whole caption ("full") or its first sentence of 4 to 34 words ("first"). `composite`: 0 for the
+    picture itself, else the number of positive captions p1, p2, … of a CLIC composite; its negative is the cross-image
+    swap. `partner`: "random" or "common_noun" (CLIC B.4); "" keeps the single picture (CLIC B1-B4): p2 = p1, and the
+    negative exchanges words of its first sentence.
+    `concepts`: "" for none, "pooled" for spans in the caption, "encoded" for texts of their own. `tokens`: patches and
+    text tokens are needed too.
+    `alternatives`: how many other wordings of the caption become positives, drawn of the picture's other captions and
+    of its stored paraphrases. `target`: another caption to be read and not encoded, as tokens of the model's own
+    tokenizer ("own") or of one in a folder.
+    `whole_concept`: a caption without concepts is one itself. `ends`: how sentences end, "kept", or as CLIC's released
+    code has it ("clic"): without full stop alone, each with one in a composite. `statistics`: "imagenet" for pictures
+    that are normalised by ImageNet's mean and deviation, not the backbone's own.
+    `neighbours`: how many of each sample's nearest pictures join the batch, each a row with texts of its own (NegCLIP);
+    they are drawn from its `nearest` ones.
+    `negative_images`: how many of the pictures that were stored beside the sample are shown as its negatives.
+    `bag`: how many texts are drawn, with replacement, of the caption and the dense texts stored beside it (DAC); they
+    stand behind the other positives. `bag_rule` makes a negative of each, behind the other negatives.
+    """
+
+    negatives: tuple[Rule, ...] = ()
+    positives: tuple[Rule, ...] = ()
+    caption: str = "first"
+    lowercase: bool = False
+    composite: int = 0
+    partner: str = "random"
+    concepts: str = ""
+    whole_concept: bool = False
+    ends: str = "kept"
+    statistics: str = ""
+    tokens: bool = False
+    alternatives: int = 0
+    target: str = ""
+    neighbours: int = 0
+    nearest: int = 3
+    negative_images: int = 0
+    bag: int = 0
+    bag_rule: TextRule | None = None
+
+
+@dataclass(frozen=True)
+class Teacher:
+    """A copy of the towers that is not trained: after each step it is `decay` of itself and the rest of the model.
+
+    1 is a frozen teacher: the backbone as it was.
+    """
+
+    decay: float = 1.0
+
+
+@dataclass(frozen=True)
+class Widths:
+    """What heads are built for: the joint space's D, how many positions a text has, and how many words there are."""
+
+    joint: int
+    context: int
+    vocabulary: int
 
 
 @dataclass(frozen=True)
@@ -89,7 +150,5 @@ class Batch:
         return self._each(lambda tensor: tensor.pin_memory())
 
     def _each(self, change: Callable[[Tensor], Tensor]) -> Batch:
-        import torch
-
         values = {f.name: getattr(self, f.name) for f in fields(self)}
         return Batch(**{k: change(v) if isinstance(v, torch.Tensor) else v for k, v in values.items()})

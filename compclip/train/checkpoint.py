@@ -34,13 +34,13 @@ def write(
     clip: nn.Module,
     optimiser: torch.optim.Optimizer,
     header: dict,
-    extra_parts: Extras = extras.NONE,
+    beside: Extras = extras.NONE,
 ) -> Path:
     """Save after `step` optimiser steps and drop all but the last two. Raises UserError where it cannot be written."""
     frozen = _frozen(clip)
     tensors = {f"model.{k}": v.contiguous() for k, v in clip.state_dict().items() if k not in frozen}
-    tensors |= {f"beside.{k}": v.contiguous() for k, v in extra_parts.state().items()}
-    for name, parameter in _named(clip, extra_parts):
+    tensors |= {f"beside.{k}": v.contiguous() for k, v in beside.state().items()}
+    for name, parameter in _named(clip, beside):
         state = optimiser.state.get(parameter, {})
         tensors |= {f"{moment}.{name}": state[moment].contiguous() for moment in _MOMENTS if moment in state}
     path = _path(folder, step)
@@ -51,16 +51,16 @@ def write(
 
 
 def read(
-    folder: Path, clip: nn.Module, optimiser: torch.optim.Optimizer, step: int = 0, extra_parts: Extras = extras.NONE
+    folder: Path, clip: nn.Module, optimiser: torch.optim.Optimizer, step: int = 0, beside: Extras = extras.NONE
 ) -> dict | None:
     """Restore the newest complete checkpoint, or that of a step; None where there is none. Gives its header."""
     for path in [_path(folder, step)] if step else reversed(_files(folder)):
         try:
-            header, tensors = _contents(path, clip, extra_parts)
+            header, tensors = _contents(path, clip, beside)
         except (SafetensorError, OSError, Damaged) as error:
             print(f"warning: {path}: unreadable checkpoint ({error}); trying the one before", flush=True)
         else:
-            _restore(tensors, clip, optimiser, extra_parts)
+            _restore(tensors, clip, optimiser, beside)
             return header
     return None
 
@@ -69,9 +69,9 @@ def _path(folder: Path, step: int) -> Path:
     return folder / f"step_{step:08d}.safetensors"
 
 
-def _named(clip: nn.Module, extra_parts: Extras) -> list[tuple[str, nn.Parameter]]:
+def _named(clip: nn.Module, beside: Extras) -> list[tuple[str, nn.Parameter]]:
     """All that may have moments, by name in the file."""
-    return [*clip.named_parameters(), *extra_parts.parameters()]
+    return [*clip.named_parameters(), *beside.parameters()]
 
 
 def _frozen(clip: nn.Module) -> set[str]:
@@ -83,14 +83,14 @@ def _files(folder: Path) -> list[Path]:
     return sorted(folder.glob("step_*.safetensors"))
 
 
-def _contents(path: Path, clip: nn.Module, extra_parts: Extras) -> tuple[dict, dict[str, torch.Tensor]]:
+def _contents(path: Path, clip: nn.Module, beside: Extras) -> tuple[dict, dict[str, torch.Tensor]]:
     """Header and tensors, looked at before anything of the model is touched."""
     if not path.is_file():
         raise Damaged("not a regular file")  # a pipe would be waited for
     with safe_open(path, "pt") as file:
         tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118 (no mapping)
         header = _header(file.metadata() or {}, path)
-    _check_shapes(tensors, clip, extra_parts)
+    _check_shapes(tensors, clip, beside)
     return header, tensors
 
 
@@ -111,21 +111,17 @@ def _are_counts(value: object) -> bool:
     return isinstance(value, dict) and all(type(number) is int for number in value.values())
 
 
-def _check_shapes(tensors: dict[str, torch.Tensor], clip: nn.Module, extra_parts: Extras) -> None:
+def _check_shapes(tensors: dict[str, torch.Tensor], clip: nn.Module, beside: Extras) -> None:
     """Raise Damaged where a checkpoint is not of this model: all that is trained, all buffers, whole moments."""
-    model_state, frozen = clip.state_dict(), _frozen(clip)
-    saved_model, extras_state, saved_extras = _part(tensors, "model"), extra_parts.state(), _part(tensors, "beside")
-    wrong = (set(saved_model) - set(model_state)) | (set(model_state) - set(saved_model) - frozen)
-    wrong |= {k for k in set(saved_model) & set(model_state) if _kind(saved_model[k]) != _kind(model_state[k])}
-    wrong |= {
-        k
-        for k in set(extras_state) | set(saved_extras)
-        if k not in extras_state or k not in saved_extras or _kind(extras_state[k]) != _kind(saved_extras[k])
-    }
-    for name, parameter in _named(clip, extra_parts):
+    own, frozen = clip.state_dict(), _frozen(clip)
+    model, kept, given = _part(tensors, "model"), beside.state(), _part(tensors, "beside")
+    wrong = (set(model) - set(own)) | (set(own) - set(model) - frozen)
+    wrong |= {k for k in set(model) & set(own) if _kind(model[k]) != _kind(own[k])}
+    wrong |= {k for k in set(kept) | set(given) if k not in kept or k not in given or _kind(kept[k]) != _kind(given[k])}
+    for name, parameter in _named(clip, beside):
         moments = [tensors[key] for m in _MOMENTS if (key := f"{m}.{name}") in tensors]
-        is_complete = len(moments) == len(_MOMENTS) and all(m.shape == parameter.shape for m in moments[:-1])
-        if moments and not is_complete:
+        whole = len(moments) == len(_MOMENTS) and all(m.shape == parameter.shape for m in moments[:-1])
+        if moments and not whole:
             wrong.add(name)
     if wrong:
         raise Damaged(f"of another model: {len(wrong)} tensors differ, as {min(wrong)!r}")
@@ -140,14 +136,14 @@ def _kind(tensor: torch.Tensor) -> tuple:
 
 
 def _restore(
-    tensors: dict[str, torch.Tensor], clip: nn.Module, optimiser: torch.optim.Optimizer, extra_parts: Extras
+    tensors: dict[str, torch.Tensor], clip: nn.Module, optimiser: torch.optim.Optimizer, beside: Extras
 ) -> None:
     clip.load_state_dict(_part(tensors, "model"), False)
-    extras_state = extra_parts.state()
+    kept = beside.state()
     with torch.no_grad():
         for name, value in _part(tensors, "beside").items():
-            extras_state[name].copy_(value)
-    for name, parameter in _named(clip, extra_parts):
+            kept[name].copy_(value)
+    for name, parameter in _named(clip, beside):
         # the step count too: a fused AdamW wants it beside the parameter
         state = {m: tensors[f"{m}.{name}"].to(parameter.device) for m in _MOMENTS if f"{m}.{name}" in tensors}
         if state:

@@ -33,8 +33,8 @@ def pictures(a: Image.Image, b: Image.Image, side: int, rng: np.random.Generator
     square = Image.new("RGB", (side, side))
     wide = orientation(*first.size) == "wide"
     square.paste(first.resize((side, half) if wide else (half, side), Image.Resampling.BICUBIC), (0, 0))
-    second_size = (side, side - half) if wide else (side - half, side)
-    square.paste(second.resize(second_size, Image.Resampling.BICUBIC), (0, half) if wide else (half, 0))
+    rest = (side, side - half) if wide else (side - half, side)
+    square.paste(second.resize(rest, Image.Resampling.BICUBIC), (0, half) if wide else (half, 0))
     return square
 
 
@@ -74,10 +74,10 @@ def own_captions(
 def _further(sentences: tuple[Annotation, ...], count: int, rng: np.random.Generator) -> list[str]:
     """`count` sentences other than the first; a caption without others gives its first one."""
     pool = [s.text for s in sentences[1:]] or [sentences[0].text]
-    texts: list[str] = []
-    while len(texts) < count:
-        texts += [pool[i] for i in rng.permutation(len(pool))]
-    return texts[: max(count, 0)]
+    drawn: list[str] = []
+    while len(drawn) < count:
+        drawn += [pool[i] for i in rng.permutation(len(pool))]
+    return drawn[: max(count, 0)]
 
 
 class CommonNouns:
@@ -90,20 +90,20 @@ class CommonNouns:
     def __init__(self, data: TrainSet, seed: int) -> None:
         self.data, self.seed = data, seed
 
-    def draw(self, caption: Numbered, rng: np.random.Generator) -> Numbered | None:
+    def draw(self, place: Numbered, rng: np.random.Generator) -> Numbered | None:
         """One of the caption's own partners; None where it has none."""
-        partners = self.partners(caption)
-        return partners[rng.integers(len(partners))] if partners else None
+        own = self.partners(place)
+        return own[rng.integers(len(own))] if own else None
 
-    def partners(self, caption: Numbered) -> list[Numbered]:
+    def partners(self, place: Numbered) -> list[Numbered]:
         """Up to `SHARED` captions of other samples, the same in every epoch: each by a random noun of this caption."""
-        rng, wide = np.random.default_rng((self.seed, *caption, SHARED)), bool(self.data.wide[caption[0]])
-        pools = [self.data.sharing(noun, wide) for noun in self.data.nouns(*caption)]
+        rng, wide = np.random.default_rng((self.seed, *place, SHARED)), bool(self.data.wide[place[0]])
+        pools = [self.data.sharing(noun, wide) for noun in self.data.nouns(*place)]
         pools = [pool for pool in pools if len(pool) > 1]
-        partners: dict[int, Numbered] = {}
+        found: dict[int, Numbered] = {}
         for _ in range(TRIES if pools else 0):
             pool = pools[rng.integers(len(pools))]
-            partner = self.data.locate_caption(int(pool[rng.integers(len(pool))]))
-            if partner[0] != caption[0] and len(partners) < SHARED:
-                partners.setdefault(partner[0], partner)
-        return list(partners.values())
+            other = self.data.place(int(pool[rng.integers(len(pool))]))
+            if other[0] != place[0] and len(found) < SHARED:
+                found.setdefault(other[0], other)
+        return list(found.values())

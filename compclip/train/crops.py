@@ -32,8 +32,8 @@ class RandomResizedCrop:
 
     def __call__(self, picture: Image.Image, side: int, rng: np.random.Generator) -> Image.Image:
         """A square of `side` pixels, scaled by cubic interpolation as open_clip's training transform does."""
-        cropped = picture.crop(self.box(*picture.size, rng))
-        return cropped.resize((side, side), Image.Resampling.BICUBIC)
+        part = picture.crop(self.box(*picture.size, rng))
+        return part.resize((side, side), Image.Resampling.BICUBIC)
 
     def box(self, width: int, height: int, rng: np.random.Generator) -> Box:
         """The part that is taken."""

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from compclip.interface.views import Widths
 from compclip.model import t5
+from compclip.train.batch import Widths
 
 PADDING = -1
 
@@ -59,7 +59,7 @@ class T5(nn.Module):
 
     def __init__(self, source: str, width: int) -> None:
         super().__init__()
-        self.decoder = t5.load_decoder(source).eval().requires_grad_(False)
+        self.decoder = t5.model(source).eval().requires_grad_(False)
         self.project = nn.Linear(width, self.decoder.config.d_model, bias=False)
 
     def forward(self, text_BD: Tensor, target_BL: Tensor) -> tuple[Tensor, Tensor]:

@@ -12,30 +12,21 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from compclip.interface.features import Features
-from compclip.interface.views import Views
 from compclip.model import towers
-from compclip.train.batch import Batch
+from compclip.train.batch import Batch, Views
+from compclip.train.features import Features
 
 
 def features(
-    clip: nn.Module,
-    batch: Batch,
-    views: Views,
-    frozen: frozenset[str] = frozenset(),
-    first_features: Features | None = None,
+    clip: nn.Module, batch: Batch, views: Views, frozen: frozenset[str] = frozenset(), seen: Features | None = None
 ) -> Features:
     """All that a loss may ask for; towers named in `frozen` ("image", "text") run without a graph.
 
     A frozen image tower's part is taken from `seen`, the same batch's features, where that is given.
     """
     tokens = views.tokens or views.concepts == "pooled"
-    if first_features and "image" in frozen:
-        image_BD, patch_BND, negative_image_BJD = (
-            first_features.image_BD,
-            first_features.patch_BND,
-            first_features.negative_image_BJD,
-        )
+    if seen and "image" in frozen:
+        image_BD, patch_BND, negative_image_BJD = seen.image_BD, seen.patch_BND, seen.negative_image_BJD
     else:
         with torch.no_grad() if "image" in frozen else nullcontext():
             image_BD, patch_BND, negative_image_BJD = _images(clip, batch, views)
@@ -79,16 +70,16 @@ class _Texts:
     """All texts of a step encoded in one forward pass, and handed out by kind."""
 
     def __init__(self, clip: nn.Module, batch: Batch, tokens: bool) -> None:
-        texts = {
+        parts = {
             "caption": batch.text_BL,
             "negative": batch.negative_BKL.flatten(0, 1),
             "positive": batch.positive_BPL.flatten(0, 1),
             "concept": batch.concept_ML,
         }
         self.layout = getattr(clip, "layout", towers.CLIP)
-        self.sizes = [len(p) for p in texts.values()]
-        self.kinds = list(texts)
-        self.text_AL = torch.cat(list(texts.values()))
+        self.sizes = [len(p) for p in parts.values()]
+        self.kinds = list(parts)
+        self.text_AL = torch.cat(list(parts.values()))
         self.pooled_AD, self.token_ATD = towers.text(clip, self.text_AL, tokens)
 
     def _part(self, all_A: Tensor, kind: str) -> Tensor:

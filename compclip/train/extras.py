@@ -1,9 +1,15 @@
 """What a method keeps beside the model while it trains: heads, a teacher, numbers from the step before.
 
-A method asks for each by a hook (`compclip.interface.method`); one that asks for none pays nothing. All of it is in
-every checkpoint, so that a resumed run ends with the same bits. None of it is in the finished run, which is a plain
-open_clip model. Under DDP every process has the whole batch's features: the slope of a head is whole on each process,
-and slopes are averaged.
+A method file asks for each by a function of its own, and a method that has none of them pays nothing:
+
+    heads(cfg, widths) -> nn.Module               trained with the towers, seen by the loss as `f.heads`
+    teacher(cfg) -> Teacher                       a second copy of the towers, whose view of the batch is `f.teacher`
+    memory(cfg) -> dict[str, Tensor]              what the first step starts from; the loss sees it as `f.memory`
+    remember(f, cfg) -> dict[str, Tensor]         the same for the next step, of this step's features, without slopes
+
+All of it is in every checkpoint, so that a resumed run goes on to the same bits, and nothing of it in the finished run,
+which is a plain open_clip model. Under DDP every process has the whole batch's features: the slope of a head is whole
+on each, and they are averaged.
 """
 
 from __future__ import annotations
@@ -16,13 +22,12 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from compclip.interface.views import Widths
 from compclip.train import distributed
+from compclip.train.batch import Widths
 
 if TYPE_CHECKING:
-    from compclip.interface.features import Features
-    from compclip.interface.method import Method
-    from compclip.model.clip_model import ClipModel
+    from compclip.model.backbone import Model
+    from compclip.train.features import Features
 
 
 @dataclass(frozen=True)
@@ -46,10 +51,10 @@ class Extras:
 
     def state(self) -> dict[str, Tensor]:
         """All that a resumed run needs, by name; the tensors themselves."""
-        tensors = {f"heads.{name}": value for name, value in self.heads.state_dict().items()} if self.heads else {}
+        found = {f"heads.{name}": value for name, value in self.heads.state_dict().items()} if self.heads else {}
         if self.moves:
-            tensors |= {f"teacher.{name}": value for name, value in self.teacher.state_dict().items()}
-        return tensors | {f"memory.{name}": value for name, value in self.memory.items()}
+            found |= {f"teacher.{name}": value for name, value in self.teacher.state_dict().items()}
+        return found | {f"memory.{name}": value for name, value in self.memory.items()}
 
     def shown(self, f: Features, teacher: Features | None) -> Features:
         """The features as the loss sees them."""
@@ -71,37 +76,48 @@ class Extras:
         """Let a moving teacher follow the model."""
         if self.moves:
             with torch.no_grad():
-                for weight, new in _pairs(self.teacher, clip):
-                    weight.lerp_(new, 1 - self.decay) if weight.is_floating_point() else weight.copy_(new)
+                for own, new in _pairs(self.teacher, clip):
+                    own.lerp_(new, 1 - self.decay) if own.is_floating_point() else own.copy_(new)
 
 
 NONE = Extras()
 
 
-def create_extras(method: Method, cfg: Any, model: ClipModel, seed: int) -> Extras:
-    """Return what a method asks for, on the model's device; heads start from the run's seed."""
+def of(method: Any, cfg: Any, model: Model, seed: int) -> Extras:
+    """The parts that a method's file asks for, on the model's device; heads start from the run's seed."""
     device = model.clip.logit_scale.device
-    with torch.random.fork_rng(devices=[]):  # heads are made on the CPU
-        torch.manual_seed(seed)
-        heads = method.heads(cfg, widths(model))
-    teacher = method.teacher(cfg)
-    memory = {name: value.to(device) for name, value in method.memory(cfg).items()}
+    asked = {name: getattr(method, name, None) for name in ("heads", "teacher", "memory", "remember")}
+    heads = _seeded(lambda: asked["heads"](cfg, widths(model)), seed) if asked["heads"] else None
+    wanted = asked["teacher"](cfg) if asked["teacher"] else None
+    start = asked["memory"](cfg) if asked["memory"] else {}
+    remember = asked["remember"]
     return Extras(
         heads=heads and heads.to(device).train(),
-        teacher=copy.deepcopy(model.clip).eval().requires_grad_(False) if teacher else None,
-        decay=teacher.decay if teacher else 1.0,
-        memory=memory,
-        remember=(lambda f: method.remember(f, cfg)) if memory else None,
+        teacher=_copied(model.clip) if wanted else None,
+        decay=wanted.decay if wanted else 1.0,
+        memory={name: value.to(device) for name, value in start.items()},
+        remember=(lambda f: remember(f, cfg)) if remember else None,
     )
 
 
-def widths(model: ClipModel) -> Widths:
+def widths(model: Model) -> Widths:
     """What a model's heads are built for."""
     text = model.model_cfg["text_cfg"]
     return Widths(model.model_cfg["embed_dim"], text.get("context_length", 77), text.get("vocab_size", 49408))
 
 
+def _seeded(make: Callable[[], nn.Module], seed: int) -> nn.Module:
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        return make()
+
+
+def _copied(clip: nn.Module) -> nn.Module:
+    teacher = copy.deepcopy(clip).eval()
+    return teacher.requires_grad_(False)
+
+
 def _pairs(teacher: nn.Module, clip: nn.Module) -> Iterator[tuple[Tensor, Tensor]]:
     new = clip.state_dict()
-    for name, weight in teacher.state_dict().items():
-        yield weight, new[name]
+    for name, own in teacher.state_dict().items():
+        yield own, new[name]

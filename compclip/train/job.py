@@ -9,20 +9,20 @@ from __future__ import annotations
 import sys
 
 from compclip.base.errors import UserError, entry
-from compclip.runs import lock, run_store
+from compclip.runs import lock, store
 from compclip.runs.progress import Follower
-from compclip.runs.run_store import StoredRun
-from compclip.train import finish, process_group
+from compclip.runs.store import StoredRun
+from compclip.train import distributed, finish
 
 
-def hold_and_complete(run: StoredRun) -> None:
+def hold_and_complete(stored: StoredRun) -> None:
     """Train a run unless it is finished; of several processes the first one holds the lock."""
-    with process_group.session() as here:
+    with distributed.session() as here:
         if here.rank:
-            finish.complete(run)
+            finish.complete(stored)
             return
-        with lock.hold(run.folder, Follower(run), here.world):
-            finish.complete(run)
+        with lock.hold(stored.folder, Follower(stored), here.world):
+            finish.complete(stored)
 
 
 def key_of(argv: list[str]) -> str:
@@ -34,7 +34,7 @@ def key_of(argv: list[str]) -> str:
 
 def main(argv: list[str]) -> int:
     """Bring one run to its checkpoint."""
-    hold_and_complete(run_store.load_sent(key_of(argv)))
+    hold_and_complete(store.sent(key_of(argv)))
     return 0
 
 

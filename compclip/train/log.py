@@ -24,8 +24,8 @@ class Log:
         self.path, self.steps, self.batch_size, self.per_epoch = path, steps, batch_size, per_epoch
         self.first, self.started = done, time.perf_counter()
         self.bar = _bar(done, steps) if sys.stderr.isatty() else None
-        lines = [line for i, line in enumerate(_lines(path), 1) if _step(path, i, line) <= done]
-        write_atomic(path, "".join(line + "\n" for line in lines))
+        kept = [line for i, line in enumerate(_lines(path), 1) if _step(path, i, line) <= done]
+        write_atomic(path, "".join(line + "\n" for line in kept))
 
     def write(
         self,
@@ -73,10 +73,10 @@ class Log:
             self.bar.close()
 
 
-def _bar(steps_done: int, steps: int):
+def _bar(done: int, steps: int):
     from tqdm import tqdm
 
-    return tqdm(total=steps, initial=steps_done, unit="step", dynamic_ncols=True)
+    return tqdm(total=steps, initial=done, unit="step", dynamic_ncols=True)
 
 
 def _lines(path: Path) -> list[str]:

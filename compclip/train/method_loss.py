@@ -11,11 +11,10 @@ import torch
 from torch import Tensor
 
 from compclip.base.errors import UserError, one_line
-from compclip.interface.features import Features
-from compclip.interface.method import Method
+from compclip.train.features import Features
 
 
-def compute(method: Method, cfg: Any, step: int, f: Features) -> dict[str, Tensor]:
+def compute(method: ModuleType, name: str, cfg: Any, step: int, f: Features) -> dict[str, Tensor]:
     """The named terms of a method's loss. Raises UserError where the loss fails or gives something else."""
     try:
         terms = method.loss(f, cfg=cfg, step=step)
@@ -23,23 +22,21 @@ def compute(method: Method, cfg: Any, step: int, f: Features) -> dict[str, Tenso
         raise
     except Exception as error:
         why = one_line(f"{type(error).__name__}: {error}")
-        raise UserError(
-            f"{_own_place(error, method.module)}: {why}; mend the loss of method {method.name!r}"
-        ) from error
+        raise UserError(f"{_own_place(error, method)}: {why}; mend the loss of method {name!r}") from error
     if fault := _fault(terms):
         first_line = inspect.unwrap(method.loss).__code__.co_firstlineno
-        raise UserError(f"{method.module.__file__}:{first_line}: {fault}; mend the loss of method {method.name!r}")
+        raise UserError(f"{method.__file__}:{first_line}: {fault}; mend the loss of method {name!r}")
     return terms
 
 
 def _own_place(error: Exception, method: ModuleType) -> str:
     """File and line of the innermost call in the method's module or in others of its package."""
     package = method.__name__.rpartition(".")[0] or method.__name__
-    location = str(method.__file__)
+    place = str(method.__file__)
     for frame, line in traceback.walk_tb(error.__traceback__):
         if f"{frame.f_globals.get('__name__')}.".startswith(f"{package}."):
-            location = f"{frame.f_code.co_filename}:{line}"
-    return location
+            place = f"{frame.f_code.co_filename}:{line}"
+    return place
 
 
 def _fault(terms: Any) -> str:

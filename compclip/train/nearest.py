@@ -26,10 +26,10 @@ from torch import Tensor
 from compclip.base.errors import UserError
 from compclip.config.wanted import STORED
 from compclip.data import images
-from compclip.data.prepared_dataset import PreparedDataset
-from compclip.data.sample import ImageLocation
+from compclip.data.place import Place
+from compclip.data.prepared import Prepared
 from compclip.model import towers
-from compclip.model.clip_model import ClipModel
+from compclip.model.backbone import Model
 
 BATCH = 64  # pictures that are encoded at once
 AHEAD = 4 * BATCH  # pictures that are read before they are needed
@@ -54,7 +54,7 @@ class Vectors:
         return torch.frombuffer(bytearray(raw), dtype=torch.float32).view(stop - start, self.width)
 
 
-def of(model: ClipModel, data: PreparedDataset, spool: Path) -> tuple[np.ndarray, int]:
+def of(model: Model, data: Prepared, spool: Path) -> tuple[np.ndarray, int]:
     """The numbers of each sample's nearest ones, nearest first, uint32 [N, K], and how many pictures cannot be read.
 
     These are near to nobody. K is `STORED`, or as many others as there are. `spool` is a folder for the embeddings in
@@ -70,48 +70,48 @@ def of(model: ClipModel, data: PreparedDataset, spool: Path) -> tuple[np.ndarray
     return near_NK, len(data) - readable
 
 
-def embedded(model: ClipModel, data: PreparedDataset, file: IO[bytes]) -> Vectors:
+def embedded(model: Model, data: Prepared, file: IO[bytes]) -> Vectors:
     """Every picture through the image tower, in float32, written to `file` in the order of the samples."""
-    there_N, samples_done, width = torch.zeros(len(data), dtype=torch.bool), 0, 1
+    there_N, written, width = torch.zeros(len(data), dtype=torch.bool), 0, 1
     model.clip.eval()
     for pictures in _read(model, data):
-        readable = [index for index, picture in enumerate(pictures) if picture]
-        if readable:
+        good = [place for place, picture in enumerate(pictures) if picture]
+        if good:
             vectors_BD = _encoded(model, [picture for picture in pictures if picture])
             if not torch.isfinite(vectors_BD).all():
                 raise UserError(f"{model.source}: gives embeddings that are not numbers; use another backbone")
             width = vectors_BD.shape[1]
-            rows_BD = torch.zeros(len(pictures), width).index_copy_(0, torch.tensor(readable), vectors_BD)
-            file.seek(4 * width * samples_done)
+            rows_BD = torch.zeros(len(pictures), width).index_copy_(0, torch.tensor(good), vectors_BD)
+            file.seek(4 * width * written)
             file.write(rows_BD.numpy().tobytes())
-            there_N[samples_done : samples_done + len(pictures)][readable] = True
-        samples_done += len(pictures)
+            there_N[written : written + len(pictures)][good] = True
+        written += len(pictures)
     file.truncate(4 * width * len(data))
     file.flush()
     return Vectors(file, width, there_N)
 
 
-def _encoded(model: ClipModel, pictures: list[Image]) -> Tensor:
+def _encoded(model: Model, pictures: list[Image]) -> Tensor:
     device = next(model.clip.parameters()).device
     with torch.inference_mode(), torch.backends.cudnn.flags(enabled=True, allow_tf32=False):
         return towers.image(model.clip, model.pixels(pictures).to(device))[0].float().cpu()
 
 
-def _read(model: ClipModel, data: PreparedDataset) -> Iterator[list[Image | None]]:
+def _read(model: Model, data: Prepared) -> Iterator[list[Image | None]]:
     """The pictures as the model takes them, a batch at a time, some read ahead; None for one that cannot be read."""
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         waiting: deque[Future] = deque()
-        submitted = 0
+        asked = 0
         for start in range(0, len(data), BATCH):
-            while submitted < min(start + BATCH + AHEAD, len(data)):
-                waiting.append(pool.submit(_fitted, model, data.sample(submitted).picture))
-                submitted += 1
+            while asked < min(start + BATCH + AHEAD, len(data)):
+                waiting.append(pool.submit(_fitted, model, data.sample(asked).picture))
+                asked += 1
             yield [waiting.popleft().result() for _ in range(min(BATCH, len(data) - start))]
 
 
-def _fitted(model: ClipModel, location: ImageLocation) -> Image | None:
+def _fitted(model: Model, place: Place) -> Image | None:
     try:
-        return model.fit_picture(images.load_image(location))
+        return model.fitted(images.load(place))
     except images.ImageError:
         return None
 
@@ -133,8 +133,8 @@ def _of_rows(vectors: Vectors, start: int, stop: int, count: int, device: torch.
         high = min(low + COLUMNS, len(vectors))
         score_RC = rows_RD @ vectors.block(low, high).to(device).T
         score_RC.masked_fill_(~vectors.there_N[low:high].to(device), -torch.inf)
-        itself = torch.arange(max(start, low), max(start, low, min(stop, high)), device=device)
-        score_RC[itself - start, itself - low] = -torch.inf
+        own = torch.arange(max(start, low), max(start, low, min(stop, high)), device=device)
+        score_RC[own - start, own - low] = -torch.inf
         top_RK, place_RK = score_RC.topk(min(count, high - low), dim=1)
         both = torch.cat([best_RK, top_RK], 1), torch.cat([number_RK, place_RK + low], 1)
         best_RK, kept_RK = both[0].topk(count, dim=1)

@@ -18,10 +18,10 @@ from compclip.base import names
 from compclip.base.errors import UserError, entry
 from compclip.base.files import atomic, read_mapping, update_json
 from compclip.base.names import Name
-from compclip.config import plan
+from compclip.config import planned
 from compclip.config.cell import PRETRAINED, Cell
-from compclip.runs import run_store
-from compclip.runs.run_folder import NEAR_MADE, Inputs, read_neighbours_record
+from compclip.runs import store
+from compclip.runs.folder import NEAR_MADE, Inputs, near_made
 
 STAGE = "neighbours"
 SPOOL = Path(".work/neighbours")
@@ -29,45 +29,43 @@ SPOOL = Path(".work/neighbours")
 
 def bring(pairs: list[tuple[Name, Name]], code: str, root: Path = Path()) -> list[str]:
     """Make what is missing for pairs of data and backbone; gives what was made. Raises UserError for missing inputs."""
-    records, written = read_neighbours_record(root), []
+    known, done = near_made(root), []
     for data, backbone in pairs:
-        inputs = Inputs(root, Cell(Name(PRETRAINED, "method"), backbone, data, 0))
-        identity = {"inputs": run_store.hash_inputs(inputs).all, "code": code}
-        if not inputs.near.is_file() or not identity.items() <= records.get(inputs.pair, {}).items():
-            records[inputs.pair] = identity | _make(inputs)
-            update_json(root / NEAR_MADE, records)
-            written.append(inputs.pair)
-    update_json(root / NEAR_MADE, records)
-    return written
+        given = Inputs(root, Cell(Name(PRETRAINED, "method"), backbone, data, 0))
+        wanted = {"inputs": store.inputs(given).all, "code": code}
+        if not given.near.is_file() or not wanted.items() <= known.get(given.pair, {}).items():
+            known[given.pair] = wanted | _make(given)
+            update_json(root / NEAR_MADE, known)
+            done.append(given.pair)
+    update_json(root / NEAR_MADE, known)
+    return done
 
 
-def _make(inputs: Inputs) -> dict[str, Any]:
+def _make(given: Inputs) -> dict[str, Any]:
     """Write the neighbours of one pair; gives what is to be known of them."""
     import numpy as np
 
-    from compclip.data.prepared_dataset import PreparedDataset
+    from compclip.data.prepared import Prepared
     from compclip.model import backbone
     from compclip.train import distributed, nearest
 
-    data = PreparedDataset(inputs.data)
+    data = Prepared(given.data)
     near_NK, unreadable = nearest.of(
-        backbone.load(inputs.backbone, device=distributed.device()), data, inputs.root / SPOOL
+        backbone.load(given.backbone, device=distributed.device()), data, given.root / SPOOL
     )
-    with atomic(inputs.near) as tmp, open(tmp, "wb") as file:
+    with atomic(given.near) as tmp, open(tmp, "wb") as file:
         np.save(file, near_NK)
     return {"samples": len(data), "unreadable": unreadable}
 
 
 def _planned(root: Path) -> tuple[list[tuple[Name, Name]], str]:
     """What the plan asks for, and with which code."""
-    path = root / plan.FOLDER / STAGE / f"{STAGE}.json"
+    path = root / planned.FOLDER / STAGE / f"{STAGE}.json"
     if not path.is_file():
         raise UserError(f"{path}: not there; run `dvc repro plan` first")
-    with plan.reading(path):
-        content = read_mapping(path)
-        return [(Name(data, "data"), Name(backbone, "backbone")) for data, backbone in content["pairs"]], content[
-            "code"
-        ]
+    with planned.undamaged(path):
+        found = read_mapping(path)
+        return [(Name(data, "data"), Name(backbone, "backbone")) for data, backbone in found["pairs"]], found["code"]
 
 
 def main(argv: list[str]) -> int:
@@ -79,11 +77,13 @@ def main(argv: list[str]) -> int:
     if bool(args.data) != bool(args.backbone):
         raise UserError("--data and --backbone: belong together; give both or neither")
     if args.data:
+        from compclip.config import plan
+
         pair = names.given(args.data, "--data"), names.given(args.backbone, "--backbone")
-        written = bring([pair], plan.code_of(STAGE))
+        done = bring([pair], plan.code_of(STAGE))
     else:
-        written = bring(*_planned(Path()))
-    print(f"{', '.join(written) or 'nothing'} made")
+        done = bring(*_planned(Path()))
+    print(f"{', '.join(done) or 'nothing'} made")
     return 0
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import nn
 
+from compclip.base import lean
 from compclip.model import lora
 
 if TYPE_CHECKING:
@@ -30,34 +31,41 @@ def freeze(clip: nn.Module, cfg: Train, seed: int = 0) -> frozenset[str]:
     With `lora` an adapter is added, and the backbone is frozen to its last number: only the adapter is trained, and a
     bias that the run adds.
     """
-    if cfg.lora and not lora.adapter_parameters(clip):
+    if cfg.lora and not lora.adapter(clip):
         lora.inject(clip, cfg.lora, TOWERS[cfg.trainable], seed)
-    trained, factors = set(TOWERS[cfg.trainable]), lora.adapter_parameters(clip)
+    trained, factors = set(TOWERS[cfg.trainable]), lora.adapter(clip)
     for name, parameter in clip.named_parameters():
-        tower_name = tower(name)
-        is_trained = tower_name in trained or name == "logit_bias" or (tower_name == "scale" and cfg.train_logit_scale)
+        part = tower(name)
+        whole = part in trained or name == "logit_bias" or (part == "scale" and cfg.train_logit_scale)
         added = name == "logit_bias" and getattr(clip, "bias_added", False)
-        parameter.requires_grad_(name in factors or added if factors else is_trained)
+        parameter.requires_grad_(name in factors or added if factors else whole)
     return frozenset({"image", "text"} - trained)
 
 
-def count_parameters(clip: nn.Module) -> dict[str, int]:
+def counts(clip: nn.Module) -> dict[str, int]:
     """How many numbers are trained, and how many the plain model has."""
-    sizes = [p.numel() for name, p in clip.named_parameters() if name not in lora.adapter_parameters(clip)]
-    return {
-        "trained_parameters": sum(p.numel() for p in clip.parameters() if p.requires_grad),
-        "parameters": sum(sizes),
-    }
+    own = [p.numel() for name, p in clip.named_parameters() if name not in lora.adapter(clip)]
+    return {"trained_parameters": sum(p.numel() for p in clip.parameters() if p.requires_grad), "parameters": sum(own)}
 
 
-def adamw(clip: nn.Module, cfg: Train, extra_parameters: Iterable[tuple[str, nn.Parameter]] = ()) -> torch.optim.AdamW:
+class AdamW(torch.optim.AdamW):
+    """torch's own, without the seconds in which it imports a compiler that nothing here asks for."""
+
+    __init__ = lean.eager()(torch.optim.AdamW.__init__)
+    load_state_dict = lean.eager()(torch.optim.AdamW.load_state_dict)
+    state_dict = lean.eager()(torch.optim.AdamW.state_dict)
+    step = lean.eager()(torch.optim.AdamW.step)
+    zero_grad = lean.eager()(torch.optim.AdamW.zero_grad)
+
+
+def adamw(clip: nn.Module, cfg: Train, beside: Iterable[tuple[str, nn.Parameter]] = ()) -> AdamW:
     """AdamW over the model and what is trained `beside` it; gains, biases and the logit scale are not decayed."""
-    parameters = [(n, p) for n, p in [*clip.named_parameters(), *extra_parameters] if p.requires_grad]
+    named = [(n, p) for n, p in [*clip.named_parameters(), *beside] if p.requires_grad]
     groups = [
-        {"params": [p for n, p in parameters if p.ndim >= 2], "weight_decay": cfg.weight_decay},
-        {"params": [p for n, p in parameters if p.ndim < 2], "weight_decay": 0.0},
+        {"params": [p for n, p in named if p.ndim >= 2], "weight_decay": cfg.weight_decay},
+        {"params": [p for n, p in named if p.ndim < 2], "weight_decay": 0.0},
     ]
-    return torch.optim.AdamW(groups, lr=cfg.lr, betas=(cfg.beta1, cfg.beta2), eps=cfg.eps, fused=True)
+    return AdamW(groups, lr=cfg.lr, betas=(cfg.beta1, cfg.beta2), eps=cfg.eps, fused=True)
 
 
 def learning_rate(step: int, steps: int, cfg: Train) -> float:

@@ -27,9 +27,9 @@ from compclip.base.errors import UserError, entry, unknown
 from compclip.base.files import write_atomic
 from compclip.config import read
 from compclip.config.sections import Pretrain
+from compclip.data.scenes import web
 from compclip.model import backbone, towers
-from compclip.model.clip_model import ClipModel
-from compclip.scenes import web_pictures
+from compclip.model.backbone import Model
 from compclip.train import losses
 
 PARTS = 6  # of a step's texts, by length
@@ -39,11 +39,11 @@ def batch(cfg: Pretrain, seed: int, step: int) -> tuple[list[np.ndarray], list[s
     """Pictures [H, W, 3] and alt-texts of one step: a function of (seed, step)."""
     rng = np.random.default_rng((seed, 2, step))
     if step >= cfg.steps:
-        return web_pictures.samples(rng, replace(cfg, paired=0.0, siblings=0.0), cfg.batch_size)
-    return web_pictures.samples(rng, cfg, cfg.batch_size, bound=step < cfg.bound_steps)
+        return web.samples(rng, replace(cfg, paired=0.0, siblings=0.0), cfg.batch_size)
+    return web.samples(rng, cfg, cfg.batch_size, bound=step < cfg.bound_steps)
 
 
-def pixels(pictures: list[np.ndarray], model: ClipModel) -> Tensor:
+def pixels(pictures: list[np.ndarray], model: Model) -> Tensor:
     """Normalised pictures, float32 [B, 3, H, W]."""
     mean, std = (torch.tensor(model.preprocess_cfg[k])[:, None, None] for k in ("mean", "std"))
     return (torch.from_numpy(np.stack(pictures)).permute(0, 3, 1, 2).float() / 255 - mean) / std
@@ -58,7 +58,7 @@ def rate(cfg: Pretrain, step: int) -> float:
     return cfg.lr * min(1.0, rise, fall)
 
 
-def train(model: ClipModel, cfg: Pretrain, seed: int, weights: Path) -> None:
+def train(model: Model, cfg: Pretrain, seed: int, weights: Path) -> None:
     """Train from random weights, or go on where a training of the same numbers was stopped.
 
     The steps whose texts bind nothing begin anew with what half precision keeps of the weights: they can be had again
@@ -96,16 +96,16 @@ def _save(state: dict, path: Path) -> None:
     write_atomic(path, buffer.getvalue())
 
 
-def _resumed(model: ClipModel, adamw: torch.optim.AdamW, path: Path, numbers: str) -> tuple[int, list[str]]:
+def _resumed(model: Model, adamw: torch.optim.AdamW, path: Path, numbers: str) -> tuple[int, list[str]]:
     """The step to go on from and the log until then."""
     if not path.exists():
         return 0, []
-    state = torch.load(path, weights_only=True)
-    if state["numbers"] != numbers:
+    held = torch.load(path, weights_only=True)
+    if held["numbers"] != numbers:
         raise UserError(f"{path}: is of a training with other numbers; remove it to begin anew")
-    model.clip.load_state_dict(state["model"])
-    adamw.load_state_dict(state["adamw"])
-    return state["step"], state["lines"]
+    model.clip.load_state_dict(held["model"])
+    adamw.load_state_dict(held["adamw"])
+    return held["step"], held["lines"]
 
 
 def _numbers(cfg: Pretrain, seed: int) -> str:
@@ -113,7 +113,7 @@ def _numbers(cfg: Pretrain, seed: int) -> str:
     return json.dumps({**asdict(cfg), "threads": 0, "save_every_steps": 0, "seed": seed}, sort_keys=True)
 
 
-def _adamw(model: ClipModel, cfg: Pretrain) -> torch.optim.AdamW:
+def _adamw(model: Model, cfg: Pretrain) -> torch.optim.AdamW:
     groups = [
         {"params": [p for p in model.clip.parameters() if p.ndim >= 2], "weight_decay": cfg.weight_decay},
         {"params": [p for p in model.clip.parameters() if p.ndim < 2], "weight_decay": 0.0},
@@ -121,17 +121,17 @@ def _adamw(model: ClipModel, cfg: Pretrain) -> torch.optim.AdamW:
     return torch.optim.AdamW(groups, lr=cfg.lr, betas=(cfg.beta1, cfg.beta2), eps=cfg.eps, fused=True)
 
 
-def _anew(model: ClipModel, cfg: Pretrain) -> torch.optim.AdamW:
+def _anew(model: Model, cfg: Pretrain) -> torch.optim.AdamW:
     """The weights as half precision has them, and an optimizer that knows of no step."""
     model.clip.load_state_dict(_halves(model))
     return _adamw(model, cfg)
 
 
-def _halves(model: ClipModel) -> dict[str, Tensor]:
+def _halves(model: Model) -> dict[str, Tensor]:
     return {k: v.half().contiguous() for k, v in model.clip.state_dict().items()}
 
 
-def _step(model: ClipModel, adamw: torch.optim.AdamW, made: tuple[list, list], cfg: Pretrain) -> float:
+def _step(model: Model, adamw: torch.optim.AdamW, made: tuple[list, list], cfg: Pretrain) -> float:
     pictures, texts = made
     image_BD, _ = towers.image(model.clip, pixels(pictures, model))
     text_BD = _texts(model, texts)
@@ -145,15 +145,15 @@ def _step(model: ClipModel, adamw: torch.optim.AdamW, made: tuple[list, list], c
     return loss.item()
 
 
-def _texts(model: ClipModel, texts: list[str]) -> Tensor:
+def _texts(model: Model, texts: list[str]) -> Tensor:
     """Unit embeddings [B, D], short texts apart from long ones: the tower runs to the end of the longest."""
     text_BL = model.tokenize(texts)
     order_B = text_BL.argmax(-1).argsort(stable=True)
-    vectors = [towers.text(model.clip, texts_BL)[0] for texts_BL in text_BL[order_B].chunk(PARTS)]
-    return torch.cat(vectors)[order_B.argsort()]
+    parts = [towers.text(model.clip, part)[0] for part in text_BL[order_B].chunk(PARTS)]
+    return torch.cat(parts)[order_B.argsort()]
 
 
-def pack(model: ClipModel, path: Path) -> None:
+def pack(model: Model, path: Path) -> None:
     """Write the weights in half precision: what is shipped."""
     write_atomic(path, save(_halves(model)))
 
@@ -173,10 +173,10 @@ def main(argv: list[str]) -> int:
             f"backbones.{args.backbone}.weights={spec.weights!r}: are somebody's; name a file that ends with "
             f"{backbone.SHIPPED} to write"
         )
-    model = backbone.create(spec.model, "", world.seed, tokenizer=spec.tokenizer, activation=spec.activation)
+    made = backbone.create(spec.model, "", world.seed, tokenizer=spec.tokenizer, activation=spec.activation)
     weights = Path(spec.weights)
-    train(model, world.pretrain, world.seed, weights)
-    pack(model, weights)
+    train(made, world.pretrain, world.seed, weights)
+    pack(made, weights)
     _state(weights).unlink(missing_ok=True)
     print(f"{weights}: written; `dvc repro backbone` takes them over")
     return 0

@@ -25,10 +25,10 @@ class Ranked:
         block = int(np.searchsorted(self._before, rank, side="right")) - 1
         return block * BLOCK + int(np.flatnonzero(self._held(block, BLOCK))[rank - self._before[block]])
 
-    def rank(self, index: int) -> int:
+    def rank(self, place: int) -> int:
         """How many of the places lie before this one."""
-        block, offset = divmod(index, BLOCK)
-        return int(self._before[block]) + int(np.count_nonzero(self._held(block, offset)))
+        block, within = divmod(place, BLOCK)
+        return int(self._before[block]) + int(np.count_nonzero(self._held(block, within)))
 
     def _held(self, block: int, length: int) -> np.ndarray:
         return self.truths[block * BLOCK : block * BLOCK + length] == self.value

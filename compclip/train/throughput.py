@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 import torch
@@ -11,10 +12,10 @@ from torch import nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
-from compclip.interface.views import Views
+from compclip.base import lean
 from compclip.train import encode
 from compclip.train.accumulate import sloped
-from compclip.train.batch import Batch
+from compclip.train.batch import Batch, Views
 
 SIDES = {"cpu": 1024, "cuda": 8192}  # of the square matrices that the rate is measured with
 REPEATS = 5
@@ -47,24 +48,22 @@ class Meter:
         self._clip, self._frozen = clip, frozen
         self.rate = matrix_rate(clip.logit_scale.device, dtype)
         self._a_sample: dict[tuple[int, int, Views], float] = {}
-        self._done, self._waited = 0.0, 0.0
-        self._started = self._wait_started = time.perf_counter()
+        self._done, self._waited, self._started = 0.0, 0.0, time.perf_counter()
 
-    def begin_wait(self) -> None:
-        """Begin to wait for a batch."""
-        self._wait_started = time.perf_counter()
-
-    def end_wait(self) -> None:
-        """Count the time since `begin_wait` as waiting for data."""
-        self._waited += time.perf_counter() - self._wait_started
+    @contextlib.contextmanager
+    def waiting(self) -> Iterator[None]:
+        """Time spent inside is waiting for data."""
+        started = time.perf_counter()
+        yield
+        self._waited += time.perf_counter() - started
 
     def add(self, batch: Batch, views: Views) -> None:
         """A step on this batch was done. Its gradients are gone by now: counting makes others."""
         kind = _kind(views)
         if kind not in self._a_sample:
-            started = time.perf_counter()
+            before = time.perf_counter()
             self._a_sample[kind] = flops(self._clip, batch, views, self._frozen) / min(SAMPLES, len(batch))
-            self._started += time.perf_counter() - started
+            self._started += time.perf_counter() - before
         self._done += self._a_sample[kind] * len(batch)
 
     def shares(self) -> dict[str, float]:
@@ -80,6 +79,7 @@ def _kind(views: Views) -> tuple[int, int, Views]:
     return len(views.negatives), len(views.positives), bare
 
 
+@lean.eager()
 def flops(clip: nn.Module, batch: Batch, views: Views, frozen: frozenset[str]) -> int:
     """Operations of the towers, forward and backward, on a batch's first two images and their texts.
 
@@ -88,8 +88,8 @@ def flops(clip: nn.Module, batch: Batch, views: Views, frozen: frozenset[str]) -
     first = batch.rows(0, SAMPLES).to(clip.logit_scale.device)
     counter = FlopCounterMode(display=False)
     with sdpa_kernel(SDPBackend.MATH), counter:
-        features = encode.features(clip, first, views, frozen)
-        ends = [e for name, _ in sloped() if (e := getattr(features, name)) is not None and e.requires_grad]
+        made = encode.features(clip, first, views, frozen)
+        ends = [e for name, _ in sloped() if (e := getattr(made, name)) is not None and e.requires_grad]
         if ends:
             torch.autograd.backward([e.sum() for e in ends])
     clip.zero_grad(set_to_none=True)

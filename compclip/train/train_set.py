@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     import numpy as np
 
-    from compclip.data.sample import ImageLocation, Sample
+    from compclip.data.place import Place
+    from compclip.data.sample import Sample
     from compclip.text.annotation import Annotation
 
 Numbered = tuple[int, int]  # a sample and which of its captions
@@ -29,7 +30,7 @@ class TrainSet(Protocol):
     def captions(self, index: int) -> int:
         """How many captions a sample has."""
 
-    def negative_images(self, index: int) -> Sequence[ImageLocation]:
+    def negative_images(self, index: int) -> Sequence[Place]:
         """The pictures that were stored beside a sample as its negatives, in the order of its stored negative texts."""
 
     def annotation(self, index: int, which: int) -> Annotation:

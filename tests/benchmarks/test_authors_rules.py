@@ -61,7 +61,7 @@ def test_half_truths_two_rates(scores_3N):
 def test_negbench_s_first_of_the_best(scores_4, answer):
     """`argmax` over the captions in the table's order; ours stands in front, `answer` wrong ones ahead of it."""
     ours = np.array(_choice.match_first(scores_4.tolist(), answer))
-    right, tied = _choice.decide(ours, np.array([4]), np.array([answer]), first=True)
+    right, tied = _choice.decided(ours, np.array([4]), np.array([answer]), first=True)
     assert bool(right[0]) == (int(np.argmax(scores_4)) == answer)
-    strict, _ = _choice.decide(ours, np.array([4]), np.array([answer]))
+    strict, _ = _choice.decided(ours, np.array([4]), np.array([answer]))
     assert bool(strict[0]) == (right[0] and not tied[0])

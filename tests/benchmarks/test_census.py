@@ -10,16 +10,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compclip.base import plugins
 from compclip.base.errors import UserError
 from compclip.benchmarks import retrieval
 from compclip.config import columns
-from compclip.config.sections import BenchmarkSection as Section
+from compclip.config.how import Benchmark as Section
 from compclip.evaluate import census
 from compclip.evaluate.benchmark import Benchmark, Record
+from compclip.evaluate.boxes import boxed
 from compclip.evaluate.embeddings import Embeddings
-from compclip.evaluate.picture_references import with_box
-from compclip.runs.item_outcomes import COMPOSITION, RETRIEVAL
+from compclip.runs.items import COMPOSITION, RETRIEVAL
 
 OUTSIDE = "../outside/o.png"
 
@@ -87,8 +86,8 @@ def test_a_picture_outside_is_refused(place, dump, module, name):
     with pytest.raises(
         UserError, match=r"b.*: record '\S+': picture '.*' lies outside of images=\S+; .*images_outside: true"
     ):
-        census.load_benchmark("x", asked)
-    allowed = census.load_benchmark("x", section(place, dump, module, name.format(place), images_outside=True))
+        census.load("x", asked)
+    allowed = census.load("x", section(place, dump, module, name.format(place), images_outside=True))
     assert len(allowed)
 
 
@@ -98,8 +97,8 @@ def test_a_picture_inside_is_taken(place, dump, module):
     (place / "images" / "inside.png").symlink_to("a.png")
     (place / "linked").symlink_to("images")
     asked = section(place, dump, module, "inside.png")
-    assert len(census.load_benchmark("x", asked)) == len(
-        census.load_benchmark("x", Section(module, asked.path, str(place / "linked"), asked.split))
+    assert len(census.load("x", asked)) == len(
+        census.load("x", Section(module, asked.path, str(place / "linked"), asked.split))
     )
 
 
@@ -109,9 +108,9 @@ def read(monkeypatch):
 
     def load(records, images="images", **more):
         found = Benchmark(tuple(records), (), lambda records, embeddings: {}, kind=COMPOSITION, **more)
-        module = SimpleNamespace(METRICS=(), HEADLINE=(), load=lambda path, images, split: found)
-        monkeypatch.setattr(plugins, "find", lambda *_: module)
-        return census.load_benchmark("x", Section("x", "b.json", images))
+        module = SimpleNamespace(load=lambda path, images, split: found)
+        monkeypatch.setattr(census.plugins, "find", lambda *_: module)
+        return census.load("x", Section("x", "b.json", images))
 
     return load
 
@@ -132,13 +131,13 @@ def test_options_reach_the_module_that_has_them(place, dump):
     """And one that it does not have, or a module without any, is refused in the section's words."""
     dump("b/d.json", [{"image": "a.png", "caption": ["A dog."]}])
     given = lambda module, **options: Section(module, str(place / "b/d.json"), str(place), options=options)  # noqa: E731
-    assert census.load_benchmark("x", given("retrieval", clean="clic")).texts == ["a dog"]
+    assert census.load("x", given("retrieval", clean="clic")).texts == ["a dog"]
     with pytest.raises(UserError, match=r"benchmarks.x.options: unknown key 'cleen'; did you mean 'clean'"):
-        census.load_benchmark("x", given("retrieval", cleen="clic"))
+        census.load("x", given("retrieval", cleen="clic"))
     with pytest.raises(UserError, match=r"benchmarks.x.options.clean: unknown cleaning 'clik'"):
-        census.load_benchmark("x", given("retrieval", clean="clik"))
+        census.load("x", given("retrieval", clean="clik"))
     with pytest.raises(UserError, match=r"benchmarks.x.options: benchmark 'valse' has no options; remove them"):
-        census.load_benchmark("x", given("valse", clean="clic"))
+        census.load("x", given("valse", clean="clic"))
 
 
 @pytest.mark.parametrize("more", [{}, {"groups": {"s": {"\ud800": frozenset()}}}])
@@ -153,23 +152,21 @@ def test_a_name_that_no_result_file_takes_is_refused(read, more):
 )
 def test_any_name_is_taken_or_refused_in_a_line(parts, is_boxed):
     """And counted without a traceback."""
-    ref = with_box(f"images/{'/'.join(parts)}", (1, 2, 3, 4) if is_boxed else None)
+    ref = boxed(f"images/{'/'.join(parts)}", (1, 2, 3, 4) if is_boxed else None)
     found = Benchmark((Record("s", "0", (ref,), ("x",)),), (), lambda records, embeddings: {}, kind=COMPOSITION)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(
-            plugins, "find", lambda *_: SimpleNamespace(METRICS=(), HEADLINE=(), load=lambda path, images, split: found)
-        )
+        patch.setattr(census.plugins, "find", lambda *_: SimpleNamespace(load=lambda path, images, split: found))
         try:
-            benchmark = census.load_benchmark("x", Section("x", "b.json", "images"))
+            benchmark = census.load("x", Section("x", "b.json", "images"))
         except UserError as error:
             assert "lies outside of images=images" in str(error)
         else:
-            assert census.count_benchmark(benchmark)["missing_images"] == 1
+            assert census.census(benchmark)["missing_images"] == 1
 
 
 def test_an_unusable_box_is_counted_by_its_own_name():
     """Beside the other reasons, and only where there is one."""
-    record = Record("s", "0", (with_box("a.png", (0, 0, 0, 0)),), ("x",))
+    record = Record("s", "0", (boxed("a.png", (0, 0, 0, 0)),), ("x",))
     benchmark = Benchmark((record,), (), lambda records, embeddings: {}, kind=COMPOSITION)
     nothing = np.zeros((0, 2), np.float32)
     counts = [
@@ -195,17 +192,17 @@ def test_a_census_refuses_a_column_that_the_files_do_not_have(tmp_path, picture)
     (tmp_path / "groups.json").write_text(json.dumps({"swap_att": {"rare": ["1"]}}))
     section = Section("sugarcrepe", str(tmp_path), str(tmp_path), "swap_att")
     have = ["swap_att", "swap_att/rare", "swap_att.local/rare"]
-    assert census.write_census("sc", section, tmp_path, have, ["cosine", "local"])["records"] == 2
+    assert census.take("sc", section, tmp_path, have, ["cosine", "local"])["records"] == 2
     for wanted, near in (("swap_att/rar", "sc/swap_att/rare"), ("swap_obj", "sc/swap_att"), ("swap", "sc/swap_att")):
         with pytest.raises(
             UserError, match=f"not in the files of sc: unknown column 'sc/{wanted}'; did you mean '{near}"
         ):
-            census.write_census("sc", section, tmp_path, [wanted])
+            census.take("sc", section, tmp_path, [wanted])
 
 
 def test_metrics_are_named_without_scoring():
     """Both ways of retrieval, and what a column that is their mean needs."""
     items = Record("all", "1", ("a.png",), ("x",)), Record("all", "2", ("b.png",), ("y",))
-    names = census.metric_names(Benchmark(items, (), retrieval.evaluate, kind=RETRIEVAL))
+    names = census.metrics(Benchmark(items, (), retrieval.evaluate, kind=RETRIEVAL))
     assert sorted(names) == sorted(retrieval.METRICS)
     assert columns.absent(["mean_recall_at_5", "i2t_recall_at_1", "mean_recall_at_7"], names) == ["mean_recall_at_7"]

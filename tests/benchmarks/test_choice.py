@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from compclip.benchmarks import _choice
 from compclip.evaluate.benchmark import Benchmark, Record
-from compclip.runs.item_outcomes import COMPOSITION
+from compclip.runs.items import COMPOSITION
 
 IMAGES = {"i0": [1.0, 0.0], "i1": [0.0, 1.0], "i2": [0.6, 0.8]}
 TEXTS = {"t0": [1.0, 0.0], "t1": [0.0, 1.0], "t2": [0.8, 0.6]}
@@ -19,7 +19,7 @@ TEXTS = {"t0": [1.0, 0.0], "t1": [0.0, 1.0], "t2": [0.8, 0.6]}
 def test_an_image_chooses_among_texts(embeddings):
     records = [Record("a", "0", ("i0",), ("t0", "t1", "t2")), Record("a", "1", ("i1",), ("t2", "t1")),
                Record("b", "2", ("i0",), ("t0", "t0")), Record("b", "3", ("gone",), ("t0", "t1"))]  # fmt: skip
-    found = _choice.choose_texts(records, embeddings(IMAGES, TEXTS, {"gone": "missing"}))
+    found = _choice.of_texts(records, embeddings(IMAGES, TEXTS, {"gone": "missing"}))
     assert found["a"].values.tolist() == [1, 0] and found["a"].ids == ("0", "1")
     assert found["b"].values.tolist() == [0] and found["b"].ids == ("2",)
 
@@ -27,7 +27,7 @@ def test_an_image_chooses_among_texts(embeddings):
 def test_a_text_chooses_among_images(embeddings):
     records = [Record("a", "0", ("i1", "i0", "i2"), ("t1",)), Record("a", "1", ("i2", "i0"), ("t0",)),
                Record("a", "2", ("i0", "gone"), ("t0",))]  # fmt: skip
-    found = _choice.choose_images(records, embeddings(IMAGES, TEXTS, {"gone": "missing"}))
+    found = _choice.of_images(records, embeddings(IMAGES, TEXTS, {"gone": "missing"}))
     assert found["a"].values.tolist() == [1, 0] and found["a"].ids == ("0", "1")
 
 
@@ -52,7 +52,7 @@ def test_scores_decide_by_hand():
         np.array(column) for column in zip(*[(len(s), a) for s, a, *_ in SCORES.values()], strict=True)
     )
     for first, place in ((False, 2), (True, 3)):
-        right_N, tied_N = _choice.decide(scores_S, length_N, ahead_N, first)
+        right_N, tied_N = _choice.decided(scores_S, length_N, ahead_N, first)
         found = dict(zip(SCORES, zip(right_N.tolist(), tied_N.tolist(), strict=True), strict=True))
         assert found == {name: (case[place], case[4]) for name, case in SCORES.items()}
 
@@ -66,7 +66,7 @@ def test_the_first_of_equals_is_what_argmax_gives(drawn):
     drawn = [(scores, min(ahead, len(scores) - 1)) for scores, ahead in drawn]
     scores_S = np.concatenate([scores for scores, _ in drawn])
     length_N, ahead_N = np.array([len(scores) for scores, _ in drawn]), np.array([ahead for _, ahead in drawn])
-    right_N, _ = _choice.decide(scores_S, length_N, ahead_N, first=True)
+    right_N, _ = _choice.decided(scores_S, length_N, ahead_N, first=True)
     for (scores, ahead), right in zip(drawn, right_N, strict=True):
         theirs = [*scores[1 : ahead + 1], scores[0], *scores[ahead + 1 :]]
         assert right == (not np.isnan(scores).any() and int(np.argmax(theirs)) == ahead)
@@ -82,16 +82,14 @@ def test_ties_go_to_the_first_unless_the_authors_compare_strictly(embeddings):
         (first, False, [1, 0, 1, 0]),
         (first, True, [0, 0, 1, 0]),
     ):
-        found = _choice.choose_texts(records, seen, strict)["a"]
+        found = _choice.of_texts(records, seen, strict)["a"]
         assert found.values.tolist() == values and found.tied == ("0", "1")
 
 
 def test_a_text_s_ties_go_to_the_first_picture(embeddings):
     records = [Record("a", str(ahead), ("i1", "i0", "same", "i2"), ("t1",), ahead) for ahead in (1, 2)]
     seen = replace(embeddings(IMAGES | {"same": IMAGES["i1"]}, TEXTS), ties="first")
-    assert _choice.choose_images(records, seen)["a"].values.tolist() == [1, 0], (
-        "same stands behind i1, then ahead of it"
-    )
+    assert _choice.of_images(records, seen)["a"].values.tolist() == [1, 0], "same stands behind i1, then ahead of it"
 
 
 def test_wrong_texts_that_repeat_the_caption_are_left_out():
@@ -104,7 +102,7 @@ def test_wrong_texts_that_repeat_the_caption_are_left_out():
 
 def test_where_ties_go_to_the_first_the_authors_records_count():
     records = (Record("a", "0", ("i",), ("A man's hat.", "a man 's hat.")), Record("a", "1", ("i",), ("t0", "t1")))
-    authors = Benchmark(records, (), _choice.choose_texts, dropped={"other": 2}, kind=COMPOSITION)
+    authors = Benchmark(records, (), _choice.of_texts, dropped={"other": 2}, kind=COMPOSITION)
     ours = _choice.without_repeats(authors)
     assert ours.counted("wrong") is ours and ours.counted("first") is authors
     assert [record.id for record in ours.records] == ["1"] and authors.dropped == {"other": 2}

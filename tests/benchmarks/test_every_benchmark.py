@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import inspect
 import re
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -14,8 +13,7 @@ from compclip.base import plugins
 from compclip.base.errors import UserError
 from compclip.benchmarks import hard_positives
 from compclip.evaluate.benchmark import Benchmark
-from compclip.evaluate.benchmark_module import load_module
-from compclip.runs.item_outcomes import COMPOSITION, KINDS, Items
+from compclip.runs.items import COMPOSITION, KINDS, Items
 
 NAMES = plugins.names(plugins.BENCHMARKS)
 
@@ -63,44 +61,6 @@ def test_it_declares_its_metrics(name):
         assert {mean, *members} <= set(module.METRICS)
 
 
-HEADLINES = {
-    "aro": ("average",), "crepe": ("average",), "imagecode": ("average",), "spec": ("average",),
-    "svo_probes": ("average",), "whatsup": ("average",), "sugarcrepe": ("average_kinds",),
-    "vl_checklist": ("average_kinds",), "valse": ("average_phenomena",), "zeroshot": ("top_1",),
-} | dict.fromkeys(
-    ("retrieval", "coco_counterfactuals", "docci", "imageinwords", "sharegpt4v", "urban1k"),
-    ("i2t_recall_at_1", "t2i_recall_at_1"),
-)  # fmt: skip
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_it_declares_its_headline(name):
-    """FSC-CLIP's average where it has one of its own; the others have none, and Comp takes the columns shown."""
-    assert load_module(name).headline == HEADLINES.get(name, ())
-
-
-@pytest.mark.parametrize(
-    ("hooks", "fault"),
-    [
-        ({"HEADLINES": ("a",)}, "unknown hook 'HEADLINES'; did you mean 'HEADLINE'"),
-        ({"HEADLINE": ("a",), "config": None}, "unknown hook 'config'; did you mean 'Config'"),
-        ({"HEADLINE": ("c",)}, "HEADLINE: unknown metric 'c'"),
-    ],
-)
-def test_a_misspelt_hook_and_an_unknown_headline_are_refused(monkeypatch, hooks, fault):
-    module = SimpleNamespace(METRICS=("a", "b"), load=lambda path, images, split: None, **hooks)
-    monkeypatch.setattr(plugins, "find", lambda *_: module)
-    with pytest.raises(UserError, match=f"benchmark 'x': {fault}"):
-        load_module("x")
-
-
-def test_a_headline_that_was_not_measured_is_none():
-    """With some subsets left out there is no mean of them all, and no other number stands for it."""
-    whole = benchmark(kind=COMPOSITION, headline=("a", "b"))
-    assert whole.declared(["a", "b", "a/rare"])["headline"] == ["a", "b"]
-    assert whole.declared(["a"])["headline"] == []
-
-
 def benchmark(**told):
     """A benchmark of two metrics, one of them in a group."""
     items = {"a": Items(("1", "2"), np.array([1.0, 0.0]), "all"), "b": Items(("1",), np.array([0.5]))}
@@ -116,7 +76,7 @@ def test_a_kind_must_be_given_and_known():
 
 def test_what_is_declared_of_a_metric_holds_for_its_groups():
     found = benchmark(kind=COMPOSITION, lower=("a",), scores=("b",)).declared(["a", "a/rare", "b"])
-    assert found == {"kind": "composition", "lower": ["a", "a/rare"], "scores": ["b"], "headline": []}
+    assert found == {"kind": "composition", "lower": ["a", "a/rare"], "scores": ["b"]}
 
 
 def test_hard_positives_say_which_of_their_metrics_are_lower_and_which_are_scores():

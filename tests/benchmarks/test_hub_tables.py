@@ -14,10 +14,10 @@ from PIL import Image
 from compclip.base import plugins
 from compclip.base.errors import UserError
 from compclip.benchmarks import _table
-from compclip.config.sections import BenchmarkSection as Section
+from compclip.config.how import Benchmark as Section
 from compclip.data import images
 from compclip.evaluate import census
-from compclip.evaluate.picture_references import parse_reference
+from compclip.evaluate.boxes import unboxed
 
 PICTURE = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
 ROWS = {  # of each module: its table, the columns of pictures, the others
@@ -60,8 +60,8 @@ def place(tmp_path, module):
 
 def test_the_records_of_a_table_with_pictures_inside(place, module, tmp_path):
     section = Section(benchmark=module, path=str(place), images=str(tmp_path / "unpacked"))
-    (record,) = census.load_benchmark(module, section).records
-    shown = [images.load_image(parse_reference(ref)[0]).getpixel((4, 4)) for ref in record.images]
+    (record,) = census.load(module, section).records
+    shown = [images.load(unboxed(ref)[0]).getpixel((4, 4)) for ref in record.images]
     assert shown == [(255, 0, 0), (0, 0, 255)][: len(shown)] and record.texts[:2] == ("x", "y")
 
 

@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 from compclip.base.errors import UserError
 from compclip.benchmarks import _class_sets, _elevater, zeroshot
 from compclip.benchmarks.zeroshot import Config
-from compclip.config.sections import BenchmarkSection as Section
+from compclip.config.how import Benchmark as Section
 from compclip.data import images
 from compclip.evaluate import census
-from compclip.evaluate.picture_references import parse_reference
+from compclip.evaluate.boxes import unboxed
 from tests.data import tar_files
 
 RED, GREEN = (tar_files.picture(8, 8, "WEBP", colour) for colour in (250, 0))
@@ -49,15 +49,10 @@ def test_clip_benchmarks_tars_are_read_where_they_lie(names, embeddings):
     tar_files.write(folder / "test/10.tar", sample("s0000003", 1, GREEN))
     tar_files.write(folder / "test/2.tar", sample("s0000002", 0))
     (folder / "test/nshards.txt").write_text("3\n")
-    benchmark = census.load_benchmark("x", Section("zeroshot", str(folder), str(folder), "test"))
+    benchmark = census.load("x", Section("zeroshot", str(folder), str(folder), "test"))
     assert [r.id for r in benchmark.records] == ["0/0/s0000000", "1/0/s0000001", "0/2/s0000002", "1/10/s0000003"]
-    assert [images.load_image(parse_reference(ref)[0]).getpixel((4, 4))[0] > 128 for ref in benchmark.images] == [
-        1,
-        0,
-        1,
-        0,
-    ]
-    assert census.count_benchmark(benchmark)["missing_images"] == 0
+    assert [images.load(unboxed(ref)[0]).getpixel((4, 4))[0] > 128 for ref in benchmark.images] == [1, 0, 1, 0]
+    assert census.census(benchmark)["missing_images"] == 0
     result = benchmark.score(embeddings(dict.fromkeys(benchmark.images, [1, 0]), {"red": [1, 0], "green": [0, 1]}))
     assert result.items["top_1"].values.tolist() == [1, 0, 1, 0]
 
@@ -123,9 +118,9 @@ def test_parquet_with_a_picture_and_a_label_a_row(names, tmp_path):
     rows = [{"image": {"bytes": raw, "path": None}, "label": label} for raw, label in ((RED, 0), (GREEN, 1))]
     table(folder / "data/test-00000-of-00001.parquet", rows)
     table(folder / "data/train-00000-of-00001.parquet", rows[:1])
-    benchmark = census.load_benchmark("x", Section("zeroshot", str(folder), str(tmp_path / "images"), "test"))
+    benchmark = census.load("x", Section("zeroshot", str(folder), str(tmp_path / "images"), "test"))
     assert benchmark.evaluate.keywords["labels"] == {"0/0": 0, "1/1": 1}
-    assert [images.load_image(parse_reference(ref)[0]).getpixel((4, 4))[0] > 128 for ref in benchmark.images] == [1, 0]
+    assert [images.load(unboxed(ref)[0]).getpixel((4, 4))[0] > 128 for ref in benchmark.images] == [1, 0]
     assert [file.name for file in benchmark.files][-1] == "test-00000-of-00001.parquet"
 
 
@@ -225,7 +220,7 @@ def test_a_packed_archive_is_to_be_unpacked(names, dump):
 
 def test_every_known_set_is_whole():
     """Names that differ but for ImageNet's, at most one empty, templates with a place for them; 21 are ELEVATER's."""
-    counts = {name: _class_sets.load_class_set(name) for name in _class_sets.names()}
+    counts = {name: _class_sets.get(name) for name in _class_sets.names()}
     assert len(counts) == 32 and sum(bool(one.metric) for one in counts.values()) == 21
     for name, one in counts.items():
         assert one.templates and all("{c}" in template for template in one.templates), name
@@ -243,7 +238,7 @@ def test_imagenet_from_its_folders_of_synsets(picture, tmp_path):
     for synset in ("n01440764", "n02124075", "n15075141"):
         picture(f"val/{synset}/ILSVRC2012_val_1.JPEG.png")
     benchmark = zeroshot.load(tmp_path, tmp_path, "val", Config("imagenet"))
-    known = _class_sets.load_class_set("imagenet")
+    known = _class_sets.get("imagenet")
     labels = benchmark.evaluate.keywords["labels"]
     assert [known.names[label] for label in labels.values()] == ["tench", "Egyptian Mau", "toilet paper"]
     assert list(labels.values()) == [0, 285, 999] and len(benchmark.texts) == 998 * 80
@@ -265,7 +260,7 @@ def test_flat_pictures_are_told_to_be_sorted(picture, tmp_path):
 
 def test_one_class_may_have_an_empty_name(names, embeddings):
     """CLEVR's distances have one in CLIP_benchmark's own file; folders go by number then."""
-    known = _class_sets.load_class_set("clevr_closest_object_distance")
+    known = _class_sets.get("clevr_closest_object_distance")
     assert known.names[3] == "" and known.templates == ("{c} shapes.",)
     folder = names("near", "", "far")
     tar_files.write(folder / "0.tar", [*sample("a", 1), *sample("b", 2)])

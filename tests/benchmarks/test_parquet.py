@@ -12,10 +12,10 @@ from PIL import Image
 
 from compclip.base.errors import UserError
 from compclip.benchmarks import _parquet, coco_counterfactuals, winoground
-from compclip.config.sections import BenchmarkSection as Section
+from compclip.config.how import Benchmark as Section
 from compclip.data import images
 from compclip.evaluate import census
-from compclip.evaluate.picture_references import parse_reference
+from compclip.evaluate.boxes import unboxed
 
 PICTURE = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
 
@@ -44,7 +44,7 @@ def table(tmp_path: Path) -> Path:
 
 
 def colour(ref: str) -> tuple:
-    return images.load_image(parse_reference(ref)[0]).getpixel((4, 4))
+    return images.load(unboxed(ref)[0]).getpixel((4, 4))
 
 
 def test_rows_have_references_to_unpacked_pictures(table, tmp_path):
@@ -78,7 +78,7 @@ def test_a_row_may_only_name_its_picture_or_have_none(tmp_path):
     assert _parquet.picture(Path("images"), found[0]["image_0"], ".png") == "images/a.png"
     for name in (found[1]["image_0"], found[2]["image_1"]):
         with pytest.raises(images.ImageError) as error:
-            images.load_image(_parquet.picture(tmp_path, name, ".png"))
+            images.load(_parquet.picture(tmp_path, name, ".png"))
         assert error.value.reason == "missing"
 
 
@@ -95,9 +95,9 @@ def test_winoground_and_counterfactuals_in_tables(table, tmp_path, embeddings):
     """Through the door of all benchmarks: pictures lie within `images`, and are counted as there."""
     for module, size in (("winoground", 2), ("coco_counterfactuals", 4)):
         section = Section(module, str(table.parent.parent), str(tmp_path / "images"))
-        benchmark = census.load_benchmark("x", section)
+        benchmark = census.load("x", section)
         assert len(benchmark) == size and benchmark.files == (table,)
-        assert census.count_benchmark(benchmark)["missing_images"] == 0
+        assert census.census(benchmark)["missing_images"] == 0
     both = winoground.load(table, tmp_path / "images").records[0]
     assert (both.id, both.texts, [colour(ref) for ref in both.images]) == ("7", ("x7", "y"), [(255, 0, 0), (0, 0, 255)])
     assert coco_counterfactuals.load(table.parent, tmp_path / "images", "1").dropped == {"not_drawn": 2}
@@ -106,15 +106,15 @@ def test_winoground_and_counterfactuals_in_tables(table, tmp_path, embeddings):
 def test_what_a_training_set_shares_with_pictures_in_a_table(table, tmp_path, monkeypatch):
     """They are known by their bytes."""
     from compclip.base.names import Name
-    from compclip.prepare import benchmark_overlap
+    from compclip.data import overlap
 
     monkeypatch.chdir(tmp_path)
-    census.write_census(Name("w", "benchmark"), Section("winoground", str(table.parent), "images"))
-    known = benchmark_overlap.read_benchmark_images(Path("data/benchmarks/w.arrow"))
+    census.take(Name("w", "benchmark"), Section("winoground", str(table.parent), "images"))
+    known = overlap.read(Path("data/benchmarks/w.arrow"))
     alone = tmp_path / "red.png"
     alone.write_bytes(picture("red")["bytes"])
-    assert benchmark_overlap._read_identity(str(alone)).sha256 in known.sha256s and len(known.sha256s) == 3
-    assert benchmark_overlap._read_identity(str(alone)).bytes in known.bytes and not known.coco_ids
+    assert overlap._identity(str(alone)).sha256 in known.sha256s and len(known.sha256s) == 3
+    assert overlap._identity(str(alone)).bytes in known.bytes and not known.coco_ids
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ def flair(*rows: tuple[int, str, str]) -> dict:
 
 
 def all_there(benchmark) -> bool:
-    return bool(benchmark.records) and not census.count_benchmark(benchmark)["missing_images"]
+    return bool(benchmark.records) and not census.census(benchmark)["missing_images"]
 
 
 # --- DOCCI ----------------------------------------------------------------------------------------------------
@@ -170,7 +170,7 @@ def test_a_picture_of_sharegpt4v_that_is_nowhere_is_missing(dump, picture, tmp_p
     conversation = [{"value": "Describe."}, {"value": "A long caption."}]
     dump(f"s/{sharegpt4v.FILES[0]}", [{"image": "sam/images/sa_2.jpg", "conversations": conversation}])
     picture("s/sa_000000/sa_1.jpg")
-    assert census.count_benchmark(sharegpt4v.load(tmp_path / "s", split="1"))["missing_images"] == 1
+    assert census.census(sharegpt4v.load(tmp_path / "s", split="1"))["missing_images"] == 1
 
 
 # --- NegBench ---------------------------------------------------------------------------------------------------

@@ -15,8 +15,8 @@ from compclip.base import plugins
 from compclip.base.errors import UserError
 from compclip.benchmarks import aro, coco_counterfactuals, crepe, retrieval, zeroshot
 from compclip.config import read
-from compclip.config.sections import BenchmarkSection as Section
-from compclip.config.sections import Scoring
+from compclip.config.how import Benchmark as Section
+from compclip.config.how import How
 from compclip.evaluate import score
 from compclip.evaluate.benchmark import Record
 from compclip.evaluate.embeddings import Embeddings
@@ -196,17 +196,17 @@ def test_ties_reach_the_benchmarks_from_the_parameters(dump, monkeypatch):
     folder = str(dump("aro/images/none.txt", "").parent.parent)
     section = {"aro": Section(path=folder, images=folder, split="coco_order")}
     for ties, records, outcomes in (("wrong", 1, [0]), ("first", 2, [1, 1])):
-        loaded = score.load_benchmarks(section, ["aro"], Scoring(ties=ties))
+        loaded = score.load(section, ["aro"], How(ties=ties))
         seen = equal(loaded.benchmarks["aro"])
         monkeypatch.setattr(score.embed, "encode_all", lambda *_, given=seen: [given])
-        (found,) = score.score_models([None], loaded.benchmarks, loaded.how)
+        (found,) = score.outcomes_of_all([None], loaded.benchmarks, loaded.how)
         assert (found["aro"].counts["records"], found["aro"].items["coco_order"].values.tolist()) == (records, outcomes)
 
 
 def test_another_rule_for_ties_is_refused():
     with pytest.raises(UserError, match=r"evaluate.ties: unknown ties 'frist'; did you mean 'first'"):
         read.load(ROOT / "params.yaml", ["evaluate.ties=frist"])
-    assert read.load(ROOT / "params.yaml", ["evaluate.ties=first"]).evaluate.scoring.ties == "first"
+    assert read.load(ROOT / "params.yaml", ["evaluate.ties=first"]).evaluate.how.ties == "first"
 
 
 def test_tied_items_are_scored_and_no_warning():

@@ -10,14 +10,14 @@ import pytest
 from compclip.base import plugins
 from compclip.base.errors import UserError
 from compclip.benchmarks import sugarcrepe, sugarcrepe_pp, svo_probes
-from compclip.config.sections import DEFAULT_SCORING
-from compclip.evaluate import picture_units, result_store, score
+from compclip.config.how import USUAL
+from compclip.evaluate import kept, score, units
 from compclip.evaluate.benchmark import Benchmark, Record
+from compclip.evaluate.boxes import boxed, within
 from compclip.evaluate.embeddings import Embeddings
-from compclip.evaluate.picture_references import bytes_of_file, with_box
 from compclip.report import tables
-from compclip.runs import result_files
-from compclip.runs.item_outcomes import COMPOSITION, Items
+from compclip.runs import results
+from compclip.runs.items import COMPOSITION, Items
 from tests.benchmarks.test_ties import STRICT, TO_THE_FIRST
 
 
@@ -26,7 +26,7 @@ def records(*images, subset="s"):
 
 
 def numbers(*images, **options):
-    return list(picture_units.number_units(records(*images), **options).values())
+    return list(units.number(records(*images), **options).values())
 
 
 @pytest.mark.parametrize(
@@ -35,11 +35,8 @@ def numbers(*images, **options):
         ([("a",), ("b",), ("a",)], [0, 1, 0]),
         ([("a",), ("b",)], []),  # each a unit by itself
         ([("a", "b"), ("c", "d"), ("b", "c"), ("e", "f")], [0, 0, 0, 1]),  # joined by the third
-        ([(with_box("a", (0, 0, 1, 1)),), (with_box("a", (1, 1, 2, 2)),), ("b",)], [0, 0, 1]),
-        (
-            [(bytes_of_file("t.tar", 512, 9),), (bytes_of_file("t.tar", 1024, 9),), (bytes_of_file("t.tar", 512, 9),)],
-            [0, 1, 0],
-        ),
+        ([(boxed("a", (0, 0, 1, 1)),), (boxed("a", (1, 1, 2, 2)),), ("b",)], [0, 0, 1]),
+        ([(within("t.tar", 512, 9),), (within("t.tar", 1024, 9),), (within("t.tar", 512, 9),)], [0, 1, 0]),
         ([(), (), ("a",), ("a",)], [0, 1, 2, 2]),  # without a picture
     ],
 )
@@ -121,13 +118,13 @@ def test_captions_of_a_record_have_its_unit():
 def document(tmp_path, dump):
     dump("swap_att.json", TWO)
     benchmark = sugarcrepe.load(tmp_path, split="swap_att")
-    loaded = score.LoadedBenchmarks({"sugarcrepe": benchmark}, {"sugarcrepe": "sugarcrepe"}, DEFAULT_SCORING)
-    return score.result_documents({"sugarcrepe": benchmark.score(alike(benchmark))}, loaded, {}, 0.0)
+    loaded = score.Loaded({"sugarcrepe": benchmark}, {"sugarcrepe": "sugarcrepe"}, USUAL)
+    return score.told({"sugarcrepe": benchmark.score(alike(benchmark))}, loaded, {}, 0.0)
 
 
 def test_results_keep_the_units(tmp_path, dump):
-    result_store.write_documents(document(tmp_path, dump), tmp_path)
-    result = result_files.read_result(tmp_path / "sugarcrepe.json")
+    kept.write(document(tmp_path, dump), tmp_path)
+    result = results.read_result(tmp_path / "sugarcrepe.json")
     assert result.has_units and result.items["swap_att"].units == (0, 0, 1)
 
 
@@ -138,7 +135,7 @@ def test_units_that_are_none_are_refused(damaged, tmp_path, dump):
     raw = document(tmp_path, dump)["sugarcrepe"] | {"units": {"swap_att": damaged}}
     (tmp_path / "r.json").write_text(json.dumps(raw))
     with pytest.raises(UserError, match=r"r.json: not a results file .*evaluate the run again"):
-        result_files.read_result(tmp_path / "r.json")
+        results.read_result(tmp_path / "r.json")
 
 
 def test_results_of_before_are_read_and_no_report_compares_them(tmp_path, dump):
@@ -146,8 +143,8 @@ def test_results_of_before_are_read_and_no_report_compares_them(tmp_path, dump):
     raw = document(tmp_path, dump)["sugarcrepe"]
     del raw["units"]
     (tmp_path / "r.json").write_text(json.dumps(raw))
-    result = result_files.read_result(tmp_path / "r.json")
+    result = results.read_result(tmp_path / "r.json")
     assert not result.has_units and result.items["swap_att"].units == ()
     run = type("Run", (), {"results": {"sugarcrepe": result}, "cell": type("Cell", (), {"name": "clic-a-b-0"})})
     with pytest.raises(UserError, match=r"sugarcrepe: those of clic-a-b-0 do not say which items show one picture"):
-        tables.check_same_files([run])
+        tables.comparable([run])

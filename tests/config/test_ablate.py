@@ -10,7 +10,7 @@ import pytest
 
 from compclip.base.errors import UserError
 from compclip.config import __main__ as config_command
-from compclip.config import ablate, grid, read, validation
+from compclip.config import ablate, grid, read, structured
 from tests.conftest import ROOT
 
 GRIDS = ROOT / "experiments" / "grids"
@@ -201,7 +201,7 @@ def test_somebody_else_s_file_stays(project):
     again = ["ablate", "c2lip", "--out", "made.yaml"]
     assert config_command.main(again) == config_command.main(["ablate", "c2lip", "train.lr=1e-4", *again[2:]]) == 0
     assert read.load("made.yaml").train.lr == 1e-4
-    edited = Path("made.yaml").read_text().replace("seeds:\n  - 0\n  - 1\n", "seeds:\n  - 7\n")
+    edited = Path("made.yaml").read_text().replace("seeds: [0, 1]", "seeds: [7]")
     Path("made.yaml").write_text(edited)
     with pytest.raises(UserError, match=r"made.yaml: is there, and is no ablation as it was written; .*--force"):
         config_command.main(again)
@@ -236,4 +236,4 @@ def test_a_reference_is_another_method_of_the_grid(project, reference, message):
 
 def test_every_declared_part_of_the_schedule_is_a_value_of_it():
     for name, known in ablate.parts.declared(ablate.Train).items():
-        assert getattr(validation.load_section(ablate.Train, {name: known.off}, "train"), name) == known.off
+        assert getattr(structured.structured(ablate.Train, {name: known.off}, "train"), name) == known.off

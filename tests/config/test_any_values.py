@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from compclip.base.errors import UserError
-from compclip.config import grid, plan, read, run_config
+from compclip.config import documents, grid, plan, read
 from compclip.launch import profiles
-from compclip.sweep import study_declaration
+from compclip.sweep import declared
 from tests.tiny_project import PARAMS
 
 BASE = yaml.safe_load(PARAMS.replace("STEPS", "10")) | {"wise_ft": {}, "report": {}}
@@ -87,8 +87,8 @@ def test_params(tmp_path_factory, place, value):
         return
     for stage, item, document in plan.documents(params):
         assert json.dumps(document, allow_nan=False) and "/" not in f"{stage}{item}"
-    for run in grid.resolve_all(params):
-        assert run_config.from_plain(yaml.safe_load(run_config.to_yaml(run)), "f").cell == run.cell
+    for run in grid.resolved(params):
+        assert documents.from_plain(yaml.safe_load(documents.to_yaml(run)), "f").cell == run.cell
 
 
 @settings(max_examples=60)
@@ -98,12 +98,12 @@ def test_studies(tmp_path_factory, place, value):
     folder = tmp_path_factory.mktemp("s")
     (folder / "s.yaml").write_text(put(STUDY, place, value), errors="surrogatepass")
     try:
-        study = study_declaration.load_study("s", folder)
+        study = declared.load("s", folder)
     except UserError as error:
         assert "\n" not in str(error)  # noqa: PT017
         return
     assert json.dumps(study.identity(), allow_nan=False)
-    assert study_declaration.trial_overrides(study, study_declaration.corner_values(study), {})
+    assert declared.overrides(study, declared.corner(study), {})
 
 
 @settings(max_examples=60)
@@ -122,18 +122,18 @@ def test_profiles(tmp_path_factory, place, value):
 @pytest.mark.parametrize(
     ("place", "value", "message"),
     [
-        (("grid", "seeds"), [[0]], r"grid.seeds.0=\[0\]: must be int"),
-        (("grid", "seeds"), [True], r"grid.seeds.0=True: must be int"),
-        (("report", "columns"), [["a/b"]], r"report.columns.0=\['a/b'\]: must be str"),
-        (("report", "columns"), [{"a": 1}], r"report.columns.0=.*: must be str"),
-        (("wise_ft", "seeds"), [[0]], r"wise_ft.seeds.0=.*: must be int"),
-        (("train", "lora"), {"targets": [["mlp"]]}, r"train.lora.targets.0: unknown targets"),
+        (("grid", "seeds"), [[0]], r"grid.seeds=\[\[0\]\]: must be list\[int\]"),
+        (("grid", "seeds"), [True], r"grid.seeds=\[True\]: must be list\[int\]"),
+        (("report", "columns"), [["a/b"]], r"report.columns=\[\['a/b'\]\]: must be list\[str\]"),
+        (("report", "columns"), [{"a": 1}], r"report.columns=.*: must be list\[str\]"),
+        (("wise_ft", "seeds"), [[0]], r"wise_ft.seeds=.*: must be list\[int\]"),
+        (("train", "lora"), {"targets": [["mlp"]]}, r"train.lora.targets=.*: must be list\[str\]"),
         (("train", "batch_size"), 10**400, "train.batch_size: a number beyond 2[*][*]63; give a smaller one"),
         (("train", "lr"), 10**400, "train.lr: a number beyond"),
         (("train", "lr"), float("inf"), "train.lr=inf: must be a finite number"),
         (("train", "lr"), True, "train.lr=True: must be float"),
         (("train", "epochs"), "1" * 5000, "train.epochs="),
-        (("scenes", "pretrain"), {"lr": "nan"}, "scenes.pretrain.lr='nan': must be float"),
+        (("scenes", "pretrain"), {"lr": "nan"}, "scenes.pretrain.lr=nan: must be a finite number"),
         (("evaluate", "threads"), True, "evaluate.threads=True: must be int"),
         (("train", None), 1, "not YAML: Incompatible key type 'NoneType'"),
         (("train", True), 1, "train: key True: must be a text; put it into quotes"),
@@ -178,5 +178,5 @@ def test_studies_that_ended_with_a_traceback_or_passed(tmp_path, place, value, m
     """Each names the file and the key."""
     (tmp_path / "s.yaml").write_text(put(STUDY, place, value))
     with pytest.raises(UserError, match=message) as error:
-        study_declaration.load_study("s", tmp_path)
+        declared.load("s", tmp_path)
     assert "s.yaml" in str(error.value) and "\n" not in str(error.value)

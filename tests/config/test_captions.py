@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 
 from compclip.base.errors import UserError
-from compclip.config import plan, read, released_lists
-from compclip.config.released_lists import Captions, MaskedSection, ReleasedRewrites, Texts
-from compclip.prepare import file_listing
+from compclip.config import grid, plan, read
+from compclip.config.captions import Captions, Released
+from compclip.config.texts import Masked, Texts
+from compclip.data import look
 
 PARAMS = """
 grid: {methods: [hard_positives], backbones: [b], data: [d], seeds: [0]}
@@ -41,12 +42,12 @@ def params(tmp_path, monkeypatch):
 def test_as_one_writes_them(params):
     """`on` without quotation marks, which YAML 1.1 takes for true; one column as a text."""
     data = read.load(params).data["d"]
-    assert released_lists.captions_config(data) == Captions("x.csv", "url", ["caption"])
-    assert released_lists.rewrites_config(data) == ReleasedRewrites("c.json", "s.jsonl")
-    assert released_lists.texts_config(data) == {
+    assert grid.captions_config(data) == Captions("x.csv", "url", ["caption"])
+    assert grid.rewrites_config(data) == Released("c.json", "s.jsonl")
+    assert grid.texts_config(data) == {
         "negative": Texts("n.tsv", "caption", ["neg_caption"], lists=True), "dense": Texts("dense", "image")
     }  # fmt: skip
-    assert released_lists.masked_config(data) == MaskedSection("m")
+    assert grid.masked_config(data) == Masked("m")
     assert data.exclude == ["sugarcrepe"]
 
 
@@ -54,7 +55,7 @@ def test_as_one_writes_them(params):
     "override", ["data.d.captions.on=key", "data.d.captions={file: x.csv, on: key, column: caption}"]
 )
 def test_an_override(params, override):
-    found = released_lists.captions_config(read.load(params, [override]).data["d"])
+    found = grid.captions_config(read.load(params, [override]).data["d"])
     assert found and found.on == "key"
 
 
@@ -72,9 +73,9 @@ def test_an_override(params, override):
     ("data.d.texts={dense: x.csv}", "data.d.texts.dense='x.csv': must be a mapping"),
     ("data.d.masked.model=''", "data.d.masked.model: must be given"),
     ("data.d.masked.modle=m", "data.d.masked: unknown key 'modle'; did you mean 'model'"),
-    ("data.d.masked.top=0", "data.d.masked.top=0: must be >= 1"),
+    ("data.d.masked.top=0", "data.d.masked.top=0: must be from 1 to 100"),
     ("data.d.masked.pos=[NOUN,ADP,NOUN]", "must name parts of speech, each once"),
-    ("data.d.masked.pos=[NOUNS]", "data.d.masked.pos.0: unknown pos 'NOUNS'; did you mean 'NOUN'"),
+    ("data.d.masked.pos=[NOUNS]", "data.d.masked.pos: unknown part of speech 'NOUNS'; did you mean 'NOUN'"),
     ("data.d.exclude=[sugarcrpe]", "data.d.exclude: unknown benchmark 'sugarcrpe'; did you mean 'sugarcrepe'"),
     ("data.d.exclude=[sugarcrepe,sugarcrepe]", "data.d.exclude: 'sugarcrepe' stands twice"),
 ])  # fmt: skip
@@ -116,7 +117,7 @@ def test_a_list_that_changes_is_seen(params, tmp_path):
     for name in ("x.csv", "x.csv", "s.jsonl", "c.json", "n.tsv", "dense/a.json", "m/config.json"):
         with open(tmp_path / name, "a", encoding="utf-8") as file:
             file.write("more\n")
-        assert file_listing.main([]) == 0
+        assert look.main([]) == 0
         seen.append((tmp_path / "data" / "looks" / "d.json").read_text())
     assert len(set(seen)) == len(seen)
 

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import importlib
+import json
 import shutil
 from pathlib import Path
 
 import pytest
 from omegaconf import OmegaConf
 
-from compclip.base import code_hash
+from compclip.base import code
 from compclip.base.errors import UserError
-from compclip.config import plan, read, training_code
+from compclip.config import plan, read
 from compclip.config.sections import Params
-from compclip.config.training_code import NOT_NUMERICAL
+from compclip.config.written import plain_yaml
 from tests.conftest import ROOT
-from tests.pipeline.test_layers import PACKAGE, imports, modules, own
+from tests.test_layers import PACKAGE, imports, modules, own
 
 PARAMS = ROOT / "params.yaml"
 EVERY = [  # a stage of each kind, and plug-ins of each kind
@@ -40,17 +41,23 @@ def before() -> dict[str, dict]:
     return documents(read.load(PARAMS, EVERY))
 
 
-def reached(entries: tuple[str, ...], without: tuple[str, ...] = ()) -> set[str]:
-    """The modules of the package that importing these may run, worked out without `compclip.base.code_hash`."""
+def test_the_text_of_a_run_is_what_would_be_written_of_it(before):
+    """As a later stage reads it: JSON keeps neither tuples nor names."""
+    plans = [json.loads(json.dumps(document)) for name, document in before.items() if name.startswith("train/")]
+    assert len(plans) == 7
+    for made in plans:
+        assert made["texts"] == {name: plain_yaml(run) for name, run in made["cells"].items()}
+
+
+def reached(entries: tuple[str, ...]) -> set[str]:
+    """The modules of the package that importing these may run, worked out without `compclip.base.code`."""
     known, found = modules(), {"__init__"}
-    left_out = [name for name in known if any(f"compclip.{name}.".startswith(f"{other}.") for other in without)]
-    known = {name: path for name, path in known.items() if name not in left_out}
     ahead = [entry.removeprefix("compclip.") for entry in entries]
     while ahead:
         name = ahead.pop()
         if name not in found and name in known:
             found.add(name)
-            ahead += [target for i in imports(known[name], types=False) if (target := own(i, modules()))]
+            ahead += [target for i in imports(known[name], types=False) if (target := own(i, known))]
             ahead.append(name.rpartition(".")[0])
     return found
 
@@ -62,34 +69,27 @@ def scratch(tmp_path, monkeypatch) -> dict[str, Path]:
     files = {name: copy / path.relative_to(PACKAGE) for name, path in modules().items()}
     files["__init__"] = copy / "__init__.py"
     by_name = {"compclip" if name == "__init__" else f"compclip.{name}": file for name, file in files.items()}
-    monkeypatch.setattr(code_hash, "_file", by_name.get)
+    monkeypatch.setattr(code, "_file", by_name.get)
     return files
 
 
 def test_an_edit_of_a_module_changes_what_imports_it(scratch, monkeypatch):
     """Each module in turn, against a transitive analysis of its own: exactly those files, and for most modules not all."""
     with monkeypatch.context() as patch:
-        patch.setattr(plan, "_digest", lambda *entries: (entries, ()))
-        patch.setattr(
-            training_code, "hash_training_code", lambda m: (training_code.entries(m), training_code.left_out(m))
-        )
+        patch.setattr(plan, "_digest", lambda *entries: entries)
         asked = {name: document["code"] for name, document in documents(read.load(PARAMS, EVERY)).items()}
     assert {name.partition("/")[0] for name in asked} == plan.ENTRIES.keys()
-
-    def digest(hashed: tuple[tuple[str, ...], tuple[str, ...]]) -> str:
-        return code_hash.hash_code(*hashed[0], without=hashed[1])
-
-    expected = {hashed: reached(*hashed) for hashed in set(asked.values())}
-    before = {hashed: digest(hashed) for hashed in expected}
+    expected = {entries: reached(entries) for entries in set(asked.values())}
+    before = {entries: code.digest(*entries) for entries in expected}
     counts = {}
     for name, file in scratch.items():
         text = file.read_bytes()
-        file.write_bytes(text + b"\nEDITED = 1\n")
-        stale = {hashed for hashed in expected if digest(hashed) != before[hashed]}
+        file.write_bytes(text + b"\n# edited\n")
+        stale = {entries for entries in expected if code.digest(*entries) != before[entries]}
         file.write_bytes(text)
-        assert stale == {hashed for hashed, found in expected.items() if name in found}, name
-        counts[name] = sum(hashed in stale for hashed in asked.values())
-    assert counts["__init__"] == len(asked) == counts["base.errors"] + len(METHODS)
+        assert stale == {entries for entries, found in expected.items() if name in found}, name
+        counts[name] = sum(entries in stale for entries in asked.values())
+    assert counts["__init__"] == counts["base.errors"] == len(asked)
     assert counts["methods.clic"] == 2  # its training, and the report, which judges claims on methods
     assert counts["runs.status"] == counts["launch.slurm"] == counts["__main__"] == 0
 
@@ -97,13 +97,10 @@ def test_an_edit_of_a_module_changes_what_imports_it(scratch, monkeypatch):
 def test_the_plan_has_the_digest_of_its_entries(before):
     """What the test above takes for granted."""
     made = before
-    training = ("compclip.train.fine_tuning", "compclip.methods.clic")
-    assert made["train/clic"]["code"] == code_hash.hash_code(*training, without=NOT_NUMERICAL)
-    assert made["benchmark/valse"]["code"] == code_hash.hash_code(
-        "compclip.evaluate.census", "compclip.benchmarks.valse"
-    )
-    sources = ("compclip.prepare.sources.flickr8k", "compclip.prepare.captioners.endpoint")
-    assert made["recaption/other"]["code"] == code_hash.hash_code("compclip.prepare.recaption_shards", *sources)
+    assert made["train/clic"]["code"] == code.digest("compclip.train.finish", "compclip.methods.clic")
+    assert made["benchmark/valse"]["code"] == code.digest("compclip.evaluate.census", "compclip.benchmarks.valse")
+    sources = ("compclip.data.sources.flickr8k", "compclip.data.captioners.endpoint")
+    assert made["recaption/other"]["code"] == code.digest("compclip.data.recaption", *sources)
 
 
 METHODS = [f"train/{m}" for m in ("pretrained", "finetune", "negclip", "clic", "fsc_clip", "c2lip", "hard_positives")]
@@ -172,7 +169,7 @@ def test_dvc_yaml_names_no_code():
             assert [dep for dep in deps if dep.startswith(wanted)], name
             module = told["cmd"].removeprefix("python -m ").split()[0]
             main = f"{module}.__main__" if (PACKAGE.parent / module.replace(".", "/")).is_dir() else module
-            assert plan.ENTRIES[name] in code_hash.find_modules(main), name
+            assert plan.ENTRIES[name] in code.closure(main), name
 
 
 @pytest.mark.parametrize(

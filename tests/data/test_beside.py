@@ -17,17 +17,16 @@ from PIL import Image
 
 from compclip.base.errors import UserError
 from compclip.base.names import Name
+from compclip.config import grid
 from compclip.config import read as parameters
-from compclip.config import released_lists
-from compclip.config.released_lists import Texts
 from compclip.config.sections import Data
-from compclip.data import shard_files
-from compclip.data.prepared_dataset import PreparedDataset
+from compclip.config.texts import Texts
+from compclip.data import beside, lists, literals, prepare, shards
+from compclip.data.prepared import Prepared
 from compclip.data.sample import Sample
-from compclip.interface.views import Views
 from compclip.methods import finetune
-from compclip.prepare import caption_lists, list_literals, released_texts, shard_stages
-from compclip.text import masked_words, stored_texts
+from compclip.text import masked, stored
+from compclip.train.batch import Views
 from tests.conftest import ROOT
 
 # NegCLIP's train_neg_clip.tsv: an index, and lists as Python shows them.
@@ -40,12 +39,12 @@ NEGCLIP = (
 
 
 def texts(file, **more) -> Texts:
-    return released_lists.texts_config(Data(texts={"negative": {"file": str(file), **more}}))["negative"]
+    return grid.texts_config(Data(texts={"negative": {"file": str(file), **more}}))["negative"]
 
 
 def read(cfg: Texts) -> tuple[dict, dict]:
     counts: Counter = Counter()
-    return dict(caption_lists.read_rows(cfg, counts)), {name: n for name, n in counts.items() if n}
+    return dict(lists.rows(cfg, counts)), {name: n for name, n in counts.items() if n}
 
 
 def put(path: Path, content: str | bytes) -> Path:
@@ -107,7 +106,7 @@ def test_a_folder_of_both_is_read_as_it_was(tmp_path):
 
 @given(st.lists(st.text(st.characters(exclude_categories=["Cs"]), max_size=8), max_size=5))
 def test_lists_are_read_as_either_language_writes_them(written):
-    assert list_literals.parse_texts(repr(written)) == list_literals.parse_texts(json.dumps(written)) == written
+    assert literals.texts(repr(written)) == literals.texts(json.dumps(written)) == written
 
 
 @pytest.mark.parametrize(
@@ -125,22 +124,16 @@ def test_lists_are_read_as_either_language_writes_them(written):
         "[f'{1}']",
         "[9**9]",
     ]
-    + [
-        "['" + "a" * list_literals.LONGEST_LITERAL + "']",
-        "[x for x in 'a']",
-        "[" + "9" * 5000 + "]",
-        "\0",
-        "['a', ['b']]",
-    ],
+    + ["['" + "a" * literals.LONGEST + "']", "[x for x in 'a']", "[" + "9" * 5000 + "]", "\0", "['a', ['b']]"],
 )
 def test_what_is_no_list_of_texts(written):
     with pytest.raises(ValueError):
-        list_literals.parse_texts(written)
+        literals.texts(written)
 
 
 def test_halves_of_pairs_and_warnings(recwarn):
     """A backslash of a regular expression is Python's to warn of, and not ours."""
-    assert list_literals.parse_all(["", "['\\d', '\\ud800']", " [] "]) == ["\\d", "\ufffd"]
+    assert literals.all_texts(["", "['\\d', '\\ud800']", " [] "]) == ["\\d", "\ufffd"]
     assert not list(recwarn)
 
 
@@ -174,7 +167,7 @@ def project(tmp_path, monkeypatch) -> Data:
 
 def prepare_all(cfg: Data) -> dict:
     """The last stage's counts."""
-    return [shard_stages.run_stage(stage, Name("d", "data"), cfg) for stage in ("recaption", "rewrite", "annotate")][-1]
+    return [prepare.run(stage, Name("d", "data"), cfg) for stage in ("recaption", "rewrite", "annotate")][-1]
 
 
 def test_the_stages(project):
@@ -185,7 +178,7 @@ def test_the_stages(project):
         "captions_without_dense": 1, "negative_rows": 4, "negative_damaged": 1,
         "negative_matched": 2, "negative_unmatched": 1, "dense_rows": 2, "dense_matched": 2,
     }  # fmt: skip
-    data = PreparedDataset(Path("data/d"))
+    data = Prepared(Path("data/d"))
     found = {
         (i, data.annotation(i, j).text): data.annotation(i, j).stored for i in range(3) for j in range(data.captions(i))
     }
@@ -196,7 +189,7 @@ def test_the_stages(project):
         (1, "A dog runs."): {"dense": ("A hound.",), "negative": runs},
         (2, "A cup stands here."): {"negative": ("A cup falls.",)},
     }
-    drawn = {stored_texts.negative(data.annotation(1, 0), np.random.default_rng(seed)) for seed in range(40)}
+    drawn = {stored.negative(data.annotation(1, 0), np.random.default_rng(seed)) for seed in range(40)}
     assert drawn == {"A cat runs.", "No dog runs."}
 
 
@@ -206,7 +199,7 @@ def test_a_shard_is_made_anew_when_a_list_is_another(project):
     bare = replace(project, texts={})
 
     def keys(cfg: Data) -> list[str]:
-        return [item.key for item in shard_stages.plan_work("annotate", Name("d", "data"), cfg).items]
+        return [item.key for item in prepare.asked("annotate", Name("d", "data"), cfg).items]
 
     before = keys(project)
     assert before == keys(project) != keys(bare)
@@ -214,7 +207,7 @@ def test_a_shard_is_made_anew_when_a_list_is_another(project):
     assert keys(project) != before
     prepare_all(bare)
     (shard,) = Path("data/d/shards").glob("*.arrow")
-    batch = shard_files.read_batch(shard, "annotate")
+    batch = shards.read_batch(shard, "annotate")
     assert not [field.name for field in batch["captions"].type.value_type if field.name.startswith("stored")]
     assert not [key for key in batch.schema.metadata if b"rows" in key]
 
@@ -223,25 +216,17 @@ def test_a_picture_in_a_tar_has_no_name(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     file = put(tmp_path / "x.csv", "filename,c\na.jpg,text\n")
     named = {"negative": texts(file, on="image", column="c")}
-    with released_texts.open_lists(named) as found, pytest.raises(UserError, match="pictures in a tar have keys"):
-        released_texts.find_texts(found, [Sample("00000/a", "00000.tar", ("old",), length=9)])
+    with beside.opened(named) as found, pytest.raises(UserError, match="pictures in a tar have keys"):
+        beside.of(found, [Sample("00000/a", "00000.tar", ("old",), length=9)])
 
 
 @pytest.mark.parametrize(
     ("rule", "key", "given"),
     [
-        (
-            stored_texts.first_negative,
-            "texts.negative",
-            "data.scenes.texts={negative: {file: a.csv, 'on': key, column: b}}",
-        ),
-        (stored_texts.nth(2), "texts.negative", "data.scenes.texts={negative: {file: a.csv, 'on': key, column: b}}"),
-        (
-            stored_texts.paraphrase,
-            "texts.paraphrase",
-            "data.scenes.texts={paraphrase: {file: a.csv, 'on': key, column: b}}",
-        ),
-        (masked_words.of_pos("ADJ"), "masked", "data.scenes.masked={model: somewhere}"),
+        (stored.first_negative, "texts.negative", "data.scenes.texts={negative: {file: a.csv, 'on': key, column: b}}"),
+        (stored.nth(2), "texts.negative", "data.scenes.texts={negative: {file: a.csv, 'on': key, column: b}}"),
+        (stored.paraphrase, "texts.paraphrase", "data.scenes.texts={paraphrase: {file: a.csv, 'on': key, column: b}}"),
+        (masked.of_pos("ADJ"), "masked", "data.scenes.masked={model: somewhere}"),
     ],
 )
 def test_a_rule_that_reads_beside_captions_needs_data_with_it(monkeypatch, rule, key, given):

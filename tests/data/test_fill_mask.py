@@ -9,18 +9,19 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pytest
 import torch
 from PIL import Image
 
 from compclip.base.errors import UserError
 from compclip.base.names import Name
-from compclip.config.released_lists import MaskedSection
 from compclip.config.sections import Data
-from compclip.data.prepared_dataset import PreparedDataset
-from compclip.prepare import mask_filling, rewrite_shards, shard_stages
-from compclip.text import masked_words
-from compclip.text.spacy_parser import annotate
+from compclip.config.texts import Masked
+from compclip.data import fill_mask, prepare, rewrite, shards
+from compclip.data.prepared import Prepared
+from compclip.text import masked
+from compclip.text.annotate import annotate
 from tests import tiny_masked
 
 transformers = pytest.importorskip("transformers", reason="optional: pip install compclip[captioners]")
@@ -45,8 +46,8 @@ def roberta(tmp_path_factory) -> Path:
 
 def test_the_words_are_those_of_a_plain_forward_pass(bert):
     """One caption and one place at a time, with no batch and no padding; the caption's own word and pieces are out."""
-    cfg = MaskedSection(str(bert), top=12)
-    found, counts = mask_filling.open_model(cfg)(CAPTIONS)
+    cfg = Masked(str(bert), top=12)
+    found, counts = fill_mask.opened(cfg)(CAPTIONS)
     tokenizer = transformers.AutoTokenizer.from_pretrained(bert)
     model = transformers.AutoModelForMaskedLM.from_pretrained(bert).eval()
     seen = dict.fromkeys(("words", "usable", "unchanged", "no_word"), 0)
@@ -74,12 +75,9 @@ def test_the_words_are_those_of_a_plain_forward_pass(bert):
 
 def test_a_piece_that_goes_on_is_no_word(roberta):
     """Of a vocabulary that marks beginnings: only marked ones, or any at the beginning of the text."""
-    model = mask_filling.MaskedModel.load(MaskedSection(str(roberta)))
+    model = fill_mask.Model.load(Masked(str(roberta)))
     every = len(model.tokenizer)
-    blanks = [
-        mask_filling.MaskedPosition(0, 6, "dog", "A big ", " runs"),
-        mask_filling.MaskedPosition(0, 0, "A", "", " big dog"),
-    ]
+    blanks = [fill_mask.Blank(0, 6, "dog", "A big ", " runs"), fill_mask.Blank(0, 0, "A", "", " big dog")]
     inner, first = model.likeliest(blanks, every)
     assert {word for word in inner if word} == {"a", "b", "d", "t"}
     assert {"A", "z", "a"} <= set(first) and not set(first) & {"<pad>", "<mask>", "<s>"}
@@ -89,20 +87,20 @@ def test_a_piece_that_goes_on_is_no_word(roberta):
 
 def test_a_long_caption_is_seen_by_its_sentence(bert, monkeypatch):
     """And a place that the model's length cuts off has no words, which is counted."""
-    fill = mask_filling.open_model(MaskedSection(str(bert)))
+    fill = fill_mask.opened(Masked(str(bert)))
     alone, _ = fill(["The cat sleeps."])
     long, _ = fill(["The red dog runs. " * 40 + "The cat sleeps."])
     shift = len("The red dog runs. ") * 40
     assert long[0][-len(alone[0]) :] == tuple((start + shift, words) for start, words in alone[0])
-    monkeypatch.setattr(mask_filling, "CONTEXT", 10_000)
+    monkeypatch.setattr(fill_mask, "CONTEXT", 10_000)
     found, counts = fill(["The red dog runs, " * 20 + "the cat sleeps."])
     assert counts["cut_off"] == counts["words"] - len(found[0]) > 0
 
 
 def test_batches_hold_so_many_characters(monkeypatch):
-    monkeypatch.setattr(mask_filling, "AT_ONCE", 20)
-    blanks = [mask_filling.MaskedPosition(0, 0, "", "x" * size, "") for size in (0, 1, 5, 5, 5, 9, 30, 31)]
-    assert [[len(b) for b in batch] for batch in mask_filling._batches(blanks)] == [[0, 1, 5, 5], [5, 9], [30], [31]]
+    monkeypatch.setattr(fill_mask, "AT_ONCE", 20)
+    blanks = [fill_mask.Blank(0, 0, "", "x" * size, "") for size in (0, 1, 5, 5, 5, 9, 30, 31)]
+    assert [[len(b) for b in batch] for batch in fill_mask._batches(blanks)] == [[0, 1, 5, 5], [5, 9], [30], [31]]
 
 
 @pytest.fixture
@@ -124,22 +122,22 @@ def project(tmp_path, monkeypatch, bert) -> Data:
 def test_the_stages(project):
     """From the data to the rule, beside no rewriter at all; other options make other shards."""
     name = Name("d", "data")
-    shard_stages.run_stage("recaption", name, project)
-    counts = shard_stages.run_stage("rewrite", name, project)
+    prepare.run("recaption", name, project)
+    counts = prepare.run("rewrite", name, project)
     assert counts["captions"] == 2 and counts["masked"]["words"] == 4
-    shard_stages.run_stage("annotate", name, project)
-    data = PreparedDataset(Path("data/d"))
+    prepare.run("annotate", name, project)
+    data = Prepared(Path("data/d"))
     one, two, other = data.annotation(0, 0), data.annotation(0, 1), data.annotation(1, 0)
     assert one.masked == other.masked
     assert [bool(words) for words in one.masked] == [pos in ("NOUN", "VERB") for pos in one.pos]
     (path,) = Path("data/d/rewrites").glob("*.arrow")
-    kept = rewrite_shards.load_rewrites(path)[two.text].masked
+    kept = rewrite.load(path)[two.text].masked
     assert kept == tuple((two.starts[t], words) for t, words in enumerate(two.masked) if words)
-    made = {masked_words.any_word(two, np.random.default_rng(seed)) for seed in range(60)}
+    made = {masked.any_word(two, np.random.default_rng(seed)) for seed in range(60)}
     assert None not in made and two.text not in made and len(made) > 2
 
     def key(cfg: Data) -> str:
-        return shard_stages.plan_work("rewrite", name, cfg).items[0].key
+        return prepare.asked("rewrite", name, cfg).items[0].key
 
     before = key(project)
     assert before == key(project) != key(replace(project, masked=project.masked | {"top": 2}))
@@ -147,9 +145,23 @@ def test_the_stages(project):
     assert key(project) != before
 
 
+def test_damaged_words_are_told(project):
+    name = Name("d", "data")
+    prepare.run("recaption", name, project)
+    prepare.run("rewrite", name, project)
+    (path,) = Path("data/d/rewrites").glob("*.arrow")
+    batch = shards.read_batch(path, "rewrite")
+    for column in ([[{"start": 0, "words": None}]] * 2, [7, 8]):
+        values = pa.array(column, rewrite.WORDS.type) if isinstance(column[0], list) else pa.array(column)
+        place = batch.schema.get_field_index("masked")
+        shards.write_batch(Path("x.arrow"), batch.set_column(place, "masked", values))
+        with pytest.raises(UserError, match="x.arrow: no readable rewrites; run `dvc repro rewrite` again"):
+            rewrite.load(Path("x.arrow"))
+
+
 def test_what_is_no_such_model_is_told(tmp_path, bert, monkeypatch):
     with pytest.raises(UserError, match=r"masked.model=nowhere: no config.json there; .*`hf download distilbert"):
-        mask_filling.open_model(MaskedSection("nowhere"))
+        fill_mask.opened(Masked("nowhere"))
     for name, file, content in (
         ("weights", "model.safetensors", b"x"),
         ("kind", "config.json", b'{"model_type": "clip_text_model"}'),
@@ -161,12 +173,12 @@ def test_what_is_no_such_model_is_told(tmp_path, bert, monkeypatch):
         with pytest.raises(
             UserError, match="transformers cannot open it: .*; it must be a whole masked language model"
         ):
-            mask_filling.open_model(MaskedSection(str(folder)))
+            fill_mask.opened(Masked(str(folder)))
     folder = shutil.copytree(bert, tmp_path / "headless")
     transformers.AutoModelForMaskedLM.from_pretrained(bert).bert.save_pretrained(folder)
     (folder / "config.json").write_bytes((bert / "config.json").read_bytes())
     with pytest.raises(UserError, match=r"its weights lack cls\.predictions"):
-        mask_filling.open_model(MaskedSection(str(folder)))
+        fill_mask.opened(Masked(str(folder)))
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with pytest.raises(UserError, match=r"needs the package transformers; run `pip install compclip\[captioners\]`"):
-        mask_filling.open_model(MaskedSection(str(bert)))
+        fill_mask.opened(Masked(str(bert)))

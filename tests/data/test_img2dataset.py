@@ -9,7 +9,7 @@ from PIL import Image
 
 from compclip.base.errors import UserError
 from compclip.config.sections import Data
-from compclip.prepare.sources import img2dataset
+from compclip.data.sources import img2dataset
 from tests.data import reading
 
 

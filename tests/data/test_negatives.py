@@ -15,17 +15,17 @@ from hypothesis import strategies as st
 
 from compclip.base.errors import UserError
 from compclip.base.names import Name
-from compclip.config import read, released_lists
+from compclip.config import grid, pictures, read
 from compclip.config.sections import Data
-from compclip.data import images, shard_files
-from compclip.data.prepared_dataset import NegativeImageColumn, PreparedDataset
-from compclip.data.sample import NO_IMAGE, ImageLocation, NegativeImage, Sample, SampleMember
-from compclip.interface.views import Views
+from compclip.data import beside as beside_texts
+from compclip.data import images, negatives, overlap, prepare, shards
+from compclip.data.overlap import Known
+from compclip.data.place import Place
+from compclip.data.prepared import Prepared
+from compclip.data.sample import GONE, Member, Negative, Sample
 from compclip.methods import finetune
-from compclip.prepare import benchmark_overlap, negative_images, shard_stages, shard_writer
-from compclip.prepare import released_texts as beside_texts
-from compclip.prepare.benchmark_overlap import BenchmarkImages
-from compclip.train.view_maker import Maker
+from compclip.train.batch import Views
+from compclip.train.views import Maker
 from tests.conftest import ROOT
 from tests.data import tar_files
 
@@ -66,10 +66,8 @@ def listed(rows: list[dict], name: str = "list.jsonl") -> str:
 
 def recaptioned(data: Data) -> tuple[list[Sample], dict]:
     """What the stage leaves, and its counts."""
-    counts = shard_stages.run_stage("recaption", NAME, data)
-    return [
-        s for path in sorted(Path("data/x/samples").glob("*.arrow")) for s in shard_writer.load_samples(path)
-    ], counts
+    counts = prepare.run("recaption", NAME, data)
+    return [s for path in sorted(Path("data/x/samples").glob("*.arrow")) for s in shards.load(path)], counts
 
 
 def told(counts: dict) -> dict:
@@ -99,7 +97,7 @@ def test_a_list_is_joined_and_what_is_missing_keeps_its_place(photos, on, kind):
     samples, counts = recaptioned(section(file=file, on=on, key_column=on, column="made", images="made"))
     assert names(samples) == [["made/0.jpg", "made/1.jpg"], ["", "", "made/2.jpg"], []]
     assert told(counts) == {"rows": 3, "samples": 2, "without": 1, "missing": 1, "unreadable": 1}
-    assert samples[0].negatives[0].head and samples[1].negatives[0] == NO_IMAGE
+    assert samples[0].negatives[0].head and samples[1].negatives[0] == GONE
     assert samples[1].captions == ("A cat sits.",)
 
 
@@ -154,15 +152,13 @@ def test_triplet_data(photos):
     assert [s.captions for s in samples] == [("A dog.",), ("A fox.",), ("A bee.",)]
     own, beside = samples[0], samples[0].negatives[0]
     assert [m.name for m in own.members] == ["neg_caption", "neg_image"]
-    assert (
-        images.load_image(beside.picture).getpixel((0, 0))[0] > 190 > images.load_image(own.picture).getpixel((0, 0))[0]
-    )
+    assert images.load(beside.picture).getpixel((0, 0))[0] > 190 > images.load(own.picture).getpixel((0, 0))[0]
     text = next(m for m in own.members if m.name == "neg_caption")
-    assert images.read_bytes(ImageLocation(own.image, text.offset, text.length)) == b"A cat."
-    assert [samples[1].negatives, samples[2].negatives] == [(), (NO_IMAGE,)]
-    texts = released_lists.texts_config(replace(data, texts={"negative": {"member": "neg_caption"}}))
-    with beside_texts.open_lists(texts) as lists:
-        found = beside_texts.find_texts(lists, samples)
+    assert images.read(Place(own.image, text.offset, text.length)) == b"A cat."
+    assert [samples[1].negatives, samples[2].negatives] == [(), (GONE,)]
+    texts = grid.texts_config(replace(data, texts={"negative": {"member": "neg_caption"}}))
+    with beside_texts.opened(texts) as lists:
+        found = beside_texts.of(lists, samples)
     assert found.texts == {"negative": [("A cat.",), (), ()]}
     assert found.counts == {"captions_with_negative": 1, "captions_without_negative": 2}
     plain, _ = recaptioned(Data(**tars))
@@ -173,23 +169,23 @@ def test_training_finds_them_by_number(photos):
     """The whole way: recaption, annotate, and a view with one picture and one that is not there."""
     data = section(file=listed(ROWS), on="image", column="made", images="made")
     for stage in ("recaption", "annotate"):
-        shard_stages.run_stage(stage, NAME, data)
-    found = PreparedDataset(Path("data/x"))
-    assert found.negative_images(0) == (ImageLocation("made/0.jpg"), ImageLocation("made/1.jpg"))
-    assert found.negative_images(1) == (ImageLocation(""), ImageLocation(""), ImageLocation("made/2.jpg"))
+        prepare.run(stage, NAME, data)
+    found = Prepared(Path("data/x"))
+    assert found.negative_images(0) == (Place("made/0.jpg"), Place("made/1.jpg"))
+    assert found.negative_images(1) == (Place(""), Place(""), Place("made/2.jpg"))
     assert found.negative_images(2) == ()
     view = Maker(found, 0, 8).view(1, 0, Views(negative_images=3, caption="full"))
     assert [picture is not None for picture in view.negative_images] == [False, False, True]
-    shard_stages.run_stage("recaption", NAME, section())
-    shard_stages.run_stage("annotate", NAME, section())
-    assert PreparedDataset(Path("data/x")).negative_images(0) == ()
+    prepare.run("recaption", NAME, section())
+    prepare.run("annotate", NAME, section())
+    assert Prepared(Path("data/x")).negative_images(0) == ()
 
 
 BYTES = st.integers(0, 2**40)
 NEGATIVES = st.lists(
-    st.builds(NegativeImage, st.text(st.characters(codec="utf-8")), BYTES, BYTES, st.integers(0, 2**64 - 1))
+    st.builds(Negative, st.text(st.characters(codec="utf-8")), BYTES, BYTES, st.integers(0, 2**64 - 1))
 )
-MEMBERS = st.lists(st.builds(SampleMember, st.sampled_from(["neg_image", "neg_caption"]), BYTES, BYTES))
+MEMBERS = st.lists(st.builds(Member, st.sampled_from(["neg_image", "neg_caption"]), BYTES, BYTES))
 
 
 @given(st.lists(st.tuples(NEGATIVES, MEMBERS), max_size=5))
@@ -200,12 +196,12 @@ def test_samples_come_back_as_they_were(tmp_path_factory, given_samples):
         for n, (own, members) in enumerate(given_samples)
     ]
     path = tmp_path_factory.getbasetemp() / "samples.arrow"
-    shard_writer.save_samples(path, samples)
-    assert shard_writer.load_samples(path) == samples
-    has = {name for name in shard_writer.OPTIONAL_COLUMNS if any(getattr(s, name) for s in samples)}
-    assert set(shard_files.read_batch(path, "recaption").schema.names) == {*shard_writer.SCHEMA.names, *has}
-    for array in negative_images.build_column(samples).values():
-        places = NegativeImageColumn(array)
+    shards.save(path, samples)
+    assert shards.load(path) == samples
+    has = {name for name in shards.MORE if any(getattr(s, name) for s in samples)}
+    assert set(shards.read_batch(path, "recaption").schema.names) == {*shards.SCHEMA.names, *has}
+    for array in negatives.column(samples).values():
+        places = negatives.Places(array)
         assert [places[row] for row in range(len(samples))] == [
             tuple(one.picture for one in sample.negatives) for sample in samples
         ]
@@ -213,24 +209,39 @@ def test_samples_come_back_as_they_were(tmp_path_factory, given_samples):
 
 def test_a_benchmarks_pictures_among_them(tmp_path):
     """Counted with the data set's own, once a sample; left out, they leave their place empty."""
-    known = BenchmarkImages(frozenset({7}), frozenset({5}), frozenset())
-    coco, bytes_, free = (
-        NegativeImage("coco/000000000007.jpg"),
-        NegativeImage("a.jpg", head=5),
-        NegativeImage("b.jpg", head=6),
-    )
+    known = Known(frozenset({7}), frozenset({5}), frozenset())
+    coco, bytes_, free = Negative("coco/000000000007.jpg"), Negative("a.jpg", head=5), Negative("b.jpg", head=6)
     samples = [
         Sample("a", "a.jpg", ("A dog.",), head=5, negatives=(coco,)),
         Sample("b", "b.jpg", ("A dog.",), head=8, negatives=(free, coco, bytes_)),
-        Sample("c", "c.jpg", ("A dog.",), head=9, negatives=(NO_IMAGE, free)),
+        Sample("c", "c.jpg", ("A dog.",), head=9, negatives=(GONE, free)),
     ]
     path = tmp_path / "00000.arrow"
-    shard_writer.save_samples(path, samples)
-    assert benchmark_overlap.count_shared([path], {"v": known}) == {"v": {"bytes": 1, "coco_id": 1, "pictures": 2}}
-    assert benchmark_overlap.count_shared([path], {"v": known}, ["v"]) == {"v": {}}
-    kept, counts = benchmark_overlap.exclude_images(samples, {"v": known})
-    assert [s.negatives for s in kept] == [(free, NO_IMAGE, NO_IMAGE), (NO_IMAGE, free)]
+    shards.save(path, samples)
+    assert overlap.shared([path], {"v": known}) == {"v": {"bytes": 1, "coco_id": 1, "pictures": 2}}
+    assert overlap.shared([path], {"v": known}, ["v"]) == {"v": {}}
+    kept, counts = overlap.without(samples, {"v": known})
+    assert [s.negatives for s in kept] == [(free, GONE, GONE), (GONE, free)]
     assert counts == Counter(excluded_v=1, excluded_negative_images_v=2)
+
+
+@pytest.mark.parametrize("spoil", ["offsets", "images", "type"])
+def test_a_damaged_column_is_an_error(spoil):
+    """Never a read beyond the buffer; the last edge is right, and Arrow looks at no other."""
+    samples = [Sample(name, "a", (), negatives=(Negative(name, 1, 2),)) for name in "bc"]
+    array = negatives.column(samples)[negatives.COLUMN]
+    edges = pa.array([0, 99, 2], pa.int32())
+    if spoil == "offsets":
+        array = pa.ListArray.from_arrays(edges, array.values)
+    elif spoil == "images":
+        fields = [pa.StringArray.from_buffers(2, edges.buffers()[1], pa.py_buffer(b"bc"))]
+        fields += [array.values.field(name) for name in ("offset", "length")]
+        values = pa.StructArray.from_arrays(fields, ["image", "offset", "length"])
+        array = pa.ListArray.from_arrays(array.offsets, values)
+    else:
+        array = pa.array([[1], [2]])
+    with pytest.raises((ValueError, LookupError, TypeError, AttributeError, pa.ArrowException)):
+        negatives.Places(array)[0]
 
 
 LIST = {"file": "x.csv", "on": "image", "column": "c", "images": "i"}
@@ -251,10 +262,10 @@ LIST = {"file": "x.csv", "on": "image", "column": "c", "images": "i"}
 ])  # fmt: skip
 def test_what_a_section_may_say(asked, says):
     if says is None:
-        assert (released_lists.negative_images_config(section(**asked)) is None) == (not asked)
+        assert (pictures.of(section(**asked)) is None) == (not asked)
         return
     with pytest.raises(UserError, match=says):
-        released_lists.negative_images_config(section(**asked))
+        pictures.of(section(**asked))
 
 
 def test_a_member_of_a_source_without_tars():

@@ -12,10 +12,10 @@ import pytest
 from compclip.base.errors import UserError
 from compclip.base.files import fingerprint, read_json
 from compclip.config.sections import World
-from compclip.scenes import benchmark_sentences, generate, grammar, layout
-from compclip.scenes.layout import Scene, Thing
-from compclip.scenes.render import SIDE, render
-from compclip.scenes.world_words import COLOURS, RELATIONS, SYMBOLS
+from compclip.data.scenes import generate, grammar, layout, questions
+from compclip.data.scenes.layout import Scene, Thing
+from compclip.data.scenes.render import SIDE, render
+from compclip.data.scenes.words import COLOURS, RELATIONS, SYMBOLS
 
 SMALL = World(train=40, retrieval=6, records=4, per_class=1, processes=1)
 UMBRELLA = Thing("umbrella", "red", "small", "plain", 0)
@@ -82,7 +82,7 @@ def test_questions_by_hand():
         ),
     }
     for kind, (true, false) in expected.items():
-        said = benchmark_sentences.KINDS[kind](np.random.default_rng(0), PAIR, statement)
+        said = questions.KINDS[kind](np.random.default_rng(0), PAIR, statement)
         assert (said[0].text(form), said[1].text(form)) == (true, false)
 
 
@@ -90,7 +90,7 @@ def test_questions_by_hand():
 def test_negatives_name_what_is_not_there(kind):
     """Replaced and added words are in no thing of the scene."""
     statement = grammar.Statement(UMBRELLA, ANCHOR, "left")
-    item = benchmark_sentences.make_item(np.random.default_rng(3), kind, PAIR, statement)
+    item = questions.item(np.random.default_rng(3), kind, PAIR, statement)
     new = set(item.negative.lower().strip(".").split()) - set(item.caption.lower().strip(".").split())
     new -= {"a", "an", "with"}
     assert len(new) == 1
@@ -103,7 +103,7 @@ def test_a_replaced_colour_is_that_of_any_other_thing():
     scene = layout.sample(rng, 3, test=True)
     first, *others = scene.things
     statement = grammar.Statement(first, others[0], "left")
-    said = Counter(benchmark_sentences.KINDS["replace_att"](rng, scene, statement)[1].a for _ in range(400))
+    said = Counter(questions.KINDS["replace_att"](rng, scene, statement)[1].a for _ in range(400))
     assert set(said) == {(t.colour, first.symbol) for t in others}
     assert min(said.values()) > 150
 

@@ -16,9 +16,9 @@ from PIL import Image
 
 from compclip.base.files import read_json
 from compclip.config.sections import World
-from compclip.scenes import generate, grammar, layout, scene_edits, world_files
-from compclip.scenes.grammar import Statement
-from compclip.scenes.layout import Scene, Thing
+from compclip.data.scenes import edits, generate, grammar, layout, making
+from compclip.data.scenes.grammar import Statement
+from compclip.data.scenes.layout import Scene, Thing
 from tests.data.scene_truth import PHRASE, false_sentences, meant
 
 SMALL = World(train=30, retrieval=6, records=4, per_class=1, processes=1, beside=True)
@@ -50,9 +50,9 @@ def drawn(seed: int) -> tuple[np.random.Generator, Scene]:
 
 def test_changes_by_hand():
     """One change of each kind: what it makes of the picture, and of a caption in synonyms."""
-    colours, things, colour, symbol = (kind(PAIR, UMBRELLA, ANCHOR) for kind in scene_edits.KINDS)
+    colours, things, colour, symbol = (kind(PAIR, UMBRELLA, ANCHOR) for kind in edits.KINDS)
     assert colours[0].scene.things == (replace(UMBRELLA, colour="blue"), replace(ANCHOR, colour="red"))
-    assert scene_edits.reword(CAPTION, colours[0].words) == (
+    assert edits.reworded(CAPTION, colours[0].words) == (
         "A small azure parasol is to the left of a red anchor. The anchor is large and crimson."
     )
     assert [t.pair for t in things[0].scene.things] == [("blue", "anchor"), ("red", "umbrella")]
@@ -60,16 +60,16 @@ def test_changes_by_hand():
         (0, "small", "plain"),
         (1, "large", "striped"),
     ]
-    assert scene_edits.reword(CAPTION, things[0].words) == (
+    assert edits.reworded(CAPTION, things[0].words) == (
         "A small azure anchor is to the left of a red umbrella. The umbrella is large and crimson."
     )
     orange = next(e for e in colour if e.scene.things[1].colour == "orange")
-    assert scene_edits.reword(CAPTION, orange.words) == (
+    assert edits.reworded(CAPTION, orange.words) == (
         "A small crimson parasol is to the left of an orange anchor. The anchor is large and tangerine."
     )
     plane = next(e for e in symbol if e.scene.things[0].symbol == "plane")
     assert plane.scene.things == (replace(UMBRELLA, symbol="plane"), ANCHOR)
-    assert scene_edits.reword(CAPTION, plane.words).startswith("A small crimson aeroplane is")
+    assert edits.reworded(CAPTION, plane.words).startswith("A small crimson aeroplane is")
     assert (len(colour), len(symbol)) == (2 * 4, 2 * 10)
 
 
@@ -89,12 +89,12 @@ def test_the_checker_reads_words_by_hand():
 def test_an_edited_caption_is_true_of_the_edited_picture_alone(seed):
     """Of the first picture its first sentence is false, whatever the change; of its own every sentence is true."""
     rng, scene = drawn(seed)
-    told = grammar.describe_scene(rng, scene)
-    caption, said = grammar.join_sentences(told), told[0][1]
+    told = grammar.described(rng, scene)
+    caption, said = grammar.joined(told), told[0][1]
     assert false_sentences(caption, scene) == []
-    for kind in scene_edits.KINDS:
+    for kind in edits.KINDS:
         for edit in kind(scene, said.a, said.b):
-            text = scene_edits.reword(caption, edit.words)
+            text = edits.reworded(caption, edit.words)
             assert false_sentences(text, edit.scene) == []
             assert false_sentences(text, scene)[:1] == [text.rstrip(".").split(". ")[0]]
             assert false_sentences(caption, edit.scene)
@@ -105,7 +105,7 @@ def test_edits_stay_on_the_training_side(seed):
     """Two of different kinds and no other thing changed; no layout and no pair that is kept for test."""
     rng, scene = drawn(seed)
     said = grammar.statements(scene)[0]
-    found = scene_edits.make_edits(rng, scene, said, 2)
+    found = edits.edits(rng, scene, said, 2)
     assert len({e.scene.key() for e in found} | {scene.key()}) == 3
     for edit in found:
         kept = [t for t in scene.things if t not in (said.a, said.b)]
@@ -120,13 +120,8 @@ def test_every_kind_of_edit_is_drawn():
     for seed in range(60):
         rng, scene = drawn(seed)
         said = grammar.statements(scene)[0]
-        offered = [{e.scene for e in kind(scene, said.a, said.b)} for kind in scene_edits.KINDS]
-        kinds = [
-            k
-            for e in scene_edits.make_edits(rng, scene, said, 2)
-            for k, scenes in enumerate(offered)
-            if e.scene in scenes
-        ]
+        offered = [{e.scene for e in kind(scene, said.a, said.b)} for kind in edits.KINDS]
+        kinds = [k for e in edits.edits(rng, scene, said, 2) for k, scenes in enumerate(offered) if e.scene in scenes]
         assert kinds[0] != kinds[1]
         seen.update(kinds)
     assert sorted(seen) == [0, 1, 2, 3] and min(seen.values()) > 10
@@ -136,7 +131,7 @@ def test_every_kind_of_edit_is_drawn():
 def test_a_denied_thing_is_in_the_picture_and_not_in_the_other(seed):
     """The last name of the caption is of what is denied; all names before it are true of both pictures."""
     rng, scene = drawn(seed)
-    text, without = scene_edits.make_denial(rng, scene)
+    text, without = edits.denial(rng, scene)
     *rest, denied = re.findall(PHRASE, text)
     assert meant(denied, scene)
     assert not meant(denied, without)
@@ -154,7 +149,7 @@ def test_where_no_layout_without_a_thing_is_left_another_symbol_stands_there():
     alone = next(
         s for s in scenes if len(s.things) == 2 and not any(layout.may_train(replace(s, things=(t,))) for t in s.things)
     )
-    text, without = scene_edits.make_denial(np.random.default_rng(0), alone)
+    text, without = edits.denial(np.random.default_rng(0), alone)
     (denied,) = set(alone.things) - set(without.things)
     (new,) = set(without.things) - set(alone.things)
     assert replace(new, symbol=denied.symbol) == denied
@@ -165,13 +160,13 @@ def test_where_no_layout_without_a_thing_is_left_another_symbol_stands_there():
 def test_paraphrases_and_single_sentences_are_true(seed):
     """As many sentences as the caption, none of them false, all texts different; one for each thing and relation."""
     rng, scene = drawn(seed)
-    told = grammar.describe_scene(rng, scene)
-    others = scene_edits.make_paraphrases(rng, told, 3)
-    assert len({grammar.join_sentences(told), *others}) == 4
+    told = grammar.described(rng, scene)
+    others = edits.paraphrases(rng, told, 3)
+    assert len({grammar.joined(told), *others}) == 4
     for text in others:
         assert text.count(".") == len(told)
         assert false_sentences(text, scene) == []
-    single = scene_edits.single_sentences(rng, scene)
+    single = edits.single(rng, scene)
     assert [false_sentences(text, scene) for text in single] == [[]] * {2: 3, 3: 5, 4: 8}[len(scene.things)]
 
 
@@ -179,7 +174,7 @@ def test_a_paraphrase_makes_the_same_statements():
     """By hand: one statement from either side, in five verbs and forms, and its detail in all four wordings."""
     told = [("A red umbrella is left of a blue anchor.", Statement(UMBRELLA, ANCHOR, "left")), (
         "The umbrella is small and red.", None)]  # fmt: skip
-    said = " ".join(scene_edits.make_paraphrases(np.random.default_rng(0), told, 60))
+    said = " ".join(edits.paraphrases(np.random.default_rng(0), told, 60))
     for words in ("precedes a", "is followed by a", "anchor is right of a", "with a", "left of it."):
         assert words in said
     details = {sentence for sentence in said.split(". ") if sentence.startswith("The ")}
@@ -202,17 +197,15 @@ def test_files_say_what_the_pictures_show(world):
     assert {path.name for path in (world / "train_edits").iterdir()} == set(named)
     assert read_json(world / "counts.json")["beside"] == len(named) == 3 * SMALL.train
     name, scene = "000003", layouts["000003"]
-    told = grammar.dense_caption(name, scene)
+    told = grammar.captioned(name, scene)
     shown = {
-        scene_edits.reword(grammar.join_sentences(told), e.words): e.scene
-        for kind in scene_edits.KINDS
+        edits.reworded(grammar.joined(told), e.words): e.scene
+        for kind in edits.KINDS
         for e in kind(scene, told[0][1].a, told[0][1].b)
     }
     row = edited[f"{name}.png"]
     for text, file in zip(row["negative_caption"], row["negative_image"], strict=True):
-        assert (
-            np.asarray(Image.open(world / "train_edits" / file)) == world_files.render_checked(file, shown[text])
-        ).all()
+        assert (np.asarray(Image.open(world / "train_edits" / file)) == making.seen(file, shown[text])).all()
 
 
 def test_nothing_else_changes(world, tmp_path):

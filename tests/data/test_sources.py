@@ -12,7 +12,7 @@ from PIL import Image
 from compclip.base.errors import UserError
 from compclip.config.sections import Data
 from compclip.data import images
-from compclip.prepare.sources import coco, flickr8k, karpathy
+from compclip.data.sources import coco, flickr8k, karpathy
 from tests.data.reading import read
 
 
@@ -209,7 +209,7 @@ def test_a_picture_outside_is_refused(tmp_path, monkeypatch, source, name):
         monkeypatch.context() as patch,
         pytest.raises(UserError, match=r"record '\w+': picture .* lies outside of images"),
     ):
-        patch.setattr(images, "read_size", None)
+        patch.setattr(images, "size", None)
         read(source, cfg)
     if "gone" not in name:
         samples, _ = read(source, replace(cfg, images_outside=True))

@@ -11,18 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from compclip.config.sections import Pretrain
-from compclip.scenes import layout, web_pictures
-from compclip.scenes.layout import Scene, Thing
-from compclip.scenes.render import SIDE
-from compclip.scenes.world_words import (
-    EVERY_COLOUR,
-    EVERY_SYMBOL,
-    NUMBERS,
-    RARE_COLOURS,
-    RARE_SYMBOLS,
-    RELATIONS,
-    SIZES,
-)
+from compclip.data.scenes import layout, web
+from compclip.data.scenes.layout import Scene, Thing
+from compclip.data.scenes.render import SIDE
+from compclip.data.scenes.words import EVERY_COLOUR, EVERY_SYMBOL, NUMBERS, RARE_COLOURS, RARE_SYMBOLS, RELATIONS, SIZES
 
 CFG = Pretrain()
 TRUE = replace(CFG, noise=0.0)
@@ -32,7 +24,7 @@ COLOUR, SYMBOL = ("|".join(w for _, ws in names.values() for w in ws) for names 
 BOUND = re.compile(rf"\ban? (?:{COLOUR}) (?:{SYMBOL})\b")  # which colour is which symbol's
 SOME = "|".join(NAMED)
 RELATION = {word: name for name, words in RELATIONS.items() for word in words}
-FORMS = [re.compile(re.escape(form).replace(r"\{n\}", r"\d+")) for form in web_pictures.NOISE]
+FORMS = [re.compile(re.escape(form).replace(r"\{n\}", r"\d+")) for form in web.NOISE]
 DRAWS = 600
 
 
@@ -55,8 +47,8 @@ def drawn(cfg: Pretrain, count: int = DRAWS) -> list[tuple[list[Scene], str]]:
     made = []
     for i in range(count):
         own = rng(7, i)
-        scenes = web_pictures.draw_picture(own, cfg)[1]
-        made.append((scenes, web_pictures.draw_caption(own, cfg, scenes)))
+        scenes = web.pictured(own, cfg)[1]
+        made.append((scenes, web.said(own, cfg, scenes)))
     return made
 
 
@@ -67,7 +59,7 @@ def is_share(found: float, share: float, count: int = DRAWS) -> bool:
 
 @given(SEEDS)
 def test_a_sample_is_a_picture_and_a_caption(seed):
-    picture, caption = web_pictures.sample(rng(seed), CFG)
+    picture, caption = web.sample(rng(seed), CFG)
     assert picture.dtype == np.uint8 and picture.shape == (SIDE, SIDE, 3)
     assert caption.strip() and "{" not in caption
 
@@ -76,16 +68,16 @@ def test_a_sample_is_a_picture_and_a_caption(seed):
 def test_a_sample_is_a_function_of_the_generator(seed):
     """And nothing is drawn between its picture and its caption."""
     one, other, apart = (rng(seed) for _ in range(3))
-    picture, caption = web_pictures.sample(one, CFG)
-    again, told = web_pictures.sample(other, CFG)
+    picture, caption = web.sample(one, CFG)
+    again, told = web.sample(other, CFG)
     assert (picture == again).all() and caption == told
-    shown, scenes = web_pictures.draw_picture(apart, CFG)
-    assert (shown == picture).all() and web_pictures.draw_caption(apart, CFG, scenes) == caption
+    shown, scenes = web.pictured(apart, CFG)
+    assert (shown == picture).all() and web.said(apart, CFG, scenes) == caption
     assert one.bit_generator.state == other.bit_generator.state == apart.bit_generator.state
 
 
 def test_other_generators_draw_other_samples():
-    assert len({web_pictures.sample(rng(i), TRUE)[0].tobytes() for i in range(50)}) == 50
+    assert len({web.sample(rng(i), TRUE)[0].tobytes() for i in range(50)}) == 50
 
 
 @given(SEEDS)
@@ -93,8 +85,8 @@ def test_captions_name_only_what_is_shown(seed):
     """Whether of one scene or of a collage; synonyms are names too."""
     for cfg in (replace(TRUE, collages=0.0), replace(TRUE, collages=1.0)):
         own = rng(seed)
-        scenes = web_pictures.draw_picture(own, cfg)[1]
-        caption = web_pictures.draw_caption(own, cfg, scenes)
+        scenes = web.pictured(own, cfg)[1]
+        caption = web.said(own, cfg, scenes)
         assert named(caption) <= shows(scenes), caption
 
 
@@ -105,7 +97,7 @@ def test_nearly_every_caption_names_something():
 
 def test_noise_names_nothing():
     """Whatever its form."""
-    captions = [web_pictures.draw_caption(rng(i), replace(CFG, noise=1.0), []) for i in range(300)]
+    captions = [web.said(rng(i), replace(CFG, noise=1.0), []) for i in range(300)]
     assert not any(map(named, captions))
     assert all(sum(bool(form.fullmatch(c)) for c in captions) > 10 for form in FORMS)
 
@@ -172,7 +164,7 @@ def test_pairs_and_long_texts_are_as_many_as_asked(share):
     """A long text ends with a full stop; of the others so many bind a colour to its symbol."""
     captions = [caption for _, caption in drawn(replace(TRUE, collages=0.0, paired=share))]
     short = [caption for caption in captions if not caption.endswith(".")]
-    assert is_share(1 - len(short) / len(captions), web_pictures.LONG)
+    assert is_share(1 - len(short) / len(captions), web.LONG)
     assert is_share(np.mean([bool(BOUND.search(caption)) for caption in short]), share, len(short))
 
 
@@ -191,7 +183,7 @@ def test_some_captions_of_a_collage_tell_of_one_scene_alone():
     assert 0.05 < np.mean(alone) < 0.5
 
 
-@pytest.mark.parametrize("places", web_pictures.COLLAGES)
+@pytest.mark.parametrize("places", web.COLLAGES)
 def test_a_collage_covers_the_page_once(places):
     covered_HW = np.zeros((SIDE, SIDE), int)
     for left, top, width, height in places:
@@ -203,7 +195,7 @@ def test_a_collage_covers_the_page_once(places):
 def test_a_thing_is_seen_on_its_ground(seed):
     """A black plain star is darker than any ground, which is light, with grain or without."""
     scene = Scene((Thing("star", "black", "large", "plain", 0),))
-    dark_HW = web_pictures.render_scene(rng(seed), scene).max(-1) < 100
+    dark_HW = web.shown(rng(seed), scene).max(-1) < 100
     assert 10 < dark_HW.sum() < SIDE * SIDE / 4
 
 
@@ -215,8 +207,8 @@ def test_bound_texts_tell_what_stands_with_what():
     related, listed = 0, 0
     for i in range(300):
         own = rng(9, i)
-        scenes = web_pictures.draw_picture(own, replace(TRUE, collages=0.0))[1]
-        (scene,), caption = scenes, web_pictures.draw_caption(own, TRUE, scenes, bound=True)
+        scenes = web.pictured(own, replace(TRUE, collages=0.0))[1]
+        (scene,), caption = scenes, web.said(own, TRUE, scenes, bound=True)
         pairs = [(NAMED[colour], NAMED[noun]) for colour, noun in re.findall(PHRASE, caption)]
         assert set(pairs) <= {thing.pair for thing in scene.things}, caption
         if found := re.fullmatch(rf"{PHRASE} ({'|'.join(RELATION)}) {PHRASE}", caption):
@@ -231,7 +223,7 @@ def test_bound_texts_tell_what_stands_with_what():
 
 def test_siblings_differ_in_what_stands_with_what_alone():
     """Two captions of the same words in which a colour, or a place, is another's."""
-    pictures, texts = web_pictures.samples(rng(3), replace(TRUE, siblings=1.0), 200)
+    pictures, texts = web.samples(rng(3), replace(TRUE, siblings=1.0), 200)
     assert len(pictures) == len(texts) == 200
     kinds = {"colours": 0, "places": 0}
     for one, other in zip(texts[::2], texts[1::2], strict=True):
@@ -251,11 +243,11 @@ def test_siblings_differ_in_what_stands_with_what_alone():
 def test_a_batch_has_as_many_siblings_as_asked():
     """None, and about two in ten where one draw in nine gives two; the count is exact even where two do not fit."""
     for count in (1, 7):
-        assert len(web_pictures.samples(rng(1), replace(TRUE, siblings=1.0), count)[1]) == count
-    alone = web_pictures.samples(rng(5), replace(TRUE, siblings=0.0), 40)[1]
+        assert len(web.samples(rng(1), replace(TRUE, siblings=1.0), count)[1]) == count
+    alone = web.samples(rng(5), replace(TRUE, siblings=0.0), 40)[1]
     own = rng(5)
     expected = []
     for _ in range(40):
         own.random()
-        expected.append(web_pictures.sample(own, TRUE)[1])
+        expected.append(web.sample(own, TRUE)[1])
     assert alone == expected

@@ -15,10 +15,9 @@ from hypothesis import strategies as st
 from compclip.base.errors import UserError
 from compclip.base.names import Name
 from compclip.config.sections import Data
-from compclip.data import images, shard_files, tar_members
-from compclip.data.images import MAX_BYTES
-from compclip.prepare import shard_stages, shard_writer
-from compclip.prepare.sources import webdataset
+from compclip.data import images, prepare, shards, tars
+from compclip.data.place import MAX_BYTES
+from compclip.data.sources import webdataset
 from tests.data import reading, tar_files
 from tests.data.tar_files import picture, sample, write
 
@@ -47,9 +46,9 @@ def test_tars_in_order_each_a_shard(tmp_path):
     ]
     assert (samples[0].url, samples[0].sha256, samples[1].url) == ("http://x/a.jpg", "ab" * 32, "")
     assert counts == {"images": 3, "samples": 3, "openings_dropped": 0}
-    assert images.read_bytes(samples[0].picture) == wide
-    assert np.asarray(images.load_image(samples[0].picture))[0, 0, 0] > 240
-    shard_stages.run_stage("recaption", Name("x", "data"), data(tmp_path), tmp_path / "out")
+    assert images.read(samples[0].picture) == wide
+    assert np.asarray(images.load(samples[0].picture))[0, 0, 0] > 240
+    prepare.run("recaption", Name("x", "data"), data(tmp_path), tmp_path / "out")
     assert [p.name for p in sorted((tmp_path / "out/data/x/samples").glob("*.arrow"))] == ["00000.arrow", "00001.arrow"]
 
 
@@ -83,7 +82,7 @@ def test_what_cannot_be_used_is_counted(tmp_path):
         ("7.jpg", picture(30, 30)),
         ("7.txt", b"A fox."),
         ("8.jpg", picture()),
-        ("8.txt", b"x" * (webdataset.MAX_TEXT_BYTES + 1)),
+        ("8.txt", b"x" * (webdataset.MOST + 1)),
         ("9.jpg", picture()),
         ("9.json", b"[1"),
     ]
@@ -136,7 +135,7 @@ def test_members_that_are_no_files(tmp_path):
     write(tmp_path / "1.tar", sample("x", "A dog."))
     samples, counts = read(tmp_path)
     assert ([s.id for s in samples], counts["no_picture"]) == (["1/x"], 1)
-    shard_stages.run_stage("recaption", Name("x", "data"), data(tmp_path), tmp_path / "out")
+    prepare.run("recaption", Name("x", "data"), data(tmp_path), tmp_path / "out")
     lines = (tmp_path / "out/data/x/samples/counts.jsonl").read_text().splitlines()
     assert [json.loads(line).get("no_picture", 0) for line in lines] == [1, 0]
 
@@ -188,28 +187,28 @@ def test_a_place_beyond_the_archive(tmp_path):
     write(tmp_path / "0.tar", sample("1", "A dog."))
     (found,), _ = read(tmp_path)
     with pytest.raises(images.ImageError, match="the archive ends within this picture"):
-        images.load_image(replace(found, offset=10**9).picture)
+        images.load(replace(found, offset=10**9).picture)
     with pytest.raises(images.ImageError, match="bytes are more than"):
-        images.load_image(replace(found, length=MAX_BYTES + 1).picture)
+        images.load(replace(found, length=MAX_BYTES + 1).picture)
     with pytest.raises(images.ImageError, match="no such picture"):
-        images.load_image(replace(found, image=str(tmp_path / "gone.tar")).picture)
+        images.load(replace(found, image=str(tmp_path / "gone.tar")).picture)
 
 
 def test_another_tar_makes_another_shard(tmp_path):
     """One more tar leaves the shards of the others as they are."""
     write(tmp_path / "in" / "0.tar", sample("1", "A dog."))
     name, manifest = Name("x", "data"), tmp_path / "data" / "x" / "samples" / "manifest.json"
-    shard_stages.run_stage("recaption", name, data(tmp_path / "in"), tmp_path)
-    (first,) = shard_files.read_manifest(manifest, "").shards
+    prepare.run("recaption", name, data(tmp_path / "in"), tmp_path)
+    (first,) = shards.read_manifest(manifest, "").shards
     write(tmp_path / "in" / "1.tar", sample("2", "A cat."))
-    shard_stages.run_stage("recaption", name, data(tmp_path / "in"), tmp_path)
-    again, second = shard_files.read_manifest(manifest, "").shards
+    prepare.run("recaption", name, data(tmp_path / "in"), tmp_path)
+    again, second = shards.read_manifest(manifest, "").shards
     assert again == first and second.name == "00001"
 
 
 def test_keys_and_suffixes():
     """The folder belongs to the key."""
-    assert [tar_members.split_name(n) for n in ("00/1.jpg", "a.b.c", "a", "d.e/f.TXT")] == [
+    assert [tars.split(n) for n in ("00/1.jpg", "a.b.c", "a", "d.e/f.TXT")] == [
         ("00/1", "jpg"),
         ("a", "b.c"),
         ("a", ""),
@@ -222,6 +221,6 @@ def test_half_a_surrogate_pair_in_what_is_said_of_a_picture_costs_no_other(tmp_p
     """JSON can write one, as a checksum too, and no shard can hold it."""
     members = [*sample("a", "A dog."), ("b.jpg", picture()), ("b.txt", b"A cat."), ("b.json", b'{"sha256": "\\ud800"}')]
     write(tmp_path / "0.tar", members)
-    shard_stages.run_stage("recaption", Name("x", "data"), data(tmp_path), tmp_path)
+    prepare.run("recaption", Name("x", "data"), data(tmp_path), tmp_path)
     (shard,) = (tmp_path / "data/x/samples").glob("*.arrow")
-    assert [(s.id, s.sha256) for s in shard_writer.load_samples(shard)] == [("0/a", ""), ("0/b", "\ufffd")]
+    assert [(s.id, s.sha256) for s in shards.load(shard)] == [("0/a", ""), ("0/b", "\ufffd")]

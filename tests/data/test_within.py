@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from compclip.base.errors import UserError
-from compclip.prepare import sample_cleaning
+from compclip.data import within
 
 
 @pytest.fixture
@@ -55,15 +55,15 @@ def test_names(place, monkeypatch, name, inside):
     """With an absolute folder and with one as params.yaml has it."""
     monkeypatch.chdir(place)
     for folder in (str(place / "images"), "images", "disk", "./images/"):
-        assert sample_cleaning.ImageFolder(folder).contains(os.path.join(folder, name)) is inside
+        assert within.Within(folder).holds(os.path.join(folder, name)) is inside
 
 
 def test_the_root_and_the_working_directory_are_folders(place, monkeypatch):
     monkeypatch.chdir(place)
-    assert sample_cleaning.ImageFolder("/").contains("/etc/passwd")
-    assert sample_cleaning.ImageFolder(".").contains("x.png")
-    assert not sample_cleaning.ImageFolder(".").contains("../x.png")
-    assert not sample_cleaning.ImageFolder(".").contains("/x.png")
+    assert within.Within("/").holds("/etc/passwd")
+    assert within.Within(".").holds("x.png")
+    assert not within.Within(".").holds("../x.png")
+    assert not within.Within(".").holds("/x.png")
 
 
 @given(
@@ -80,19 +80,19 @@ def test_what_is_held_is_below(tmp_path_factory, names):
     (base / "images" / "out").symlink_to(base / "other")
     (base / "images" / "out.png").symlink_to(base / "other" / "x")
     (base / "images" / "in.png").symlink_to(base / "images" / "in" / "x")
-    folder, holder = str(base / "images"), sample_cleaning.ImageFolder(str(base / "images"))
+    folder, holder = str(base / "images"), within.Within(str(base / "images"))
     for parts in names:
         path = posixpath.join(folder, *parts)
         real = os.path.realpath(path)
-        assert holder.contains(path) is (real == folder or real.startswith(folder + "/"))
+        assert holder.holds(path) is (real == folder or real.startswith(folder + "/"))
 
 
 def test_a_folder_is_resolved_once(place, monkeypatch):
     """A million names cost a look each."""
     resolved, own = [], os.path.realpath
-    monkeypatch.setattr(sample_cleaning.os.path, "realpath", lambda path: resolved.append(path) or own(path))
+    monkeypatch.setattr(within.os.path, "realpath", lambda path: resolved.append(path) or own(path))
     folder = str(place / "images")
-    sample_cleaning.check_images(((str(i), f"{folder}/in/{i}.png") for i in range(100)), folder, "f.json")
+    within.check(((str(i), f"{folder}/in/{i}.png") for i in range(100)), folder, "f.json")
     assert resolved == [folder, f"{folder}/in"]
 
 
@@ -101,4 +101,4 @@ def test_the_line(place):
     with pytest.raises(
         UserError, match=r"^f.json: record '7': picture '.*/images/../other/a.png' lies outside of images="
     ):
-        sample_cleaning.check_images([("6", f"{folder}/in/a.png"), ("7", f"{folder}/../other/a.png")], folder, "f.json")
+        within.check([("6", f"{folder}/in/a.png"), ("7", f"{folder}/../other/a.png")], folder, "f.json")

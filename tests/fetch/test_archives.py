@@ -12,13 +12,13 @@ import zipfile
 import pytest
 
 from compclip.base.errors import UserError
-from compclip.fetch import archives
-from compclip.fetch.archives import UnpackRule, unpack
+from compclip.data.fetch import archives
+from compclip.data.fetch.archives import Rule, unpack
 
 MEMBERS = {"top/a/1.json": "[1]", "top/a/2.txt": "two", "top/b.json": "[]", "__MACOSX/top/._b.json": "x", "top/": ""}
 
 
-ALL = UnpackRule()
+ALL = Rule()
 
 
 @pytest.fixture
@@ -50,7 +50,7 @@ def refused(run, tmp_path, raw, said):
 @pytest.mark.parametrize("kind", ["zipped", "tarred"])
 def test_the_rule_says_what_goes_where(run, request, kind):
     raw = request.getfixturevalue(kind)({k: v for k, v in MEMBERS.items() if not k.endswith("/")})
-    counts, found = run(raw, UnpackRule(("*.json",), 1, "in"))
+    counts, found = run(raw, Rule(("*.json",), 1, "in"))
     assert found == {"in/a/1.json": "[1]", "in/b.json": "[]"}
     assert counts == {"files": 2, "bytes": 5, "left_out": 2}
 
@@ -142,7 +142,7 @@ def test_neither_zip_nor_tar(run, tmp_path):
 
 def test_a_rule_that_fits_nothing(run, zipped, tmp_path):
     with pytest.raises(UserError, match=r"holds none of \*\.csv; is it another archive"):
-        run(zipped({"a.json": "[]"}), UnpackRule(("*.csv",)))
+        run(zipped({"a.json": "[]"}), Rule(("*.csv",)))
 
 
 def test_what_is_in_the_way_is_named(run, zipped, tmp_path):

@@ -9,11 +9,11 @@ import pytest
 
 from compclip.base.errors import UserError
 from compclip.benchmarks import hard_positives, vl_checklist
-from compclip.fetch import catalogue
-from compclip.fetch.archives import UnpackRule, unpack
+from compclip.data.fetch import catalogue
+from compclip.data.fetch.archives import Rule, unpack
 from tests.conftest import ROOT
 
-SHIPPED = catalogue.load_catalogue()
+SHIPPED = catalogue.read()
 GRIDS = sorted((ROOT / "experiments" / "grids").glob("*.yaml"))
 NOT_HERE = ("data/raw/zeroshot/",)  # made by CLIP_benchmark's builder from many sources
 
@@ -83,9 +83,7 @@ def test_archives_are_unpacked_to_the_layout(tmp_path, zipped, tarred, name, arc
     file = SHIPPED[name].files[archive]
     make = zipped if archive.endswith(".zip") else tarred
     (tmp_path / archive).write_bytes(make(dict.fromkeys(members, "x")))
-    unpack(
-        tmp_path / archive, tmp_path / "out", UnpackRule(tuple(file.members), file.strip, file.into), tmp_path / ".new"
-    )
+    unpack(tmp_path / archive, tmp_path / "out", Rule(tuple(file.members), file.strip, file.into), tmp_path / ".new")
     found = sorted(p.relative_to(tmp_path / "out").as_posix() for p in (tmp_path / "out").rglob("*") if p.is_file())
     assert file.unpack and found == places
 
@@ -111,7 +109,7 @@ def read(tmp_path, **change):
 
     path = tmp_path / "c.yaml"
     path.write_text(OmegaConf.to_yaml({"x": {k: v for k, v in (GOOD | change).items() if v is not None}}))
-    return catalogue.load_catalogue(path)["x"]
+    return catalogue.read(path)["x"]
 
 
 def test_an_address_is_below_http_unless_it_is_whole(tmp_path):
@@ -175,4 +173,4 @@ def test_a_strangers_catalogue(tmp_path, change, said):
 def test_a_name_is_a_name(tmp_path):
     (tmp_path / "c.yaml").write_text("../x: {what: x}\n")
     with pytest.raises(UserError, match=r"entry '\.\./x': must be letters"):
-        catalogue.load_catalogue(tmp_path / "c.yaml")
+        catalogue.read(tmp_path / "c.yaml")

@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from compclip.benchmarks import sugarcrepe
-from compclip.fetch import __main__ as command
+from compclip.data.fetch import __main__ as command
 from tests.conftest import ROOT
 from tests.fetch import hub_server
 from tests.fetch.file_server import endless, redirect, status

@@ -11,10 +11,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from compclip.base.errors import UserError
-from compclip.fetch import __main__ as command
-from compclip.fetch import picture_lists
-from compclip.fetch.catalogue import PictureList
-from compclip.fetch.picture_lists import PictureOptions
+from compclip.data.fetch import __main__ as command
+from compclip.data.fetch import pictures
+from compclip.data.fetch.catalogue import Pictures
+from compclip.data.fetch.pictures import Way
 
 PROGRAM = """#!{python}
 import json, sys
@@ -35,7 +35,7 @@ sys.exit({code})
 def project(tmp_path, monkeypatch):
     """An empty project, and img2dataset's stand-in on the PATH."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(picture_lists.sys, "executable", str(tmp_path / "bin" / "python"))
+    monkeypatch.setattr(pictures.sys, "executable", str(tmp_path / "bin" / "python"))
 
     def install(code=0):
         program = tmp_path / "bin" / "img2dataset"
@@ -122,26 +122,26 @@ def test_a_column_that_is_not_there(tmp_path, project, kind):
         (tmp_path / "list.csv").write_text("URL,TEXT\nhttp://x/1.jpg,one\n")
     else:
         pq.write_table(pa.table({"URL": ["http://x/1.jpg"], "TEXT": ["one"]}), tmp_path / "list.parquet")
-    asked = PictureList(list=f"list.{kind}", format=kind, url="url", into="data/raw/y")
+    asked = Pictures(list=f"list.{kind}", format=kind, url="url", into="data/raw/y")
     with pytest.raises(UserError, match=rf"list\.{kind}: unknown column 'url'; (did you mean 'URL'|known: TEXT, URL)"):
-        picture_lists.fetch_pictures(asked, tmp_path, tmp_path, PictureOptions())
+        pictures.fetch(asked, tmp_path, tmp_path, Way())
     assert not (tmp_path / "words.json").exists()
 
 
 def test_a_folder_of_parts(tmp_path, project):
     """PixelProse is many parquet files; without one there is nothing to do."""
     (tmp_path / "data").mkdir()
-    asked = PictureList(list="data", format="parquet", url="url", into="data/raw/y")
+    asked = Pictures(list="data", format="parquet", url="url", into="data/raw/y")
     with pytest.raises(UserError, match=r"data: no \.parquet file there"):
-        picture_lists.fetch_pictures(asked, tmp_path, tmp_path, PictureOptions())
+        pictures.fetch(asked, tmp_path, tmp_path, Way())
     (tmp_path / "data" / "a.parquet").write_bytes(b"PAR1")
     with pytest.raises(UserError, match="no parquet file"):
-        picture_lists.fetch_pictures(asked, tmp_path, tmp_path, PictureOptions())
+        pictures.fetch(asked, tmp_path, tmp_path, Way())
     pq.write_table(pa.table({"url": ["http://x/1.jpg"]}), tmp_path / "data" / "a.parquet")
-    assert picture_lists.fetch_pictures(asked, tmp_path, tmp_path, PictureOptions())["successes"] == 17
+    assert pictures.fetch(asked, tmp_path, tmp_path, Way())["successes"] == 17
 
 
 def test_counts_of_others_files_are_numbers(tmp_path):
     """What is no number in a shard's counts is none."""
     (tmp_path / "00000_stats.json").write_text('{"count": 3, "successes": "many", "failed_to_download": true}')
-    assert picture_lists.count_pictures(tmp_path) == {"count": 3}
+    assert pictures.counts(tmp_path) == {"count": 3}

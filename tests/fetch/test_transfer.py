@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from compclip.base.errors import UserError
-from compclip.fetch import http_transfer
-from compclip.fetch.http_transfer import Download
+from compclip.data.fetch import transfer
+from compclip.data.fetch.transfer import Wanted
 from tests.fetch.file_server import endless, etag, redirect, sent, status
 
 BODY = bytes(range(256)) * 400  # 102,400 bytes
@@ -23,9 +23,7 @@ MOST = 1 << 20
 def fetch(files, part, path="/a.bin", size=0, most=MOST):
     """What is told on the way."""
     told = []
-    http_transfer.download_file(
-        Download(files.url + path, size, most), part, lambda have, total: told.append((have, total))
-    )
+    transfer.fetch(Wanted(files.url + path, size, most), part, lambda have, total: told.append((have, total)))
     return told
 
 
@@ -53,10 +51,10 @@ def test_any_cuts_give_the_file(files, tmp_path):
     """Wherever the connection ends, and also before the first byte."""
 
     @settings(max_examples=15)
-    @given(st.lists(st.integers(0, 30), max_size=http_transfer.ATTEMPTS - 1))
+    @given(st.lists(st.integers(0, 30), max_size=transfer.ATTEMPTS - 1))
     def holds(cuts):
         body, part = bytes(range(100)), tmp_path / "part"
-        http_transfer.remove_partial(part)
+        transfer.forget(part)
         files.bodies["/a.bin"], files.cuts["/a.bin"] = body, list(cuts)
         fetch(files, part)
         assert part.read_bytes() == body
@@ -141,7 +139,7 @@ def test_a_length_of_thousands_of_digits_is_none(files, part):
     fetch(files, part)
     assert part.read_bytes() == BODY
     part.write_bytes(BODY[:10])
-    http_transfer._mark_path(part).write_text('ETag\n"x"\n0')
+    transfer._beside(part).write_text('ETag\n"x"\n0')
     range_of = {"Content-Range": f"bytes 10-19/{many}", "ETag": '"x"'}
     files.specials["/a.bin"] = lambda handler: sent(handler, 206, range_of, BODY[10:20])
     with pytest.raises(UserError, match="has more than 1,048,576 bytes"):
@@ -162,7 +160,7 @@ def test_a_busy_server_is_asked_again(files, part):
     files.specials["/a.bin"] = status(503)
     with pytest.raises(UserError, match="status 503"):
         fetch(files, part)
-    assert len(files.asked) == http_transfer.ATTEMPTS
+    assert len(files.asked) == transfer.ATTEMPTS
 
 
 def test_a_web_page_is_no_file(files, part):
@@ -196,7 +194,7 @@ def test_no_network(part):
         free.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{free.getsockname()[1]}/a.bin"
     with pytest.raises(UserError, match=r"a\.bin: cannot reach 127\.0\.0\.1$"):
-        http_transfer.download_file(Download(url, 0, MOST), part, lambda have, total: None)
+        transfer.fetch(Wanted(url, 0, MOST), part, lambda have, total: None)
 
 
 class Script:
@@ -351,7 +349,7 @@ class Clock:
 
 def slow(files, part, seconds, most=1 << 40):
     """Fetch by such a clock."""
-    http_transfer.download_file(Download(files.url + "/a.bin", 0, most), part, lambda have, total: None, Clock(seconds))
+    transfer.fetch(Wanted(files.url + "/a.bin", 0, most), part, lambda have, total: None, Clock(seconds))
 
 
 TOO_SLOW = "brings less than 10 KiB a second, or nothing; what came is kept, run this again to go on"

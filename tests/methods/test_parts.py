@@ -9,12 +9,11 @@ import torch
 
 from compclip.base import parts, plugins
 from compclip.config.sections import Train
-from compclip.config.validation import load_section
-from compclip.interface.method import load_method
-from compclip.runs.run_key import compute_key
+from compclip.config.structured import structured
+from compclip.runs import key
 from tests.methods.conftest import drawn
 
-METHODS = {name: load_method(name) for name in plugins.names(plugins.METHODS)}
+METHODS = {name: plugins.find(plugins.METHODS, name) for name in plugins.names(plugins.METHODS)}
 DECLARED = [(name, field) for name, method in METHODS.items() for field in parts.declared(method.Config)]
 WEIGHTS = [(name, field) for name, field in DECLARED if field.startswith("lambda_")]
 STEPS = (0, 1)
@@ -35,7 +34,7 @@ def without(name, field):
     """The same without one part, read as from params.yaml."""
     known = parts.declared(METHODS[name].Config)[field]
     overlay = {field: known.off, **known.along}
-    return load_section(METHODS[name].Config, asdict(whole(name)) | overlay, f"methods.{name}")
+    return structured(METHODS[name].Config, asdict(whole(name)) | overlay, f"methods.{name}")
 
 
 def without_what_it_is_of(name, field):
@@ -59,7 +58,7 @@ def terms(name, cfg, step, like=None, fill="all"):
 
 def run_key(name, cfg):
     run = {"cell": {"method": name, "seed": 0}, "train": asdict(Train()), "method": asdict(cfg)}
-    return compute_key(run, True, "inputs", "code")
+    return key.of(run, True, "inputs", "code")
 
 
 def test_the_papers_ablations_are_declared():

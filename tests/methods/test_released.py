@@ -15,7 +15,7 @@ from compclip.config import read
 from compclip.config.sections import Backbone
 from compclip.methods import released
 from compclip.model import backbone
-from compclip.runs import run_store
+from compclip.runs import store
 from compclip.train import __main__ as train_command
 from tests import tiny_project
 from tests.tiny_project import trained
@@ -80,7 +80,7 @@ def test_plan_and_keys_name_what_is_read(here):
         )
     )
     tiny_project.plan()
-    planned = {stored.name: stored.key for stored in run_store.load_planned("released.theirs")}
+    planned = {stored.name: stored.key for stored in store.planned("released.theirs")}
     assert planned == {CELL: tiny_project.at(CELL).key}
     Path(PATH).unlink()
     with pytest.raises(UserError, match=rf"{PATH}: not there; run `compclip fetch theirs`"):

@@ -7,18 +7,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from compclip.base.errors import UserError
-from compclip.report import published_models, published_numbers, report_page
-from compclip.report.published_models import PublishedModel
-from compclip.report.run_collection import collect_runs
+from compclip.report import among, page, published
+from compclip.report.among import Model
+from compclip.report.collect import collect
 from tests import fake_runs
 from tests.conftest import ROOT
 
 FOLDER = ROOT / "experiments" / "published"
-MODELS = published_models.read_models(FOLDER / published_models.FOLDER)
+MODELS = among.read(FOLDER / among.FOLDER)
 
 
-def models(*values: float) -> list[PublishedModel]:
-    return [PublishedModel(f"m{i}", {"a/b": value}) for i, value in enumerate(values)]
+def models(*values: float) -> list[Model]:
+    return [Model(f"m{i}", {"a/b": value}) for i, value in enumerate(values)]
 
 
 @pytest.mark.parametrize(
@@ -32,17 +32,15 @@ def models(*values: float) -> list[PublishedModel]:
 )
 def test_percentiles_by_hand(value, percentile, above, below):
     """Four models; equals count half, and are no neighbours."""
-    found = published_models.compute_percentile("a/b", value, models(10, 20, 30, 40))
-    assert found == published_models.ModelPercentile("a/b", value, percentile, 4, above, below)
-    assert published_models.compute_percentile("a/c", value, models(10)) is None
+    found = among.percentile("a/b", value, models(10, 20, 30, 40))
+    assert found == among.Percentile("a/b", value, percentile, 4, above, below)
+    assert among.percentile("a/c", value, models(10)) is None
 
 
 @given(st.lists(st.floats(0, 100), min_size=1), st.floats(0, 100), st.floats(0, 100))
 def test_percentiles_rise_with_the_value(values, one, other):
     """And lie between 0 and 100."""
-    low, high = (
-        published_models.compute_percentile("a/b", value, models(*values)).percentile for value in sorted((one, other))
-    )
+    low, high = (among.percentile("a/b", value, models(*values)).percentile for value in sorted((one, other)))
     assert 0 <= low <= high <= 100
 
 
@@ -53,7 +51,7 @@ def test_the_202_models_agree_with_the_tables_that_repeat_them():
     names = {"released.ce_clip": "CE-CLIP, coco-ft", "released.negclip": "NegCLIP, coco-ft",
              "released.dac_llm": "DAC-LLM, cc3m-ft"}  # fmt: skip
     checked = 0
-    for n in published_numbers.read_numbers(FOLDER):
+    for n in published.read(FOLDER):
         if n.paper == "FSC-CLIP" and n.table in ("main", "retrieval") and n.method in names:
             theirs = known[names[n.method]].get(n.column)
             if theirs is not None:
@@ -73,34 +71,34 @@ def test_the_202_models_agree_with_the_tables_that_repeat_them():
 def test_a_bad_line_is_named(tmp_path, text, said):
     (tmp_path / "bad.csv").write_text(text)
     with pytest.raises(UserError, match=said):
-        published_models.read_models(tmp_path)
+        among.read(tmp_path)
 
 
 def test_an_empty_place_is_not_known(tmp_path):
     (tmp_path / "one.csv").write_text("model,weights,family,a/b,c/d\nx,y,z,,3.5\n")
-    assert published_models.read_models(tmp_path) == [PublishedModel("x, y", {"c/d": 3.5})]
-    assert published_models.read_models(tmp_path / "none") == []
+    assert among.read(tmp_path) == [Model("x, y", {"c/d": 3.5})]
+    assert among.read(tmp_path / "none") == []
 
 
 def test_the_page_shows_every_method_among_them(tmp_path):
     """swap: pretrained 45, negclip 80, clic 75 percent, among models of 50 and 78; names are escaped."""
-    found = [PublishedModel("<b>", {"sugarcrepe/swap": 50.0}), PublishedModel("other", {"sugarcrepe/swap": 78.0})]
-    runs = collect_runs(fake_runs.cells(), fake_runs.BENCHMARKS, fake_runs.make(tmp_path / "runs"))[0]
-    made = report_page.build_page(runs, fake_runs.BENCHMARKS, None, (), (), lambda run: {}, models=found,
+    found = [Model("<b>", {"sugarcrepe/swap": 50.0}), Model("other", {"sugarcrepe/swap": 78.0})]
+    runs = collect(fake_runs.cells(), fake_runs.BENCHMARKS, fake_runs.make(tmp_path / "runs"))[0]
+    made = page.build(runs, fake_runs.BENCHMARKS, None, (), (), lambda run: {}, models=found,
                       official=fake_runs.OFFICIAL)  # fmt: skip
-    shown = {s.method: s.percentiles for s in report_page.rank_among_models(made)}
+    shown = {s.method: s.percentiles for s in page.standings(made)}
     assert {m: p[0].percentile for m, p in shown.items()} == {"pretrained": 0, "negclip": 100, "clic": 50}
     assert shown["clic"] == (
-        published_models.ModelPercentile("sugarcrepe/swap", pytest.approx(75.0), 50.0, 2, "other (78.0)", "<b> (50.0)"),
+        among.Percentile("sugarcrepe/swap", pytest.approx(75.0), 50.0, 2, "other (78.0)", "<b> (50.0)"),
     )
-    html = report_page.render_page(made)
+    html = page.render(made)
     assert "median percentile 50" in html and "&lt;b&gt; (50.0)" in html and "<b> (50.0)" not in html
-    without = report_page.render_page(report_page.build_page(runs, fake_runs.BENCHMARKS, None, (), (), lambda run: {}))
+    without = page.render(page.build(runs, fake_runs.BENCHMARKS, None, (), (), lambda run: {}))
     assert 'id="among"' not in without
 
 
 def test_the_median_of_percentiles():
     """The middle one, or the mean of the two middle ones."""
-    found = [published_models.ModelPercentile("c", 1.0, p, 2, "", "") for p in (10.0, 90.0, 30.0, 40.0)]
-    assert published_models.Standing("g", "m", tuple(found)).median == 35
-    assert published_models.Standing("g", "m", tuple(found[:3])).median == 30
+    found = [among.Percentile("c", 1.0, p, 2, "", "") for p in (10.0, 90.0, 30.0, 40.0)]
+    assert among.Standing("g", "m", tuple(found)).median == 35
+    assert among.Standing("g", "m", tuple(found[:3])).median == 30

@@ -11,11 +11,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from compclip.report import claims, report_page, table_formats, table_rows
+from compclip.report import claims, comparison, formats, page
 from compclip.report.tables import Column
-from compclip.runs.item_outcomes import COMPOSITION, Items
-from compclip.runs.result_files import FinishedRun, Result
-from compclip.runs.run_folder import Trained
+from compclip.runs.folder import Trained
+from compclip.runs.items import COMPOSITION, Items
+from compclip.runs.results import FinishedRun, Result
 from tests import fake_runs
 
 SWAP = Column("b", "swap")
@@ -39,36 +39,36 @@ PRETRAINED = same("pretrained", [1, 0] * 50)
 @pytest.mark.parametrize("facts", [{"weights_fingerprint": "w"}, {"run_key": "k"}])
 def test_a_checkpoint_under_three_seeds_is_one(facts):
     """A released one and the pretrained model: no deviation, one seed, an interval over the items alone."""
-    (group,) = table_rows.build_tables([*PRETRAINED, *same("released.x", [1] * 60 + [0, 1] * 20, **facts)], [SWAP])
+    (group,) = comparison.groups([*PRETRAINED, *same("released.x", [1] * 60 + [0, 1] * 20, **facts)], [SWAP])
     for row in group.rows:
         (found,) = row.statistics
         assert (row.seeds, found.seeds, found.std) == (1, 1, None)
-    assert (found.basis, found.verdict, found.change) == ("items alone", 1, pytest.approx(0.3))
-    assert "| released.x | 1 | **80.0** ▲ |" in table_formats.format_markdown([group], (), "")
-    (_, shown, _) = report_page.layout_means(group)["rows"][1]
-    assert shown == 1 and "±" not in report_page.layout_means(group)["rows"][1][2][0].small
-    (finding,) = claims.judge_claims(
-        [claims.Claim("c", "p", "t", "f", (claims.parse_inequality("released.x > pretrained on b/swap", "here"),))],
+    assert (found.over, found.verdict, found.change) == ("items alone", 1, pytest.approx(0.3))
+    assert "| released.x | 1 | **80.0** ▲ |" in formats.markdown([group], (), "")
+    (_, shown, _) = page.section(group)["rows"][1]
+    assert shown == 1 and "±" not in page.section(group)["rows"][1][2][0].small
+    (finding,) = claims.judge(
+        [claims.Claim("c", "p", "t", "f", (claims.inequality("released.x > pretrained on b/swap", "here"),))],
         [run for row in group.rows for run in row.runs], [group], {"b/swap": SWAP},
     )  # fmt: skip
-    assert (finding.evidence[0].seeds, finding.evidence[0].std, finding.evidence[0].basis) == (1, None, "items alone")
+    assert (finding.evidence[0].seeds, finding.evidence[0].std, finding.evidence[0].over) == (1, None, "items alone")
 
 
 def test_checkpoints_that_differ_count_each():
     trained = [run("clic", seed, [1] * (60 + seed) + [0] * (40 - seed), run_key=f"k{seed}") for seed in range(3)]
-    (group,) = table_rows.build_tables([*PRETRAINED, *trained], [SWAP])
+    (group,) = comparison.groups([*PRETRAINED, *trained], [SWAP])
     (found,) = group.rows[1].statistics
-    assert (group.rows[1].seeds, found.seeds, found.std, found.basis) == (3, 3, pytest.approx(0.01), "seeds and items")
+    assert (group.rows[1].seeds, found.seeds, found.std, found.over) == (3, 3, pytest.approx(0.01), "seeds and items")
 
 
 def test_the_table_of_differences_and_a_claim_have_one_interval():
     trained = [run("clic", seed, [1] * (70 + 2 * seed) + [0] * (30 - 2 * seed)) for seed in range(3)]
-    (group,) = table_rows.build_tables([*PRETRAINED, *trained], [SWAP])
+    (group,) = comparison.groups([*PRETRAINED, *trained], [SWAP])
     (found,) = group.rows[1].statistics
-    part = claims.parse_inequality("clic > pretrained on b/swap", "here")
+    part = claims.inequality("clic > pretrained on b/swap", "here")
     runs = {"clic": dict(enumerate(trained)), "pretrained": dict(enumerate(PRETRAINED))}
-    evidence = claims.judge_inequality(part, runs, SWAP)
-    assert (found.difference, found.basis, found.change) == (evidence.interval, evidence.basis, evidence.difference)
+    evidence = claims.weigh(part, runs, SWAP)
+    assert (found.difference, found.over, found.change) == (evidence.interval, evidence.over, evidence.difference)
 
 
 def below(value):
@@ -84,9 +84,7 @@ def coverage(rng, seeds, seed_sd, samples=200, items=2000):
         base = run("pretrained", 0, shared_I + rng.normal(size=items) > 0)
         shift_S1 = 0.3 + seed_sd * rng.normal(size=(seeds, 1))
         right_SI = shift_S1 + shared_I + 0.5 * rng.normal(size=items) + 0.8 * rng.normal(size=(seeds, items)) > 0
-        found = table_rows.compute_statistic(
-            SWAP, [run("clic", s, right_I) for s, right_I in enumerate(right_SI)], [base]
-        )
+        found = comparison.statistic(SWAP, [run("clic", s, right_I) for s, right_I in enumerate(right_SI)], [base])
         truth = below(0.3 / sqrt(1 + 0.5**2 + 0.8**2 + seed_sd**2)) - below(0)
         held += found.difference.low <= truth <= found.difference.high
     return held / samples

@@ -39,14 +39,14 @@ def read_tex(text):
 
 @given(NASTY)
 def test_latex_prints_the_text(text):
-    made = escape.to_latex(text)
+    made = escape.tex(text)
     assert read_tex(made).replace("--", "–") == words(text).replace("--", "–")
     assert not made.startswith(("[", "*"))  # options of the line's end before it
 
 
 @given(st.lists(NASTY, min_size=1, max_size=4), st.lists(NASTY, min_size=1, max_size=4))
 def test_a_row_of_markdown_keeps_its_cells(texts, codes):
-    row = "| " + " | ".join([*map(escape.to_markdown, texts), *map(escape.to_code, codes)]) + " |"
+    row = "| " + " | ".join([*map(escape.md, texts), *map(escape.md_code, codes)]) + " |"
     assert len(row.splitlines()) == 1
     cells = re.split(r"(?<!\\)(?:\\\\)*\|", re.sub(r"\\\\", "", row))[1:-1]
     assert len(cells) == len(texts) + len(codes)
@@ -54,20 +54,20 @@ def test_a_row_of_markdown_keeps_its_cells(texts, codes):
 
 @given(NASTY)
 def test_markdown_shows_the_text(text):
-    made = escape.to_markdown(text)
+    made = escape.md(text)
     assert not re.search(r"<|(?<!\\)[`*\[\]|]", re.sub(r"\\\\", "", made))
     assert html.unescape(re.sub(r"\\([\\|`*\[\]])", r"\1", made)) == html.unescape(words(text).replace("&", "&amp;"))
 
 
 @given(NASTY)
 def test_code_in_markdown_ends_where_it_should(text):
-    made = escape.to_code(text)
+    made = escape.md_code(text)
     assert made.count("`") == 2 and made[0] == made[-1] == "`"
 
 
 @given(st.lists(st.lists(NASTY, min_size=2, max_size=3), max_size=3))
 def test_no_cell_of_csv_is_a_formula(rows):
-    read = list(csv.reader(io.StringIO(escape.format_csv(rows), newline="")))
+    read = list(csv.reader(io.StringIO(escape.table_csv(rows), newline="")))
     assert len(read) == len(rows)
     for text, cell in zip(map(one_feed, sum(rows, [])), sum(read, []), strict=True):
         if cell.startswith(escape.FORMULA):
@@ -77,18 +77,18 @@ def test_no_cell_of_csv_is_a_formula(rows):
 
 @given(st.floats(allow_nan=False), st.integers())
 def test_numbers_stay_numbers(number, whole):
-    line = escape.format_csv([[f"{number:.6f}", f"{whole:+}", number, whole, None, ""]])
+    line = escape.table_csv([[f"{number:.6f}", f"{whole:+}", number, whole, None, ""]])
     assert line == f"{number:.6f},{whole:+},{number},{whole},,\n"
 
 
 @pytest.mark.parametrize("text", ["=1+1", "+cmd|' /C calc'!A0", "-2+3", "@SUM(A1)", "\t=1", "\r=1", "＝1"])
 def test_formulas_become_text(text):
-    [[cell, _]] = csv.reader(io.StringIO(escape.format_csv([[text, "x"]]), newline=""))
+    [[cell, _]] = csv.reader(io.StringIO(escape.table_csv([[text, "x"]]), newline=""))
     assert cell == f"'{one_feed(text)}"
 
 
 def test_each_character_of_latex():
-    assert escape.to_latex("a\\b^c~d_e&f%g$h#i{j}k<l>m−1") == (
+    assert escape.tex("a\\b^c~d_e&f%g$h#i{j}k<l>m−1") == (
         r"a\textbackslash{}b\textasciicircum{}c\textasciitilde{}d\_e\&f\%g\$h\#i\{j\}k$<$l$>$m$-$1"
     )
-    assert escape.to_latex("[x]") == "{}[x]"
+    assert escape.tex("[x]") == "{}[x]"

@@ -8,24 +8,20 @@ import pytest
 
 from compclip.base.errors import UserError
 from compclip.config import read
-from compclip.config.sections import BenchmarkSection as Section
+from compclip.config.how import Benchmark as Section
 from compclip.evaluate import census
-from compclip.report import official_benchmarks, published_models, published_numbers, report_page
-from compclip.report.official_benchmarks import OfficialBenchmarks
-from compclip.report.run_collection import collect_runs
+from compclip.report import among, official, page, published
+from compclip.report.collect import collect
+from compclip.report.official import Official
 from tests import fake_runs
-from tests.config.test_grids import GRIDS
 from tests.conftest import ROOT
+from tests.test_grids import GRIDS
 
 FOLDER = ROOT / "experiments" / "published"
-KNOWN = official_benchmarks.read_official_benchmarks(FOLDER)
-MODELS = [
-    published_models.PublishedModel(
-        "a", {"sugarcrepe/swap": 50.0, "retrieval/i2t_recall_at_1": 50.0, "summary/I2T": 40.0}
-    )
-]
+KNOWN = official.read(FOLDER)
+MODELS = [among.Model("a", {"sugarcrepe/swap": 50.0, "retrieval/i2t_recall_at_1": 50.0, "summary/I2T": 40.0})]
 NUMBERS = [
-    published_numbers.PublishedNumber("P", "T", "CLIP", "pretrained", "ViT", "", *column.split("/"), "60.0")
+    published.Number("P", "T", "CLIP", "pretrained", "ViT", "", *column.split("/"), "60.0")
     for column in ("sugarcrepe/swap", "retrieval/i2t_recall_at_1", "summary/I2T")
 ]
 
@@ -33,12 +29,10 @@ NUMBERS = [
 @pytest.mark.parametrize("name", ["sugarcrepe", "sugarcrepe_pp", "valse"])
 def test_official_files_have_the_fingerprint_that_is_declared(name, shared_data):
     """Of a copy elsewhere too; of a part of the files not."""
-    there = census.load_benchmark(name, Section(name, str(shared_data / name), str(shared_data / "coco" / "val2017")))
+    there = census.load(name, Section(name, str(shared_data / name), str(shared_data / "coco" / "val2017")))
     assert there.fingerprint() in KNOWN.fingerprints[name]
     split = "existence" if name == "valse" else "swap_att"
-    part = census.load_benchmark(
-        name, Section(name, str(shared_data / name), str(shared_data / "coco" / "val2017"), split)
-    )
+    part = census.load(name, Section(name, str(shared_data / name), str(shared_data / "coco" / "val2017"), split))
     assert part.fingerprint() not in KNOWN.fingerprints[name]
 
 
@@ -65,23 +59,21 @@ def built(tmp_path, known, **changed):
     for cell in fake_runs.cells():
         path = fake_runs.result(tmp_path, cell.name, "sugarcrepe")
         path.write_text(json.dumps(json.loads(path.read_text()) | changed))
-    runs, _ = collect_runs(fake_runs.cells(), fake_runs.BENCHMARKS, tmp_path)
-    return report_page.build_page(
-        runs, fake_runs.BENCHMARKS, None, [], NUMBERS, lambda run: {}, models=MODELS, official=known
-    )
+    runs, _ = collect(fake_runs.cells(), fake_runs.BENCHMARKS, tmp_path)
+    return page.build(runs, fake_runs.BENCHMARKS, None, [], NUMBERS, lambda run: {}, models=MODELS, official=known)
 
 
 def compared(made):
     """The columns that stand among published models, those beside papers' tables, and what the page says."""
-    placed = {p.column for standing in report_page.rank_among_models(made) for p in standing.percentiles}
-    html = report_page.render_page(made)
+    placed = {p.column for standing in page.standings(made) for p in standing.percentiles}
+    html = page.render(made)
     sections = [html.partition(f'<h2 id="{name}">')[2].partition("<h2 ")[0] for name in ("published", "among")]
-    return placed, {column for c in report_page.compare_published(made) for column in c.columns}, sections
+    return placed, {column for c in page.comparisons(made) for column in c.columns}, sections
 
 
 def test_equal_benchmarks_are_compared(tmp_path):
     """And a mean over them where the published one is over the same."""
-    known = OfficialBenchmarks(fake_runs.OFFICIAL.fingerprints, {"summary/I2T": ["retrieval"]})
+    known = Official(fake_runs.OFFICIAL.fingerprints, {"summary/I2T": ["retrieval"]})
     placed, beside, sections = compared(built(tmp_path, known))
     assert placed == beside == {"sugarcrepe/swap", "retrieval/i2t_recall_at_1", "summary/I2T"}
     assert not any("Not compared" in text for text in sections)
@@ -102,7 +94,7 @@ def test_equal_benchmarks_are_compared(tmp_path):
 def test_others_are_not_and_the_section_says_why(tmp_path, known, changed, reason):
     """Other files, files that nobody knows, and official ones of which 319 of 7,511 records were scored."""
     fingerprints = {"retrieval": ("retrievalretrieval",)} | ({"sugarcrepe": known} if known else {})
-    placed, beside, sections = compared(built(tmp_path, OfficialBenchmarks(fingerprints), **changed))
+    placed, beside, sections = compared(built(tmp_path, Official(fingerprints), **changed))
     assert placed == beside == {"retrieval/i2t_recall_at_1"}
     for text in sections:
         assert f"<li>vit / scenes: sugarcrepe ({reason})</li>" in text
@@ -127,7 +119,7 @@ def test_the_scenes_are_ranked_among_no_published_model(tmp_path):
     ],
 )
 def test_another_form_is_named(tmp_path, text, said):
-    (tmp_path / official_benchmarks.FILE).write_text(text)
+    (tmp_path / official.FILE).write_text(text)
     with pytest.raises(UserError, match=said):
-        official_benchmarks.read_official_benchmarks(tmp_path)
-    assert official_benchmarks.read_official_benchmarks(tmp_path / "none") == OfficialBenchmarks()
+        official.read(tmp_path)
+    assert official.read(tmp_path / "none") == Official()

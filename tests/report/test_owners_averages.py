@@ -26,12 +26,11 @@ from compclip.benchmarks import (
     whatsup,
 )
 from compclip.evaluate.benchmark import Benchmark
-from compclip.evaluate.benchmark_module import load_module
 from compclip.evaluate.embeddings import Embeddings
-from compclip.report import published_models, tables
+from compclip.report import among, tables
 from compclip.report.tables import Column
-from compclip.runs.item_outcomes import CLASSIFICATION, COMPOSITION, RETRIEVAL, Items
-from compclip.runs.result_files import Result
+from compclip.runs.items import CLASSIFICATION, COMPOSITION, RETRIEVAL, Items
+from compclip.runs.results import Result
 from tests.conftest import ROOT
 
 NOTHING = Embeddings(np.zeros((0, 0)), np.zeros((0, 0)), {}, {}, {})
@@ -145,16 +144,7 @@ class Evaluated:
 
     def __init__(self, results):
         """Metrics by benchmark and its kind."""
-        self.results = {
-            name: Result(name, name, kind, metrics, headline=self._headline(name, metrics))
-            for name, (kind, metrics) in results.items()
-        }
-
-    def _headline(self, name, metrics):
-        """What the benchmark's module declares; of a zero-shot set what ELEVATER counts."""
-        if "elevater" in metrics:
-            return ("elevater",)
-        return load_module(name.partition("_")[0] if name.startswith("retrieval_") else name).headline
+        self.results = {name: Result(name, name, kind, metrics) for name, (kind, metrics) in results.items()}
 
     def number(self, benchmark, metric):
         """A metric's value."""
@@ -172,7 +162,7 @@ def test_the_meta_averages_are_the_report_s_comp_zs_i2t_and_t2i(published, made)
             results[f"zeroshot_{theirs}"] = (CLASSIFICATION, {"top_1": 0.0, "elevater": float(row[theirs])})
         model = Evaluated(results)
         shown = tuple(Column(*ours) for ours in OURS.values())
-        ours_of = {c.metric: tables.column_value(model, c) for c in tables.summary_columns(shown, [model])}
+        ours_of = {c.metric: tables.value(model, c) for c in tables.summary_columns(shown, [model])}
         for ours, theirs in (("Comp", "comp_avg"), ("ZS", "21_tasks_avg"), ("I2T", "i2t_avg"), ("T2I", "t2i_avg")):
             assert ours_of[ours] == pytest.approx(float(averages[theirs]), abs=ALIKE), _model(row)
 
@@ -186,10 +176,7 @@ def test_the_numbers_of_records_are_those_of_the_files(shared_data):
 
 def test_the_models_that_runs_stand_among_have_these_averages(published):
     """To two decimals, under the names of the metrics that they are."""
-    known = {
-        model.name: model.values
-        for model in published_models.read_models(ROOT / "experiments" / "published" / "models")
-    }
+    known = {model.name: model.values for model in among.read(ROOT / "experiments" / "published" / "models")}
     shown = {theirs: "/".join(ours) for theirs, ours in OURS.items() if theirs not in ("colorswap", "mmvp_vlm")}
     for row, averages in published:
         found = known.get(f"{row['arch']}, {row['pretrained']}")

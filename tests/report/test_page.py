@@ -13,8 +13,8 @@ import pytest
 
 from compclip.base.errors import UserError, entry
 from compclip.report import __main__ as report_command
-from compclip.report import report_figures, report_page, run_details, table_formats
-from compclip.report.run_collection import MissingResult, collect_runs
+from compclip.report import formats, page, plots
+from compclip.report.collect import Missing, collect
 from compclip.report.tables import Column
 from tests import fake_runs
 
@@ -24,14 +24,12 @@ VOID = {"meta", "br", "hr", "img"}
 
 def build(runs, missing=(), published=()):
     official = fake_runs.OFFICIAL
-    return report_page.build_page(
-        runs, fake_runs.BENCHMARKS, None, missing, published, lambda run: DEFAULTS, official=official
-    )
+    return page.build(runs, fake_runs.BENCHMARKS, None, missing, published, lambda run: DEFAULTS, official=official)
 
 
 @pytest.fixture
 def report(tmp_path):
-    return build(collect_runs(fake_runs.cells(), fake_runs.BENCHMARKS, fake_runs.make(tmp_path / "runs"))[0])
+    return build(collect(fake_runs.cells(), fake_runs.BENCHMARKS, fake_runs.make(tmp_path / "runs"))[0])
 
 
 class Reader(HTMLParser):
@@ -62,7 +60,7 @@ class Reader(HTMLParser):
 
 
 def test_the_page_nests_and_its_first_table_has_the_numbers(report):
-    rows = Reader(report_page.render_page(report)).tables[0]
+    rows = Reader(page.render(report)).tables[0]
     assert rows[1] == ["method", "seeds", "Comp ↑", "I2T ↑", "T2I ↑", "swap ↑", "brittleness ↓", "mean score",
                        "i2t recall at 1 ↑", "t2i recall at 1 ↑"]  # fmt: skip
     assert rows[2] == ["pretrained", "1", "45.0", "80.0", "60.0", "45.0", "25.0", "0.250", "80.0", "60.0"]
@@ -72,7 +70,7 @@ def test_the_page_nests_and_its_first_table_has_the_numbers(report):
 
 def test_rows_can_be_found_by_name_and_the_page_is_whole_without_its_script(report):
     """Every row bears its name; controls and hidden rows are the script's alone."""
-    html = report_page.render_page(report)
+    html = page.render(report)
     body = html[html.index("<body>") : html.index("<script>")]
     assert not re.search(r"<button|<input| hidden", body)
     first = body[body.index("<table") : body.index("</table>")]
@@ -83,28 +81,28 @@ def test_rows_can_be_found_by_name_and_the_page_is_whole_without_its_script(repo
 
 def test_a_long_list_of_methods_counts_its_variants():
     many = ["pretrained", "clic", *(f"clic.c{i}" for i in range(30))]
-    assert report_page.abbreviate_methods(many) == ["pretrained", "clic (31 variants)"]
-    assert report_page.abbreviate_methods(["clic", "clic.c2", "clic"]) == ["clic", "clic.c2"]
+    assert page.methods(many) == ["pretrained", "clic (31 variants)"]
+    assert page.methods(["clic", "clic.c2", "clic"]) == ["clic", "clic.c2"]
 
 
 def test_gpu_hours_by_run_by_method_and_in_sum(tmp_path, report):
     """Seconds times devices; a run that does not say is counted apart, and a dash stands where none says."""
-    assert dict(report_page.list_facts(report))["GPU-hours"] == "–" and report_page.tabulate_hours(report) == []
-    runs, _ = collect_runs(fake_runs.cells(), fake_runs.BENCHMARKS, fake_runs.make(tmp_path / "hours"))
+    assert dict(page.facts(report))["GPU-hours"] == "–" and page.hours(report) == []
+    runs, _ = collect(fake_runs.cells(), fake_runs.BENCHMARKS, fake_runs.make(tmp_path / "hours"))
     for run, seconds in zip(runs[2:5], (3600.0, 1800.0, 7200.0), strict=True):  # both of negclip, one of clic
         run.environment["device_seconds"] = seconds
     made = build(runs)
-    assert dict(report_page.list_facts(made))["GPU-hours"] == "3.50 (without 1 of 4 runs, which do not say)"
-    assert [[(r.method, r.runs, r.hours) for r in rows] for _, rows in report_page.tabulate_hours(made)] == [
+    assert dict(page.facts(made))["GPU-hours"] == "3.50 (without 1 of 4 runs, which do not say)"
+    assert [[(r.method, r.runs, r.hours) for r in rows] for _, rows in page.hours(made)] == [
         [("negclip", 2, "1.50"), ("clic", 2, "2.00")]
     ]
-    assert [m.hours for m in run_details.tabulate_runs(runs)] == ["–", "–", "1.00", "0.50", "2.00", "–"]
-    tables = Reader(report_page.render_page(made)).tables
+    assert [m.hours for m in page.details.machines(runs)] == ["–", "–", "1.00", "0.50", "2.00", "–"]
+    tables = Reader(page.render(made)).tables
     assert [["method", "runs", "GPU-hours"], ["negclip", "2", "1.50"], ["clic", "2", "2.00"]] in tables
 
 
 def test_best_and_second_are_marked_on_the_page(report):
-    html = report_page.render_page(report)
+    html = page.render(report)
     best = re.search(r'<td class="best[^"]*" title="sugarcrepe/swap: 0.8000, 2 seeds"', html)
     second = re.search(r'<td class="second[^"]*" title="sugarcrepe/swap: 0.7500, 2 seeds"', html)
     assert best and second
@@ -112,10 +110,10 @@ def test_best_and_second_are_marked_on_the_page(report):
 
 def test_a_crowded_trade_off_has_its_key_below(tmp_path, monkeypatch):
     """Numbers in the figures and a list that says whose they are; no list where names have room."""
-    runs = collect_runs(fake_runs.cells(), fake_runs.BENCHMARKS, fake_runs.make(tmp_path / "runs"))[0]
-    assert 'class="note key"' not in report_page.render_page(build(runs))
-    monkeypatch.setattr(report_figures, "CROWD", 2)
-    html = report_page.render_page(build(runs))
+    runs = collect(fake_runs.cells(), fake_runs.BENCHMARKS, fake_runs.make(tmp_path / "runs"))[0]
+    assert 'class="note key"' not in page.render(build(runs))
+    monkeypatch.setattr(plots, "CROWD", 2)
+    html = page.render(build(runs))
     (listed,) = re.findall(r'<ul class="note key">(.*?)</ul>', html)
     assert re.findall(r"<b>(\d+)</b> (\w+)", listed) == [("1", "pretrained"), ("2", "negclip"), ("3", "clic")]
     first = next(svg for svg in re.findall(r"<svg.*?</svg>", html, re.DOTALL) if "Compositionality against" in svg)
@@ -123,7 +121,7 @@ def test_a_crowded_trade_off_has_its_key_below(tmp_path, monkeypatch):
 
 
 def test_the_page_fetches_nothing(report):
-    html = report_page.render_page(report)
+    html = page.render(report)
     assert not re.search(r"(src|href)=\"(?!#)", html)
     assert not re.search(r"url\(|@import|https?://", html)
 
@@ -132,7 +130,7 @@ def test_the_page_escapes_what_files_say(tmp_path):
     runs = fake_runs.make(tmp_path)
     path = fake_runs.trained(runs, "clic-vit-scenes-0").environment
     path.write_text(json.dumps(json.loads(path.read_text()) | {"device": "<script>alert(1)</script>"}))
-    html = report_page.render_page(build(collect_runs(fake_runs.cells(), fake_runs.BENCHMARKS, runs)[0]))
+    html = page.render(build(collect(fake_runs.cells(), fake_runs.BENCHMARKS, runs)[0]))
     assert "<script>alert" not in html
     assert "&lt;script&gt;alert" in html
 
@@ -140,15 +138,12 @@ def test_the_page_escapes_what_files_say(tmp_path):
 def test_missing_cells_are_named_on_a_partial_page(tmp_path):
     runs = fake_runs.make(tmp_path)
     cells = [*fake_runs.cells(), fake_runs.cell("fsc_clip")]
-    found, missing = collect_runs(cells, fake_runs.BENCHMARKS, runs, partial=True)
-    assert "<code>fsc_clip-vit-scenes-0</code>: no run directory" in report_page.render_page(build(found, missing))
+    found, missing = collect(cells, fake_runs.BENCHMARKS, runs, partial=True)
+    assert "<code>fsc_clip-vit-scenes-0</code>: no run directory" in page.render(build(found, missing))
 
 
 def test_parameters_that_differ_from_the_defaults(report):
-    found = {
-        method: [(s.key, s.value, s.default) for s in settings]
-        for method, settings in report_page.list_settings(report)
-    }
+    found = {method: [(s.key, s.value, s.default) for s in settings] for method, settings in page.settings(report)}
     assert found == {"negclip": [], "clic": [("train.lr", "2e-06", "1e-06")]}
 
 
@@ -157,8 +152,8 @@ def test_parameters_of_several_data_sets_are_told_apart_where_they_differ(tmp_pa
     runs = fake_runs.make(tmp_path, cells)
     path = fake_runs.trained(runs, "negclip-vit-coco-0").config
     path.write_text(path.read_text().replace("weight: 0.5", "weight: 1.0"))
-    made = build(collect_runs(cells, fake_runs.BENCHMARKS, runs)[0])
-    found = [(name, [(s.key, s.value) for s in settings]) for name, settings in report_page.list_settings(made)]
+    made = build(collect(cells, fake_runs.BENCHMARKS, runs)[0])
+    found = [(name, [(s.key, s.value) for s in settings]) for name, settings in page.settings(made)]
     assert found == [("negclip, vit / scenes", []), ("negclip, vit / coco", [("method.weight", "1.0")]),
                      ("clic", [("train.lr", "2e-06")])]  # fmt: skip
 
@@ -174,18 +169,18 @@ def test_parameters_of_several_data_sets_are_told_apart_where_they_differ(tmp_pa
     ],
 )
 def test_numbers_as_shown(value, metric, sign, text):
-    assert table_formats.format_number(value, Column("b", metric, score=metric == "mean_score"), sign) == text
+    assert formats.number(value, Column("b", metric, score=metric == "mean_score"), sign) == text
 
 
 def test_markdown_latex_and_csv_say_the_same(report):
-    lines = table_formats.format_markdown(report.main, (), "legend").splitlines()
+    lines = formats.markdown(report.main, (), "legend").splitlines()
     cells = {line.split(" | ")[0]: line.split(" | ")[5] for line in lines if line.startswith("| ")}
     assert (cells["| negclip"], cells["| clic"]) == ("**80.0** ± 14.1", "<u>75.0</u> ± 0.0 ▲")
-    tex = table_formats.format_latex(report.main)
+    tex = formats.latex(report.main)
     assert r"\textbf{80.0} {\scriptsize $\pm$ 14.1} &" in tex
     assert r"\underline{75.0} {\scriptsize $\pm$ 0.0}$^\ast$" in tex
     assert tex.count(r"\begin{tabular}") == tex.count(r"\end{tabular}") == 1
-    rows = list(csv.DictReader(table_formats.format_results_csv(report.main).splitlines()))
+    rows = list(csv.DictReader(formats.table_csv(report.main).splitlines()))
     (row,) = [r for r in rows if (r["method"], r["benchmark"], r["metric"]) == ("negclip", "sugarcrepe", "swap")]
     assert (row["mean"], row["std"], row["rank"], row["difference"]) == ("0.800000", "0.141421", "1", "0.350000")
     assert (row["items"], row["verdict"], row["seeds"]) == ("15", "", "2")
@@ -195,7 +190,7 @@ def test_markdown_latex_and_csv_say_the_same(report):
 
 
 def test_metrics_are_flat(report):
-    found = table_formats.flatten_means(report.main)
+    found = formats.metrics(report.main)
     assert found["negclip-vit-scenes/sugarcrepe/swap"] == 0.8
     assert found["pretrained-vit-scenes/summary/T2I"] == 0.6
 
@@ -214,8 +209,8 @@ def project(tmp_path, monkeypatch):
     )
     monkeypatch.setattr(report_command.read, "load", lambda path: params)
     monkeypatch.setattr(report_command.grid, "cells", lambda params: fake_runs.cells())
-    monkeypatch.setattr(report_command, "make_defaults", lambda params: lambda run: DEFAULTS)
-    monkeypatch.setattr(report_command.run_collection, "find_stale_runs", lambda params, runs, partial: [])
+    monkeypatch.setattr(report_command, "usual", lambda params: lambda run: DEFAULTS)
+    monkeypatch.setattr(report_command.stale, "check", lambda params, runs, partial: [])
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
@@ -253,13 +248,13 @@ NASTY = "<img src=x onerror=alert(1)>|`\\_$&\"'=1\ud800"
 
 def test_what_a_run_s_files_hold_stays_text(tmp_path):
     """Whoever made them wrote the machine, the parameters, the reasons and the names of the loss terms."""
-    runs, _ = collect_runs(fake_runs.cells(), fake_runs.BENCHMARKS, fake_runs.make(tmp_path))
+    runs, _ = collect(fake_runs.cells(), fake_runs.BENCHMARKS, fake_runs.make(tmp_path))
     for run in runs:
         run.environment.update(device=NASTY, git_commit=NASTY, dropped={NASTY: 1}, packages={NASTY: NASTY})
         run.config["train"] = {NASTY: NASTY}
         run.curve[:] = [{**line, NASTY: 1.0} for line in run.curve]
-    made = build(runs, [MissingResult(NASTY, NASTY)])
-    report_command.write_report(made, tmp_path / "out")
+    made = build(runs, [Missing(NASTY, NASTY)])
+    report_command.write(made, tmp_path / "out")
     html = (tmp_path / "out" / "index.html").read_text()
     Reader(html)
     assert html.count("&lt;img") > 10 and "<img" not in html
@@ -300,19 +295,19 @@ def test_published_numbers_stand_beside_ours(project):
     ("text", "message"),
     [
         ("paper,table\n", "no column 'row'"),
-        (",".join(report_command.published_numbers.FIELDS) + "\na,b,c,d,e,f,g,h,x,percent\n", "line 2: value='x'"),
+        (",".join(report_command.published.FIELDS) + "\na,b,c,d,e,f,g,h,x,percent\n", "line 2: value='x'"),
     ],
 )
 def test_a_bad_published_table_is_named(tmp_path, text, message):
     (tmp_path / "bad.csv").write_text(text)
     with pytest.raises(UserError, match=message):
-        report_command.published_numbers.read_numbers(tmp_path)
+        report_command.published.read(tmp_path)
 
 
 def test_the_defaults_are_the_common_training_and_the_method_s_own():
     params = SimpleNamespace(train=report_command.sections.Train(lr=0.5))
     run = SimpleNamespace(cell=fake_runs.cell("fsc_clip.lora"))
-    found = report_command.make_defaults(params)(run)
+    found = report_command.usual(params)(run)
     assert found["train"]["lr"] == 0.5
     assert found["method"]["gamma"] == 2.0
 
@@ -322,18 +317,18 @@ def test_a_stand_in_tokenizer_is_said_at_the_head(tmp_path, report):
     made = fake_runs.make(tmp_path / "other")
     path = fake_runs.result(made, "negclip-vit-scenes-1", "sugarcrepe")
     path.write_text(json.dumps(json.loads(path.read_text()) | {"checkpoint": {"tokenizer": "clip"}}))
-    runs, _ = collect_runs(fake_runs.cells(), fake_runs.BENCHMARKS, made)
-    assert report_page.list_facts(build(runs))[-1] == ("stand-in tokenizer", "clip (negclip-vit-scenes-1)")
-    assert "stand-in tokenizer" not in dict(report_page.list_facts(report))
+    runs, _ = collect(fake_runs.cells(), fake_runs.BENCHMARKS, made)
+    assert page.facts(build(runs))[-1] == ("stand-in tokenizer", "clip (negclip-vit-scenes-1)")
+    assert "stand-in tokenizer" not in dict(page.facts(report))
 
 
 def test_the_trained_parameters_are_shown(tmp_path):
     """Of how many, for each run that says; a run made before they were counted shows a dash."""
-    runs, _ = collect_runs(fake_runs.cells(), fake_runs.BENCHMARKS, fake_runs.make(tmp_path))
+    runs, _ = collect(fake_runs.cells(), fake_runs.BENCHMARKS, fake_runs.make(tmp_path))
     runs[-1].environment.update(trained_parameters=35072, parameters=5_500_000)
-    html = report_page.render_page(report_page.build_page(runs, fake_runs.BENCHMARKS, None, [], [], lambda _: DEFAULTS))
+    html = page.render(page.build(runs, fake_runs.BENCHMARKS, None, [], [], lambda _: DEFAULTS))
     assert html.count('<td class="num">35,072 of 5,500,000</td>') == 1
-    assert [m.trained for m in run_details.tabulate_runs(runs)][:-1] == ["–"] * (len(runs) - 1)
+    assert [m.trained for m in page.details.machines(runs)][:-1] == ["–"] * (len(runs) - 1)
 
 
 def test_a_reference_that_the_grid_has_not_is_named_and_nothing_written(project, monkeypatch):

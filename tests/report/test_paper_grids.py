@@ -10,22 +10,22 @@ import pytest
 from compclip.base.files import write_json
 from compclip.config import grid, read
 from compclip.report import __main__ as report_command
-from compclip.report import published_numbers, report_page
-from compclip.report.run_collection import collect_runs
+from compclip.report import page, published
+from compclip.report.collect import collect
 from compclip.report.tables import SUMMARIES
 from tests import fake_grid
-from tests.config.test_grids import GRIDS, TABLES, rows
 from tests.conftest import ROOT
+from tests.test_grids import GRIDS, TABLES, rows
 
 FOLDER = ROOT / "experiments" / "published"
-PRINTED = published_numbers.read_numbers(FOLDER)
+PRINTED = published.read(FOLDER)
 
 
 def built(name, folder):
     params = read.load(GRIDS[name])
-    runs, missing = collect_runs(grid.cells(params), params.evaluate.benchmarks, fake_grid.make(params, folder))
+    runs, missing = collect(grid.cells(params), params.evaluate.benchmarks, fake_grid.make(params, folder))
     official = fake_grid.official(params, FOLDER)
-    return report_page.build_page(
+    return page.build(
         runs, params.evaluate.benchmarks, params.report.columns, missing, PRINTED, lambda run: {}, official=official
     )
 
@@ -33,15 +33,15 @@ def built(name, folder):
 @pytest.mark.parametrize("name", TABLES)
 def test_every_row_of_the_grid_s_tables_stands_beside_ours(name, tmp_path):
     """On each backbone and data set our line follows the paper's lines of the same method, and no other backbone's."""
-    made = report_page.compare_published(built(name, tmp_path))
+    made = page.comparisons(built(name, tmp_path))
     beside = set()
     for table in made:
         for before, line in zip(table.lines, table.lines[1:], strict=False):
             if line.ours:
                 backbone, data = line.source.removeprefix("ours: ").split(", ")
-                place = published_numbers.to_slug(before.source.rpartition(": ")[2])
+                place = published.slug(before.source.rpartition(": ")[2])
                 assert not before.ours and before.label == line.label and len(before.cells) == len(line.cells)
-                assert place in (backbone, published_numbers.to_slug(f"{backbone}, {data}"))
+                assert place in (backbone, published.slug(f"{backbone}, {data}"))
                 beside.add((table.title, line.label))
     shown = {*read.load(GRIDS[name]).report.columns, *(f"summary/{s}" for s in SUMMARIES)}
     assert {(f"{n.paper}, {n.table}", n.method) for n in rows(name) if n.column in shown} <= beside
@@ -49,9 +49,7 @@ def test_every_row_of_the_grid_s_tables_stands_beside_ours(name, tmp_path):
 
 def test_the_numbers_are_those_of_the_row(tmp_path):
     """Table 12 as printed, changes against CLIP; ours from the cell's own results, ZS-10 as the mean of ten."""
-    (table,) = [
-        t for t in report_page.compare_published(built("clic_table12", tmp_path)) if t.title == "CLIC, Table 12"
-    ]
+    (table,) = [t for t in page.comparisons(built("clic_table12", tmp_path)) if t.title == "CLIC, Table 12"]
     at = [table.columns.index(c) for c in ("zeroshot_ten/top_1", "sugarcrepe/swap")]
     lines = {(line.label, line.ours): [line.cells[i] for i in at] for line in table.lines}
     assert lines["clic.frozen_text", False] == ["60.3 (−1.1)", "64.4 (+1.7)"]

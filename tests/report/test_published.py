@@ -9,12 +9,12 @@ import pytest
 
 from compclip.base import plugins
 from compclip.base.errors import UserError
-from compclip.report import published_numbers
-from compclip.report.tables import Column, MethodRow, ResultTable, Statistic
+from compclip.report import published
+from compclip.report.tables import Column, Group, Row, Statistic
 from tests.conftest import ROOT
 
 FOLDER = ROOT / "experiments" / "published"
-NUMBERS = published_numbers.read_numbers(FOLDER)
+NUMBERS = published.read(FOLDER)
 ROUNDED = 0.1 + 1e-6  # a rounded mean against the mean of rounded numbers: half a digit each
 ELSEWHERE = {  # benchmarks without a module here, and means over benchmarks
     "aro", "crepe", "eqben", "imagecode", "svo_probes", "valse", "vl_checklist", "whatsup", "spec", "overall", "summary",
@@ -41,7 +41,7 @@ def table(paper, name):
     """A table's rows by their label, each column -> value."""
     numbers = [n for n in NUMBERS if (n.paper, n.table) == (paper, name)]
     return {
-        model: {c: float(n.value) for c, n in row.items()} for model, row in published_numbers.group_by_model(numbers).items()
+        model: {c: float(n.value) for c, n in row.items()} for model, row in published.rows(numbers).items()
     }  # fmt: skip
 
 
@@ -250,13 +250,12 @@ def test_a_model_has_the_same_number_in_every_table_of_a_paper():
 
 def test_the_change_beside_a_number_keeps_its_digits():
     made = [
-        published_numbers.PublishedNumber("p", "t", "a", m, "b", "", "x", "y", v)
-        for m, v in (("pretrained", "60.5"), ("clic", "49.85"))
+        published.Number("p", "t", "a", m, "b", "", "x", "y", v) for m, v in (("pretrained", "60.5"), ("clic", "49.85"))
     ]
     base, ours = made
-    assert published_numbers._cell(ours, base) == "49.85 (−10.65)"
-    assert published_numbers._cell(base, None) == "60.5"
-    assert published_numbers._cell(None, base) == "–"
+    assert published._cell(ours, base) == "49.85 (−10.65)"
+    assert published._cell(base, None) == "60.5"
+    assert published._cell(None, base) == "–"
 
 
 def test_negclip_is_its_authors_checkpoint_but_where_fsc_clip_trained_it():
@@ -270,33 +269,26 @@ def test_negclip_is_its_authors_checkpoint_but_where_fsc_clip_trained_it():
 
 def test_differences_of_a_method_that_the_paper_did_not_train_are_its_checkpoint_s():
     def row(method, value, table="t"):
-        return published_numbers.PublishedNumber(
-            "p", table, method, method, "B/32", "COCO", "sugarcrepe", "swap", value
-        )
+        return published.Number("p", table, method, method, "B/32", "COCO", "sugarcrepe", "swap", value)
 
     asked = ("p", "t", "clic", "negclip", "sugarcrepe/swap")
     scored = [row("clic", "80.0"), row("released.negclip", "75.0")]
-    assert published_numbers.list_printed_differences(scored, *asked) == [5.0]
-    assert published_numbers.list_printed_differences([*scored, row("negclip", "70.0")], *asked) == [10.0], (
-        "its own training goes before"
-    )
+    assert published.differences(scored, *asked) == [5.0]
+    assert published.differences([*scored, row("negclip", "70.0")], *asked) == [10.0], "its own training goes before"
 
 
 def test_differences_pair_rows_of_one_backbone_and_data_set():
     def number(row, method, backbone, data, value):
-        return published_numbers.PublishedNumber("p", "t", row, method, backbone, data, "sugarcrepe", "swap", value)
+        return published.Number("p", "t", row, method, backbone, data, "sugarcrepe", "swap", value)
 
     numbers = [
         number("CLIP", "pretrained", "B/32", "", "60.0"), number("CLIP", "pretrained", "B/16", "", "62.0"),
         number("a", "clic", "B/32", "COCO", "70.0"), number("b", "clic", "B/32", "LAION", "71.5"),
         number("c", "negclip", "B/32", "COCO", "75.0"), number("d", "", "B/32", "COCO", "99.0"),
     ]  # fmt: skip
-    assert published_numbers.list_printed_differences(numbers, "p", "t", "clic", "pretrained", "sugarcrepe/swap") == [
-        10.0,
-        11.5,
-    ]
-    assert published_numbers.list_printed_differences(numbers, "p", "t", "clic", "negclip", "sugarcrepe/swap") == [-5.0]
-    assert published_numbers.list_printed_differences(numbers, "p", "t", "clic", "pretrained", "sugarcrepe/add") == []
+    assert published.differences(numbers, "p", "t", "clic", "pretrained", "sugarcrepe/swap") == [10.0, 11.5]
+    assert published.differences(numbers, "p", "t", "clic", "negclip", "sugarcrepe/swap") == [-5.0]
+    assert published.differences(numbers, "p", "t", "clic", "pretrained", "sugarcrepe/add") == []
 
 
 @pytest.mark.parametrize(
@@ -307,21 +299,21 @@ def test_differences_pair_rows_of_one_backbone_and_data_set():
     ],
 )
 def test_a_bad_line_is_named(tmp_path, line, message):
-    (tmp_path / "bad.csv").write_text(",".join(published_numbers.FIELDS) + "\n" + line + "\n")
+    (tmp_path / "bad.csv").write_text(",".join(published.FIELDS) + "\n" + line + "\n")
     with pytest.raises(UserError, match=message):
-        published_numbers.read_numbers(tmp_path)
+        published.read(tmp_path)
 
 
 def compared(rows, numbers):
     """The lines of a comparison on ViT-B/32, of rows with one number each."""
     column = Column("sugarcrepe", "swap")
-    made = tuple(MethodRow(method, (), (Statistic(value / 100, None, 1),)) for method, value in rows.items())
-    found = published_numbers.compare_tables(numbers, ResultTable("vit_b_32", "scenes", (column,), made))
+    made = tuple(Row(method, (), (Statistic(value / 100, None, 1),)) for method, value in rows.items())
+    found = published.compare(numbers, Group("vit_b_32", "scenes", (column,), made))
     return [(line.label, line.ours, line.cells[0]) for comparison in found for line in comparison.lines]
 
 
 def printed(method, value, data="", row="theirs"):
-    return published_numbers.PublishedNumber("p", "t", row, method, "ViT-B/32", data, "sugarcrepe", "swap", value)
+    return published.Number("p", "t", row, method, "ViT-B/32", data, "sugarcrepe", "swap", value)
 
 
 def test_a_checkpoint_that_disagrees_with_what_is_printed_is_marked():

@@ -9,19 +9,19 @@ import numpy as np
 import pytest
 
 from compclip.report import __main__ as report_command
-from compclip.report import report_page, table_formats, table_rows, tables
-from compclip.report.run_collection import collect_runs
-from compclip.report.tables import Column, MethodRow, ResultTable
-from compclip.runs.item_outcomes import COMPOSITION, Items
-from compclip.runs.result_files import FinishedRun, Result
-from compclip.runs.run_folder import Trained
+from compclip.report import comparison, formats, page, reference_table, tables
+from compclip.report.collect import collect
+from compclip.report.tables import Column, Group, Row
+from compclip.runs.folder import Trained
+from compclip.runs.items import COMPOSITION, Items
+from compclip.runs.results import FinishedRun, Result
 from tests import fake_runs
 
 
 def built(tmp_path, cells, against="clic"):
     """The page of some cells' made results."""
-    runs, _ = collect_runs(cells, fake_runs.BENCHMARKS, fake_runs.make(tmp_path, cells))
-    return report_page.build_page(runs, fake_runs.BENCHMARKS, None, [], [], lambda run: {}, against=against)
+    runs, _ = collect(cells, fake_runs.BENCHMARKS, fake_runs.make(tmp_path, cells))
+    return page.build(runs, fake_runs.BENCHMARKS, None, [], [], lambda run: {}, against=against)
 
 
 def found(made):
@@ -58,7 +58,7 @@ def test_differences_and_intervals_by_hand(made, column, mean, variance, t, item
     half = t * variance**0.5
     assert ours.change == ours.difference.estimate == pytest.approx(mean)
     assert (ours.difference.low, ours.difference.high) == pytest.approx((mean - half, mean + half), abs=2e-3)
-    assert (ours.difference.items, ours.seeds, ours.basis, ours.verdict) == (items, 2, "seeds and items", 0)
+    assert (ours.difference.items, ours.seeds, ours.over, ours.verdict) == (items, 2, "seeds and items", 0)
 
 
 def scored(method, seed, right, metric, of=400, keep=True):
@@ -71,7 +71,7 @@ def scored(method, seed, right, metric, of=400, keep=True):
 def compared(column, ours, theirs, **how):
     """The statistic of two methods from the number of right items of each seed."""
     runs = [{s: scored(m, s, n, column.metric, **how) for s, n in enumerate(r)} for m, r in enumerate((ours, theirs))]
-    return table_rows.compute_difference(column, *runs)
+    return comparison.difference(column, *runs)
 
 
 @pytest.mark.parametrize(
@@ -82,7 +82,7 @@ def test_marks_say_which_is_better(column, verdict):
     """Brittleness is better when lower, and of scores neither is."""
     for sign in (1, -1):
         ours = compared(column, *[(300, 304, 302), (200, 203, 199)][::sign])
-        assert (ours.verdict, ours.basis, ours.difference.sign) == (sign * verdict, "seeds and items", sign)
+        assert (ours.verdict, ours.over, ours.difference.sign) == (sign * verdict, "seeds and items", sign)
 
 
 def test_seeds_that_scatter_leave_it_open_though_every_one_s_items_decide():
@@ -90,7 +90,7 @@ def test_seeds_that_scatter_leave_it_open_though_every_one_s_items_decide():
     assert compared(column, (320, 220, 270), (200, 200, 200)).verdict == 0
     for right in (320, 220, 270):
         alone = compared(column, (right,), (200,))
-        assert (alone.verdict, alone.basis) == (1, "items alone")
+        assert (alone.verdict, alone.over) == (1, "items alone")
 
 
 def test_a_metric_without_items_is_judged_by_its_seeds():
@@ -98,9 +98,9 @@ def test_a_metric_without_items_is_judged_by_its_seeds():
     ours = compared(Column("b", "swap"), (300, 304, 308), (200, 200, 200), keep=False)
     half = 4.3027 * 0.01 / 3**0.5
     assert (ours.difference.low, ours.difference.high) == pytest.approx((0.26 - half, 0.26 + half))
-    assert (ours.difference.items, ours.basis, ours.verdict) == (0, "seeds alone", 1)
+    assert (ours.difference.items, ours.over, ours.verdict) == (0, "seeds alone", 1)
     single = compared(Column("b", "swap"), (300,), (200,), keep=False)
-    assert (single.change, single.difference, single.basis, single.verdict) == (0.25, None, "", 0)
+    assert (single.change, single.difference, single.over, single.verdict) == (0.25, None, "", 0)
 
 
 def test_only_seeds_of_both_count(tmp_path):
@@ -113,7 +113,7 @@ def test_only_seeds_of_both_count(tmp_path):
     assert (swap.change, swap.seeds) == (pytest.approx((0.9 + 0.85) / 2 - 0.75), 2)
     single = found(built(tmp_path / "one", cells[:4]))["negclip"]
     swap, bad = single["sugarcrepe/swap"], single["hard_positives/brittleness"]
-    assert (swap.change, swap.seeds, swap.basis) == (pytest.approx(0.9 - 0.75), 1, "items alone")
+    assert (swap.change, swap.seeds, swap.over) == (pytest.approx(0.9 - 0.75), 1, "items alone")
     half = T3 * (1 / 12) ** 0.5  # negclip 1110, clic 1000: 0 1 1 0
     assert (bad.difference.low, bad.difference.high) == pytest.approx((0.5 - half, 0.5 + half))
     (row,) = built(tmp_path / "none", [cells[0], *cells[3:]]).contrasts[0].rows
@@ -124,7 +124,7 @@ def test_rows_are_all_others_of_each_table(tmp_path):
     cells = [fake_runs.cell(m, data=d) for d in ("scenes", "coco") for m in fake_runs.METHODS]
     made = built(tmp_path, [cell for cell in cells if cell.place != "clic/vit-coco-0"])
     assert [[row.method for row in group.rows] for group in made.contrasts] == [["pretrained", "negclip"], []]
-    assert "There is no run of clic" not in report_page.render_page(made)
+    assert "There is no run of clic" not in page.render(made)
     assert built(tmp_path, cells, against="").contrasts == ()
 
 
@@ -135,7 +135,7 @@ def test_the_pretrained_row_is_the_other_table_s_turned_round(made):
         assert ours.change == pytest.approx(-turned[name].change), name
         other = turned[name].difference
         assert (ours.difference.low, ours.difference.high) == pytest.approx((-other.high, -other.low)), name
-        assert (ours.basis, ours.difference.items, ours.seeds) == (turned[name].basis, other.items, turned[name].seeds)
+        assert (ours.over, ours.difference.items, ours.seeds) == (turned[name].over, other.items, turned[name].seeds)
 
 
 def test_further_methods_change_no_interval(made, tmp_path):
@@ -144,7 +144,7 @@ def test_further_methods_change_no_interval(made, tmp_path):
 
 
 def test_page_markdown_csv_and_latex_say_the_same(made):
-    text = report_page.render_page(made)
+    text = page.render(made)
     section = text.partition('<h2 id="reference">Difference to clic</h2>')[2].partition("<h2 ")[0]
     row = section.partition('<tr data-name="negclip">')[2].partition("</tr>")[0]
     assert '<a href="#reference">To clic</a>' in text
@@ -154,12 +154,12 @@ def test_page_markdown_csv_and_latex_say_the_same(made):
     assert "over seeds and items: 2 seeds, 4 item pairs" in row
     assert row.count("<small>seeds alone</small>") == 1  # mean_score
     assert "items alone" not in row
-    assert f"+50.0 {between} |" in table_formats.format_contrasts_markdown(made.contrasts, "clic")
-    tex = table_formats.format_contrasts_latex(made.contrasts, "clic")
+    assert f"+50.0 {between} |" in reference_table.markdown(made.contrasts, "clic")
+    tex = reference_table.latex(made.contrasts, "clic")
     assert rf"+50.0 {{\scriptsize {{}}{between.replace('−', '$-$')}}}" in tex
     assert r"\caption{vit / scenes: difference to clic" in tex
     assert tex.count(r"\begin{tabular}") == tex.count(r"\end{tabular}") == 1
-    lines = list(csv.DictReader(table_formats.format_contrasts_csv(made.contrasts, "clic").splitlines()))
+    lines = list(csv.DictReader(reference_table.table_csv(made.contrasts, "clic").splitlines()))
     (line,) = [x for x in lines if (x["method"], x["metric"]) == ("negclip", "brittleness")]
     assert (line["reference"], line["better"], line["seeds"], line["difference"]) == ("clic", "lower", "2", "0.500000")
     assert (line["low"], line["high"]) == (f"{ours.difference.low:.6f}", f"{ours.difference.high:.6f}")
@@ -169,7 +169,7 @@ def test_page_markdown_csv_and_latex_say_the_same(made):
 
 def shown(column, *statistics):
     """A table of one row."""
-    return ResultTable("a_b", "c", (column,) * len(statistics), (MethodRow("x_y", (), statistics),))
+    return Group("a_b", "c", (column,) * len(statistics), (Row("x_y", (), statistics),))
 
 
 def test_marks_and_what_an_interval_is_over_are_the_same_everywhere():
@@ -177,19 +177,19 @@ def test_marks_and_what_an_interval_is_over_are_the_same_everywhere():
     column = Column("b", "brittleness", lower=True)
     alone, both = compared(column, (300,), (200,)), compared(column, (300, 304, 302), (200, 200, 200))
     group = shown(column, alone, both)
-    ends = [table_formats.format_interval(statistic.difference, column) for statistic in (alone, both)]
-    (_, _, cells) = report_page.layout_differences(group)["rows"][0]
-    assert [(c.small, c.basis, c.mark, c.css) for c in cells] == [
+    ends = [formats.between(statistic.difference, column) for statistic in (alone, both)]
+    (_, _, cells) = page.differences(group)["rows"][0]
+    assert [(c.small, c.over, c.mark, c.css) for c in cells] == [
         (ends[0], "items alone", "▼", "worse"), (ends[1], "", "▼", "worse"),
     ]  # fmt: skip
     assert cells[0].title == "over items alone: 1 seed, 400 item pairs"
-    text = table_formats.format_contrasts_markdown([group], "clic")
+    text = reference_table.markdown([group], "clic")
     assert f"| x_y | 3 | +25.0 {ends[0]} items alone ▼ | +25.5 {ends[1]} ▼ |" in text
-    tex = table_formats.format_contrasts_latex([group], "clic")
+    tex = reference_table.latex([group], "clic")
     assert (
         rf"+25.0$^\ast$ {{\scriptsize {{}}{ends[0]} items alone}} & +25.5$^\ast$ {{\scriptsize {{}}{ends[1]}}}" in tex
     )
-    lines = list(csv.DictReader(table_formats.format_contrasts_csv([group], "clic").splitlines()))
+    lines = list(csv.DictReader(reference_table.table_csv([group], "clic").splitlines()))
     assert [(line["over"], line["verdict"]) for line in lines] == [
         ("items alone", "worse"),
         ("seeds and items", "worse"),
@@ -200,34 +200,28 @@ def test_a_number_without_items_and_seeds_has_no_interval():
     """And a missing number is a dash."""
     score = Column("b", "mean_score", score=True)
     group = shown(score, compared(score, (100,), (100,), keep=False), None)
-    assert "| x_y | 1 | 0.000 | – |" in table_formats.format_contrasts_markdown([group], "clic")
-    assert r"x\_y & 0.000 & -- \\" in table_formats.format_contrasts_latex([group], "clic")
-    (line,) = csv.DictReader(table_formats.format_contrasts_csv([group], "clic").splitlines())
+    assert "| x_y | 1 | 0.000 | – |" in reference_table.markdown([group], "clic")
+    assert r"x\_y & 0.000 & -- \\" in reference_table.latex([group], "clic")
+    (line,) = csv.DictReader(reference_table.table_csv([group], "clic").splitlines())
     assert (line["difference"], line["low"], line["over"], line["items"]) == ("0.000000", "", "", "")
 
 
 def test_without_a_reference_nothing_is_said(tmp_path):
     made = built(tmp_path, fake_runs.cells(), against="")
-    assert 'id="reference"' not in report_page.render_page(made) and "#reference" not in report_page.render_page(made)
-    assert (
-        table_formats.format_contrasts_markdown(made.contrasts, "")
-        == table_formats.format_contrasts_latex(made.contrasts, "")
-        == ""
-    )
-    assert table_formats.format_contrasts_csv(made.contrasts, "").splitlines() == [
-        ",".join(table_formats.CONTRAST_FIELDS)
-    ]
+    assert 'id="reference"' not in page.render(made) and "#reference" not in page.render(made)
+    assert reference_table.markdown(made.contrasts, "") == reference_table.latex(made.contrasts, "") == ""
+    assert reference_table.table_csv(made.contrasts, "").splitlines() == [",".join(reference_table.FIELDS)]
 
 
 def test_the_files_hold_it(made, tmp_path):
-    report_command.write_report(made, tmp_path / "reports")
+    report_command.write(made, tmp_path / "reports")
     assert "## Difference to clic: vit / scenes" in (tmp_path / "reports" / "report.md").read_text()
     assert "difference to clic" in (tmp_path / "reports" / "report.tex").read_text()
     assert len((tmp_path / "reports" / "reference.csv").read_text().splitlines()) > 10
 
 
 def test_the_statistic_of_runs_without_the_column_is_none(tmp_path):
-    runs, _ = collect_runs(fake_runs.cells(), fake_runs.BENCHMARKS, fake_runs.make(tmp_path))
+    runs, _ = collect(fake_runs.cells(), fake_runs.BENCHMARKS, fake_runs.make(tmp_path))
     mine, base = ({r.cell.seed: r for r in runs if r.cell.method == m} for m in ("negclip", "clic"))
-    assert table_rows.compute_difference(Column("sugarcrepe", "no"), mine, base) is None
-    assert tables.judge_difference(None, Column("sugarcrepe", "swap")) == 0
+    assert comparison.difference(Column("sugarcrepe", "no"), mine, base) is None
+    assert tables.verdict(None, Column("sugarcrepe", "swap")) == 0

@@ -19,7 +19,7 @@ def plots(tmp_path):
 
 
 def write(folder, files):
-    written.remove_old_plots(folder, files)
+    written.begin(folder, files)
     for name, text in files.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(text)

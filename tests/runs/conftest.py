@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from compclip.runs.run_folder import RunFolder
+from compclip.runs.folder import Folder
 
 
 @pytest.fixture
-def run(tmp_path) -> RunFolder:
+def run(tmp_path) -> Folder:
     """An empty run."""
     (tmp_path / "key").mkdir()
-    return RunFolder(tmp_path / "key")
+    return Folder(tmp_path / "key")

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from compclip.base.errors import UserError
 from compclip.base.files import write_json
 from compclip.report import __main__ as report_command
-from compclip.report.run_collection import collect_runs
+from compclip.report.collect import collect
 from compclip.runs import __main__ as runs_command
-from compclip.runs import device_time, jobs, run_store, status
-from compclip.runs.run_folder import Trained
+from compclip.runs import jobs, lives, status, store
+from compclip.runs.folder import Trained
 from compclip.track import sync
 from tests import fake_runs, fake_store
 
@@ -70,13 +70,13 @@ def check(runs: Path, name: str) -> None:
     """Named by everyone who reads it; left out by `--partial`, which shows the others."""
     cells = fake_runs.cells(("pretrained", "clic"))
     with pytest.raises(UserError, match=name) as error:
-        collect_runs(cells, ["sugarcrepe"], runs)
+        collect(cells, ["sugarcrepe"], runs)
     assert "\n" not in str(error.value)
-    found, missing = collect_runs(cells, ["sugarcrepe"], runs, partial=True)
+    found, missing = collect(cells, ["sugarcrepe"], runs, partial=True)
     assert [run.cell.name for run in found if run.cell.name != NAME] == [c.name for c in cells if c.name != NAME]
     assert [m.cell for m in missing] == [NAME] and name in missing[0].reason
     with pytest.raises(UserError, match=name):
-        sync.load_project("params.yaml", runs)
+        sync.source("params.yaml", runs)
 
 
 @pytest.mark.parametrize("how", NOTHING)
@@ -85,7 +85,7 @@ def test_what_holds_nothing(runs, name, how):
     """Cut, binary, or of another type. An empty log is that of a run that trained nothing."""
     file(runs, name).write_bytes(NOTHING[how])
     if (name, how) == ("metrics.jsonl", "empty"):
-        assert not collect_runs(fake_runs.cells(("clic",)), ["sugarcrepe"], runs)[1]
+        assert not collect(fake_runs.cells(("clic",)), ["sugarcrepe"], runs)[1]
     else:
         check(runs, name)
 
@@ -117,7 +117,7 @@ PLACES = [
         "trained_parameters",
     )
 ]
-PLACES += [("sugarcrepe.json", key) for key in ("benchmark", "module", "kind", "metrics", "lower", "scores", "headline", "counts",
+PLACES += [("sugarcrepe.json", key) for key in ("benchmark", "module", "kind", "metrics", "lower", "scores", "counts",
            "items", "means", "fingerprint", "seconds", "checkpoint")]  # fmt: skip
 
 
@@ -135,9 +135,9 @@ def test_any_value(made, place, value):
     before = path.read_text()
     try:
         path.write_text(json.dumps(json.loads(before) | {place[1]: value}))
-        found, missing = collect_runs(fake_runs.cells(("pretrained", "clic")), ["sugarcrepe"], made, partial=True)
-        report = report_command.report_page.build_page(found, ["sugarcrepe"], [], missing, (), lambda run: {})
-        assert report_command.report_page.render_page(report) and report_command.table_formats.format_latex(report.main)
+        found, missing = collect(fake_runs.cells(("pretrained", "clic")), ["sugarcrepe"], made, partial=True)
+        report = report_command.page.build(found, ["sugarcrepe"], [], missing, (), lambda run: {})
+        assert report_command.page.render(report) and report_command.formats.latex(report.main)
     except UserError as error:
         assert place[1] == "fingerprint" and "were evaluated on different benchmark files" in str(error)
     finally:
@@ -161,19 +161,19 @@ def test_a_pipe_is_not_waited_for(runs):
         path = file(runs, name)
         path.unlink()
         os.mkfifo(path)
-        assert collect_runs(fake_runs.cells(("clic",)), ["sugarcrepe"], runs, partial=True)[1]
+        assert collect(fake_runs.cells(("clic",)), ["sugarcrepe"], runs, partial=True)[1]
 
 
 @pytest.fixture
-def grid(tmp_path, monkeypatch) -> list[run_store.StoredRun]:
+def grid(tmp_path, monkeypatch) -> list[store.StoredRun]:
     """Two finished runs of a grid in the current folder, the first one published."""
     monkeypatch.chdir(fake_store.project(tmp_path / "p"))
     return [fake_store.finish(one, publish=i == 0) for i, one in enumerate(fake_store.runs(Path(".")))]
 
 
-def states() -> dict[str, status.StatusRow]:
+def states() -> dict[str, status.Row]:
     """What `status` shows, by name."""
-    return {row.name: row for row in map(status.make_row, status.list_runs("params.yaml")[0])}
+    return {row.name: row for row in map(status.row, status.listed("params.yaml")[0])}
 
 
 @pytest.mark.parametrize("how", [name for name in NOTHING if name != "long number"])
@@ -223,9 +223,9 @@ def test_the_list_of_runs_goes_on(grid, how, capsys):
     lines = {line.split()[0]: line for line in capsys.readouterr().out.splitlines() if line}
     assert "damaged" in lines[grid[0].key] and "job.json" in lines[grid[0].key]
     assert grid[1].key in lines
-    assert device_time.sum_device_seconds(grid[1].folder) == 36.0
+    assert lives.device_seconds(grid[1].folder) == 36.0
     with pytest.raises(UserError, match="job.json"):
-        jobs.find_job(grid[0].folder)
+        jobs.find(grid[0].folder)
     assert runs_command.main(["gc", "--keep-grids"]) in (0, 2)
     assert grid[0].folder.path.is_dir() and final.weights.is_file()
 
@@ -245,10 +245,10 @@ def test_a_job_that_is_none_is_never_stopped(grid, change):
     """A process -1 would be every process of the user's."""
     record = {"kind": "local", "host": os.uname().nodename, "pid": 7, "started": "", "module": jobs.SCORES}
     write_json(grid[0].folder.job, record)
-    assert jobs.find_job(grid[0].folder).state() == jobs.DONE
+    assert jobs.find(grid[0].folder).state() == jobs.DONE
     write_json(grid[0].folder.job, record | change)
     with pytest.raises(UserError, match="job.json: not what was noted of a job; remove it when no such job runs"):
-        jobs.find_job(grid[0].folder)
+        jobs.find(grid[0].folder)
 
 
 def test_keys_are_of_files(grid):

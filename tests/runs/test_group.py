@@ -20,8 +20,8 @@ from compclip.base.files import fingerprint, write_atomic, write_json
 from compclip.base.shared import open_plain
 from compclip.evaluate import __main__ as evaluate_command
 from compclip.runs import __main__ as runs_command
-from compclip.runs import inventory, jobs, lock, run_store
-from compclip.runs.run_folder import RunFolder
+from compclip.runs import inventory, jobs, lock, store
+from compclip.runs.folder import Folder
 from compclip.train import __main__ as train_command
 from compclip.train import optimiser
 from tests import held_job, tiny_project
@@ -46,7 +46,7 @@ def mode(path: Path) -> int:
     return stat.S_IMODE(path.stat().st_mode)
 
 
-def write_everything(run: RunFolder) -> None:
+def write_everything(run: Folder) -> None:
     """Every kind of entry that a run has."""
     with lock.hold(run):
         write_json(run.scores("e1") / "sugarcrepe.json", {})
@@ -62,7 +62,7 @@ def test_entries_follow_the_store(tmp_path, umask, above, folders, files):
     """A folder that its group may write has entries that its group may write; in any other the umask counts."""
     (tmp_path / "store").mkdir()
     (tmp_path / "store").chmod(above)
-    run = RunFolder(tmp_path / "store" / "key")
+    run = Folder(tmp_path / "store" / "key")
     write_everything(run)
     found = [run.path, *run.path.rglob("*")]
     assert {mode(p) for p in found if p.is_dir()} == {folders}
@@ -76,7 +76,7 @@ def test_a_private_umask_gives_way_to_the_store(tmp_path):
     (tmp_path / "store").chmod(0o2770)
     before = os.umask(0o077)
     try:
-        with lock.hold(RunFolder(tmp_path / "store" / "key")):
+        with lock.hold(Folder(tmp_path / "store" / "key")):
             pass
     finally:
         os.umask(before)
@@ -111,7 +111,7 @@ class Member(NamedTuple):
     def _call(self, main: Callable[[list[str]], int], argv: tuple[str, ...]) -> None:
         self.give_up()
         os.chdir(self.root)
-        os.environ[run_store.VARIABLE] = str(self.store)
+        os.environ[store.VARIABLE] = str(self.store)
         sys.stdout = sys.stderr = open("said", "w", buffering=1)  # noqa: SIM115 (until the process ends)
         sys.argv[1:] = argv
         assert entry(main) == 0
@@ -205,7 +205,7 @@ def test_a_killed_run_is_taken_over(team):
     os.kill(process, signal.SIGKILL)
     ended(process)
     assert steps(bob.run(train_command.main, *TRAIN)) == [f"{step}/10" for step in range(3, 11)]
-    [run] = map(RunFolder, alice.store.iterdir())
+    [run] = map(Folder, alice.store.iterdir())
     assert {p.stat().st_uid for p in run.path.rglob("*")} == {ALICE, BOB}
     assert f"removed {run.key}" in alice.run(runs_command.main, "remove", "--force", run.key)
     assert not list(alice.store.iterdir())
@@ -220,7 +220,7 @@ def test_a_finished_run_is_scored_another_way(team):
     for member in team:
         member.run(train_command.main, *TRAIN)
         member.run(evaluate_command.main, "--cell", CELL)
-    [run] = map(RunFolder, alice.store.iterdir())
+    [run] = map(Folder, alice.store.iterdir())
     assert {path.stat().st_uid for path in (run.path / "scores").iterdir()} == {ALICE, BOB}
     weights = run.final.weights
     assert mode(weights) & links.WRITABLE == 0 and weights.stat().st_uid == ALICE
@@ -234,13 +234,13 @@ def test_gc_by_the_owner_of_the_store(place, above):
     alice, bob = (Member(user, place / str(user), place / "store") for user in (ALICE, BOB))
     (place / str(BOB)).mkdir()
     os.chown(place / str(BOB), BOB, BOB)
-    run = RunFolder(place / "store" / ("0" * 16))
+    run = Folder(place / "store" / ("0" * 16))
     assert forked(lambda: (bob.give_up(), write_everything_of(run))) == 0
     assert forked(lambda: (alice.give_up(), inventory.remove(run))) == 0
     assert not list((place / "store").iterdir())
 
 
-def write_everything_of(run: RunFolder) -> None:
+def write_everything_of(run: Folder) -> None:
     """A run with a result, a checkpoint and a life."""
     with lock.hold(run):
         write_json(run.scores("e1") / "sugarcrepe.json", {})
@@ -254,8 +254,8 @@ def test_the_process_of_another_user_is_not_stopped(place):
     """Nor is a traceback shown of it."""
     alice, bob = (Member(user, place, place / "store") for user in (ALICE, BOB))
     process = fork(lambda: (alice.give_up(), signal.pause()))
-    record = {"kind": "local", "host": os.uname().nodename, "pid": process, "started": jobs.read_start_time(process)}
-    job = jobs.LocalJob(RunFolder(place / "store" / ("0" * 16)), record)
+    record = {"kind": "local", "host": os.uname().nodename, "pid": process, "started": jobs.started(process)}
+    job = jobs.LocalJob(Folder(place / "store" / ("0" * 16)), record)
     wait_for(lambda: Path(f"/proc/{process}").stat().st_uid == ALICE)
     said = _refusal_as(bob, place, job.cancel)
     os.kill(process, signal.SIGKILL)
@@ -266,7 +266,7 @@ def test_the_process_of_another_user_is_not_stopped(place):
 @needs_root
 def test_what_is_not_shared_is_said(place, umask):
     """Of a run that was made before its store was the group's: whose it is, its mode, what they can do about it."""
-    run = RunFolder(place / "store" / ("0" * 16))
+    run = Folder(place / "store" / ("0" * 16))
     (place / "store").chmod(0o2755)
     alice, bob = (Member(user, place, place / "store") for user in (ALICE, BOB))
     assert forked(lambda: (alice.give_up(), write_everything_of(run))) == 0
@@ -283,7 +283,7 @@ def test_what_is_not_shared_is_said(place, umask):
     assert sorted(run.path.rglob("*")) == before
 
 
-def work(run: RunFolder) -> None:
+def work(run: Folder) -> None:
     """Hold a run, as training and scoring do."""
     with lock.hold(run):
         pass

@@ -13,8 +13,8 @@ from compclip.base.errors import UserError
 from compclip.base.files import read_json, write_json
 from compclip.base.names import Name
 from compclip.config import grid, read
-from compclip.config.run_config import dump_yaml
-from compclip.runs import keys, run_store
+from compclip.config.written import grid_yaml
+from compclip.runs import keys, store
 from compclip.train.neighbours import main as make_neighbours
 from tests import tiny_project
 from tests.conftest import ROOT
@@ -24,14 +24,14 @@ from tests.tiny_project import METHODS, at, cell
 def by_cell() -> dict[str, str]:
     """The key of every cell, as the stages leave them in the current folder."""
     tiny_project.plan()
-    return {stored.cell.name: stored.key for method in METHODS for stored in run_store.load_planned(method)}
+    return {stored.cell.name: stored.key for method in METHODS for stored in store.planned(method)}
 
 
 def test_the_stage_writes_the_keys_of_the_commands(here):
-    """For every cell the same as `run_store.locate_run`; the resolved run is config.yaml's, and loads."""
+    """For every cell the same as `store.of`; the resolved run is config.yaml's, and loads."""
     assert by_cell() == {cell(method): at(cell(method)).key for method in METHODS}
     for method in METHODS:
-        [stored] = run_store.load_planned(method)
+        [stored] = store.planned(method)
         assert stored.resolved == at(cell(method)).resolved
         assert stored.run == grid.resolve(read.load("params.yaml"), cell(method))
         assert stored.data_fingerprint == at(cell(method)).data_fingerprint
@@ -44,13 +44,13 @@ def test_every_method_of_the_field_has_its_keys(here):
     """
     field = OmegaConf.load(ROOT / "experiments" / "grids" / "field.yaml")
     tiny = {"grid": {"backbones": ["tiny"]}, "backbones": {"tiny": {"model": "tiny.json"}}}
-    Path("params.yaml").write_text(dump_yaml(yaml_text.unresolved(OmegaConf.merge(field, tiny))))
+    Path("params.yaml").write_text(grid_yaml(yaml_text.unresolved(OmegaConf.merge(field, tiny))))
     assert make_neighbours(["--data", "scenes", "--backbone", "tiny"]) == 0
     tiny_project.plan()
     params = read.load("params.yaml")
     names = [Name(path.stem, "method") for path in Path("keys").iterdir()]
-    found = {stored.cell.name: stored.key for name in names for stored in run_store.load_planned(name)}
-    assert found == {cell.name: run_store.locate_run(grid.resolve(params, cell)).key for cell in grid.cells(params)}
+    found = {stored.cell.name: stored.key for name in names for stored in store.planned(name)}
+    assert found == {cell.name: store.of(grid.resolve(params, cell)).key for cell in grid.cells(params)}
     trained = [key for name, key in found.items() if not name.startswith("pretrained-")]
     assert len(trained) == len(set(trained)) == 2 * (len(field.grid.methods) - 1)
     assert len(set(found.values()) - set(trained)) == 1
@@ -127,5 +127,5 @@ def test_code_is_part_of_a_key(here):
         plan = read_json(f"plan/train/{method}.json")
         write_json(f"plan/train/{method}.json", plan | {"code": "other"})
     keys.write(Path("."))
-    after = {stored.cell.name: stored.key for method in METHODS for stored in run_store.load_planned(method)}
+    after = {stored.cell.name: stored.key for method in METHODS for stored in store.planned(method)}
     assert before.keys() == after.keys() and not set(before.values()) & set(after.values())

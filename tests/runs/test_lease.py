@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from compclip.base.errors import UserError
 from compclip.runs import lease, lock
+from compclip.runs.folder import Folder
 from compclip.runs.lease import DEAD_S, LONG_S, STILL_S, Lease
-from compclip.runs.run_folder import RunFolder
 from tests.runs.machines import Clock, claim, silent_for, stepped
 
 
@@ -96,7 +96,7 @@ def test_a_holder_that_died_while_it_wrote(run, left):
     """Half a lease is somebody's until it was silent for long; nothing breaks over it."""
     run.lease(1).write_text(left)
     assert not claim(run, "a").take()
-    assert lease.describe_holder(run) in ("another process", "")
+    assert lease.holder(run) in ("another process", "")
     silent_for(run, LONG_S + 1)
     assert claim(run, "a").take()
 
@@ -119,14 +119,14 @@ def test_a_file_system_that_does_not_answer_takes_nothing_away(run, monkeypatch)
     held = claim(run, "a")
     assert held.take()
     with monkeypatch.context() as patch:
-        patch.setattr(RunFolder, "leases", _stale)
+        patch.setattr(Folder, "leases", _stale)
         assert held.beat()
     assert held.beat()
     shutil.rmtree(run.path)
     assert not held.beat()
 
 
-def _stale(_self: RunFolder) -> list[int]:
+def _stale(_self: Folder) -> list[int]:
     raise OSError(errno.ESTALE, "Stale file handle")
 
 
@@ -140,14 +140,14 @@ def _stale(_self: RunFolder) -> list[int]:
 def test_never_two_holders(order, machines, before, rounds):
     """Machines whose locks do not reach each other, at every order of their calls: dead leases, drops, late comers."""
     with tempfile.TemporaryDirectory() as folder:
-        run = RunFolder(Path(folder))
+        run = Folder(Path(folder))
         _left(run, before)
         together = contend(run, order, machines, rounds)
         assert set(together) == {1}
         assert claim(run, "z").take()  # nobody is left behind
 
 
-def contend(run: RunFolder, order: list[int], machines: list[str], rounds: int) -> list[int]:
+def contend(run: Folder, order: list[int], machines: list[str], rounds: int) -> list[int]:
     """How many held the run at each moment at which one more came to hold it."""
     holding, together = [], []
     with stepped(order, len(machines)) as steps:
@@ -167,7 +167,7 @@ def contend(run: RunFolder, order: list[int], machines: list[str], rounds: int) 
     return together
 
 
-def _left(run: RunFolder, before: str) -> None:
+def _left(run: Folder, before: str) -> None:
     """What an earlier holder left."""
     if before == "half":
         run.lease(1).touch()
@@ -192,7 +192,7 @@ def test_two_holders_would_be_seen(tmp_path, monkeypatch, rng):
     monkeypatch.setattr(Lease, "_make", careless)
     monkeypatch.setattr(Lease, "beat", lambda self: True)
     for number in range(40):
-        run = RunFolder(tmp_path / str(number))
+        run = Folder(tmp_path / str(number))
         run.path.mkdir()
         seen += contend(run, rng.integers(0, 6, 100).tolist(), ["a", "b"], 1)
     assert max(seen) == 2

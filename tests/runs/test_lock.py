@@ -14,8 +14,8 @@ import pytest
 
 from compclip.base.errors import UserError
 from compclip.runs import lock, status
+from compclip.runs.folder import Folder
 from compclip.runs.lease import LONG_S
-from compclip.runs.run_folder import RunFolder
 from tests.runs.machines import claim, silent_for
 from tests.tiny_project import at, cell, environment, wait_for
 
@@ -27,15 +27,15 @@ def test_the_next_process_waits_and_goes_on(run, monkeypatch, capfd):
     first.__enter__()
 
     def waiting() -> None:
-        waited.append(lock.describe_holder(run))
+        waited.append(lock.said(run))
         if len(waited) == 2:
             first.__exit__(None, None, None)
 
     with lock.hold(run, waiting):
-        assert lock.describe_holder(run) == f"process {os.getpid()}"
+        assert lock.said(run) == f"process {os.getpid()}"
     assert waited == [f"process {os.getpid()}"] * 2
     assert f"process {os.getpid()} works on this run; waiting for it" in capfd.readouterr().out
-    assert lock.describe_holder(run) == ""
+    assert lock.said(run) == ""
 
 
 def test_where_no_lock_reaches(run, monkeypatch):
@@ -44,16 +44,16 @@ def test_where_no_lock_reaches(run, monkeypatch):
     other = claim(run, "elsewhere")
     assert other.take()
     _say_host(run, "node7")
-    assert lock.find_holder(run) is None
-    assert lock.describe_holder(run) == f"process {os.getpid()} on node7"
-    with lock.hold_at_once(run) as got:
+    assert lock.holder(run) is None
+    assert lock.said(run) == f"process {os.getpid()} on node7"
+    with lock.at_once(run) as got:
         assert not got
     waits = iter((lambda: None, other.drop))
     with lock.hold(run, lambda: next(waits)()):
-        assert lock.describe_holder(run) == f"process {os.getpid()}"
+        assert lock.said(run) == f"process {os.getpid()}"
 
 
-def _say_host(run: RunFolder, host: str) -> None:
+def _say_host(run: Folder, host: str) -> None:
     path = run.lease(run.leases()[-1])
     path.write_text(json.dumps({**json.loads(path.read_text()), "host": host}))
 
@@ -67,10 +67,10 @@ def test_where_there_are_no_locks_at_all(run, monkeypatch, capfd):
     monkeypatch.setattr(fcntl, "flock", none)
     lock._say_without.cache_clear()
     with lock.hold(run):
-        with lock.hold_at_once(run) as got:
+        with lock.at_once(run) as got:
             assert not got
-        assert lock.describe_holder(run) == f"process {os.getpid()}"
-    with lock.hold_at_once(run) as got:
+        assert lock.said(run) == f"process {os.getpid()}"
+    with lock.at_once(run) as got:
         assert got
     assert capfd.readouterr().err.count("carries no locks") == 1
 
@@ -87,7 +87,7 @@ def test_a_run_that_is_removed_while_one_waits(run, monkeypatch):
     monkeypatch.setattr(lock.os, "fstat", removed_meanwhile)
     monkeypatch.setattr(lock, "POLL_S", 0.01)
     with lock.hold(run):
-        assert (run.lock.is_file(), lock.find_holder(run)) == (True, os.getpid())
+        assert (run.lock.is_file(), lock.holder(run)) == (True, os.getpid())
 
 
 def test_a_lost_run_is_left_at_once(run, monkeypatch, capfd):
@@ -114,7 +114,7 @@ def test_a_folder_that_cannot_be_written(run, mode):
             lock.hold(run),
         ):
             pass
-        assert lock.describe_holder(run) == ""
+        assert lock.said(run) == ""
     finally:
         run.path.chmod(0o700)
 
@@ -134,28 +134,28 @@ def test_a_store_that_is_read_only(run, monkeypatch):
         lock.hold(run),
     ):
         pass
-    assert (lock.find_holder(run), lock.describe_holder(run)) == (None, "")
+    assert (lock.holder(run), lock.said(run)) == (None, "")
 
 
 def test_a_killed_process_leaves_the_run_free(run):
     """SIGKILL: the lock goes with it, and so does its lease on this machine."""
     code = (
-        "import sys, pathlib, time; from compclip.runs import lock; from compclip.runs.run_folder import RunFolder\n"
-        "with lock.hold(RunFolder(pathlib.Path(sys.argv[1]))): print('held', flush=True); time.sleep(600)"
+        "import sys, pathlib, time; from compclip.runs import lock; from compclip.runs.folder import Folder\n"
+        "with lock.hold(Folder(pathlib.Path(sys.argv[1]))): print('held', flush=True); time.sleep(600)"
     )
     child = subprocess.Popen(
         [sys.executable, "-c", code, str(run.path)], stdout=subprocess.PIPE, text=True, env=environment()
     )
     try:
         assert child.stdout.readline() == "held\n"
-        assert lock.describe_holder(run) == f"process {child.pid}"
-        with lock.hold_at_once(run) as got:
+        assert lock.said(run) == f"process {child.pid}"
+        with lock.at_once(run) as got:
             assert not got
     finally:
         child.send_signal(signal.SIGKILL)
         child.wait()
-    assert lock.describe_holder(run) == ""
-    with lock.hold_at_once(run) as got:
+    assert lock.said(run) == ""
+    with lock.at_once(run) as got:
         assert got
 
 
@@ -167,5 +167,5 @@ def test_status_shows_a_run_that_another_machine_holds(here):
     other = claim(made.folder, "elsewhere")
     assert other.take()
     _say_host(made.folder, "node7")
-    found = {one.name: status.make_row(one) for one in status.list_runs("params.yaml")[0]}[cell("finetune")]
+    found = {one.name: status.row(one) for one in status.listed("params.yaml")[0]}[cell("finetune")]
     assert (found.state, found.job) == ("running", f"process {os.getpid()} on node7")

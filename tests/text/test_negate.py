@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from compclip.text import negate
+from compclip.text.annotate import annotate
 from compclip.text.annotation import Annotation
-from compclip.text.spacy_parser import annotate
 from tests.text.conftest import outcomes
 from tests.text.strategies import annotations
 

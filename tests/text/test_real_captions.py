@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 from compclip.text import negate, positives, replace, shuffle, swap, wordlists
+from compclip.text.annotate import annotate, weighted
 from compclip.text.annotation import Annotation
-from compclip.text.spacy_parser import annotate, weighted
 
 
 @pytest.fixture(scope="module")

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from compclip.base import plugins
 from compclip.base.errors import UserError
-from compclip.interface.method import load_method
 from compclip.text import wordlists
 from compclip.text.annotation import Annotation
 from compclip.text.wordlists import Lists
@@ -86,7 +86,7 @@ def test_words_of_ones_own():
 @pytest.mark.parametrize("method", ["svlc", "dac"])
 def test_methods_take_words_of_ones_own(method):
     words = {"color": ["mauve", "ochre"]}
-    module = load_method(method)
+    module = plugins.find(plugins.METHODS, method)
     (rule,) = module.views(module.Config(words=words), 0).negatives
     made = rule(Annotation("a mauve car by a red house"), np.random.default_rng(0))
     assert made == "a ochre car by a red house"

@@ -6,7 +6,7 @@ import nltk
 import pytest
 
 from compclip.base.errors import UserError
-from compclip.text import wordnet, wordnet_install
+from compclip.text import wordnet, wordnet_data
 from compclip.text.wordnet import candidates
 
 
@@ -92,10 +92,10 @@ def test_words_without_candidates(word, pos, tag):
 def bare(tmp_path, monkeypatch):
     """An environment without WordNet: NLTK sees an empty folder, nothing can be fetched, no apt."""
     monkeypatch.setattr(nltk.data, "path", [str(tmp_path / "nltk_data")])
-    monkeypatch.setattr(wordnet_install.sys, "prefix", str(tmp_path))
+    monkeypatch.setattr(wordnet_data.sys, "prefix", str(tmp_path))
     monkeypatch.setattr(nltk, "download", lambda *args, **more: False)
-    monkeypatch.setattr(wordnet_install, "_debian", lambda: None)
-    monkeypatch.setattr(wordnet_install.os, "geteuid", lambda: 1000)
+    monkeypatch.setattr(wordnet_data, "_debian", lambda: None)
+    monkeypatch.setattr(wordnet_data.os, "geteuid", lambda: 1000)
     return tmp_path
 
 
@@ -104,47 +104,47 @@ def dictionary(tmp_path):
     """A folder with the names of Debian's files."""
     folder = tmp_path / "debian"
     folder.mkdir()
-    for name in wordnet_install.NEEDED:
+    for name in wordnet_data.NEEDED:
         (folder / name).write_text(name)
     return folder
 
 
 def test_no_way_names_all_three(bare):
     with pytest.raises(UserError, match="nltk.downloader wordnet.*apt-get install wordnet-base.*--install"):
-        wordnet_install.install()
+        wordnet_data.install()
     with pytest.raises(UserError, match="no WordNet"):
-        wordnet_install.folder()
+        wordnet_data.folder()
 
 
 def test_debian_files_are_copied_with_lexnames(bare, dictionary, monkeypatch):
-    place = wordnet_install._place
-    monkeypatch.setattr(wordnet_install, "_debian", lambda: place(dictionary, wordnet_install.target()))
-    path, source = wordnet_install.install()
+    place = wordnet_data._place
+    monkeypatch.setattr(wordnet_data, "_debian", lambda: place(dictionary, wordnet_data.target()))
+    path, source = wordnet_data.install()
     assert (path, source) == (bare / "nltk_data" / "corpora" / "wordnet", "Debian files")
-    assert wordnet_install.folder() == path
+    assert wordnet_data.folder() == path
     assert (path / "data.noun").read_text() == "data.noun"
-    assert wordnet_install.install() == (path, "NLTK data")
+    assert wordnet_data.install() == (path, "NLTK data")
 
 
 def test_lexnames_has_the_45_lexicographer_files():
-    lines = wordnet_install.lexnames().splitlines()
+    lines = wordnet_data.lexnames().splitlines()
     assert len(lines) == 45
     assert lines[0] == "00\tadj.all\t3" and lines[3] == "03\tnoun.Tops\t1" and lines[29] == "29\tverb.body\t2"
 
 
 def test_a_part_of_a_dictionary_is_not_taken(dictionary):
     (dictionary / "data.noun").unlink()
-    assert wordnet_install._debian(dictionary) is None
+    assert wordnet_data._debian(dictionary) is None
 
 
 def test_apt_is_called_by_root_only(monkeypatch):
     called = []
-    monkeypatch.setattr(wordnet_install.subprocess, "run", lambda command, **more: called.append(command))
-    monkeypatch.setattr(wordnet_install.shutil, "which", lambda name: "/usr/bin/apt-get")
-    monkeypatch.setattr(wordnet_install, "_debian", lambda: None)
-    monkeypatch.setattr(wordnet_install.os, "geteuid", lambda: 1000)
-    assert wordnet_install._apt() is None and not called
-    monkeypatch.setattr(wordnet_install.os, "geteuid", lambda: 0)
-    wordnet_install._apt()
+    monkeypatch.setattr(wordnet_data.subprocess, "run", lambda command, **more: called.append(command))
+    monkeypatch.setattr(wordnet_data.shutil, "which", lambda name: "/usr/bin/apt-get")
+    monkeypatch.setattr(wordnet_data, "_debian", lambda: None)
+    monkeypatch.setattr(wordnet_data.os, "geteuid", lambda: 1000)
+    assert wordnet_data._apt() is None and not called
+    monkeypatch.setattr(wordnet_data.os, "geteuid", lambda: 0)
+    wordnet_data._apt()
     assert [c[:2] for c in called] == [["apt-get", "update"], ["apt-get", "install"]]
     assert {"wordnet-base", "wordnet-sense-index"} <= set(called[-1])

@@ -7,9 +7,9 @@ import json
 import pytest
 
 from compclip.base.files import write_json
-from compclip.runs.run_folder import Published
+from compclip.runs.folder import Published
 from compclip.text import positives
-from compclip.track import mlflow_runs, sync, tracking_store
+from compclip.track import log, store, sync
 from compclip.train import view_shares
 from tests import fake_runs
 from tests.track.project import HOME, params, tracked, update
@@ -126,12 +126,12 @@ def test_artifacts_are_links_that_go_without_the_run_s_files(tmp_path, runs, uri
     client, found = tracked(uri)
     run, place = found["clic-vit-scenes-0"], Published(runs, fake_runs.cell("clic"))
     before = inodes(place.trained.path) | inodes(place.results)
-    linked = inodes(tracking_store.path_of_uri(run.info.artifact_uri))
+    linked = inodes(store.local(run.info.artifact_uri))
     assert linked == {name: inode for name, inode in before.items() if name in linked}
     assert {"config.yaml", "metrics.jsonl", "retrieval.json"} <= set(linked)
-    with tracking_store.open_client(uri):
-        mlflow_runs.remove_run(client, run, tmp_path / "mlflow" / "artifacts")
-    assert not tracking_store.path_of_uri(run.info.artifact_uri).exists()
+    with store.client(uri):
+        log.remove(client, run, tmp_path / "mlflow" / "artifacts")
+    assert not store.local(run.info.artifact_uri).exists()
     assert inodes(place.trained.path) | inodes(place.results) == before
 
 
@@ -139,11 +139,11 @@ def test_the_artifacts_of_a_grid_of_several_backbones_are_found_again(tmp_path, 
     """The `+` between their names is quoted in MLflow's addresses."""
     path = params(tmp_path)
     path.write_text(path.read_text().replace("[vit]", "[vit, big]").replace("32}", "32}, big: {model: ViT-L-14}"))
-    sync.update_store(sync.load_project(path, runs, tmp_path / "studies"), uri)
+    sync.update(sync.source(path, runs, tmp_path / "studies"), uri)
     client, found = tracked(uri)
-    old = tracking_store.path_of_uri(found["clic-vit-scenes-0"].info.artifact_uri)
+    old = store.local(found["clic-vit-scenes-0"].info.artifact_uri)
     assert (old / "config.yaml").is_file()
     assert "vit+big-on-scenes" in str(old)
-    with tracking_store.open_client(uri):
-        mlflow_runs.remove_run(client, found["clic-vit-scenes-0"], tmp_path / "mlflow" / "artifacts")
+    with store.client(uri):
+        log.remove(client, found["clic-vit-scenes-0"], tmp_path / "mlflow" / "artifacts")
     assert not old.exists()

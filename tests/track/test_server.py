@@ -24,7 +24,7 @@ from compclip.base.files import write_json
 from compclip.evaluate import embed
 from compclip.model import backbone
 from compclip.track import __main__ as track_command
-from compclip.track import sync, tracking_store
+from compclip.track import store, sync
 from tests import fake_runs, tiny_project
 from tests.conftest import ROOT
 from tests.track.project import HOME, params, source, steps, tracked, update
@@ -84,8 +84,8 @@ def test_eight_processes_in_a_fresh_store_lose_and_duplicate_nothing(tmp_path, r
 
 
 def test_a_second_driver_says_whom_it_waits_for(tmp_path, runs, uri):  # noqa: F811
-    file = tracking_store.sqlite_file(uri).with_suffix(".lock")
-    with tracking_store.lock_store(file):
+    file = store.database(uri).with_suffix(".lock")
+    with store.lock(file):
         words = command_line(tmp_path, "--uri", uri)
         second = subprocess.Popen(words, cwd=tmp_path, stdout=subprocess.PIPE, text=True)
         assert second.stdout.readline() == f"{file}: process {os.getpid()} is writing the store; waiting for it\n"
@@ -103,7 +103,7 @@ def checkpoints(runs):
 
 
 def aliases(address):
-    with tracking_store.open_client(address) as client:
+    with store.client(address) as client:
         model = client.get_registered_model("compclip-vit-on-scenes")
         names = {str(v.version): client.get_run(v.run_id).info.run_name for v in client.search_model_versions("")}
         return {alias: names[str(version)] for alias, version in model.aliases.items()}, names
@@ -113,7 +113,7 @@ def test_the_best_checkpoint_of_each_benchmark_has_an_alias(tmp_path, checkpoint
     columns = ["sugarcrepe/swap_att", "sugarcrepe/swap_obj"]
     update(tmp_path, uri, columns=columns)
     best, versions = aliases(uri)
-    with tracking_store.open_client(uri) as client:
+    with store.client(uri) as client:
         listed = client.search_logged_models([client.get_experiment_by_name(HOME).experiment_id])
     assert sorted(json.loads(m.tags["mlflow.modelVersions"])[0]["version"] for m in listed) == ["1", "2", "3", "4"]
     assert best == {"best-sugarcrepe": "clic-vit-scenes-0", "best-retrieval": "clic-vit-scenes-0"}
@@ -264,7 +264,7 @@ def test_a_server_that_vanishes_loses_nothing(tmp_path, checkpoints, server, mon
 
     monkeypatch.setattr(MlflowClient, "log_artifact", vanishing)
     with pytest.raises(UserError, match="no server answers .*nothing is lost: start it and run") as lost:
-        update(tmp_path, tracking_store.store_uri(None))
+        update(tmp_path, store.store_uri(None))
     assert "\n" not in str(lost.value)
     monkeypatch.undo()
     monkeypatch.chdir(tmp_path)
@@ -277,7 +277,7 @@ def test_a_server_that_vanishes_loses_nothing(tmp_path, checkpoints, server, mon
     client, found = tracked(server.uri)
     assert len(found) == 4
     assert all(steps(client, run) == [10, 20, 30] for name, run in found.items() if name.startswith("clic"))
-    assert sync.rebuild_store(source(tmp_path), server.uri)["added"] == 4
+    assert sync.rebuild(source(tmp_path), server.uri)["added"] == 4
     assert len(tracked(server.uri)[1]) == 4
     assert len(aliases(server.uri)[1]) == 4
     import mlflow.artifacts
@@ -325,7 +325,7 @@ def test_postgresql_holds_the_store(tmp_path, runs, postgres, monkeypatch):
         client.get_experiment_by_name(HOME).artifact_location
         == (tmp_path / "mlflow/artifacts/0001/vit-on-scenes").as_uri()
     )
-    assert sync.rebuild_store(source(tmp_path), postgres)["added"] == 4
+    assert sync.rebuild(source(tmp_path), postgres)["added"] == 4
     assert update(tmp_path, postgres)["unchanged"] == 4
 
 

@@ -9,9 +9,9 @@ import pytest
 
 from compclip.base.errors import UserError
 from compclip.base.files import write_json
-from compclip.runs.run_folder import Published, RunFolder
-from compclip.track import study_files, sync
-from compclip.track.run_summaries import SummaryCache
+from compclip.runs.folder import Folder, Published
+from compclip.track import studies, sync
+from compclip.track.reading import Memory
 from tests import fake_runs
 from tests.track.project import HOME, params, steps, tracked, update
 
@@ -31,7 +31,7 @@ STUDY = {
 def sweep(tmp_path, runs):
     """A study whose second trial has a finished run."""
     folder = tmp_path / "studies" / "gamma"
-    stored, place = RunFolder(tmp_path / "store" / "b"), Published(tmp_path, fake_runs.cell("clic"))
+    stored, place = Folder(tmp_path / "store" / "b"), Published(tmp_path, fake_runs.cell("clic"))
     shutil.copytree(place.trained.path, stored.final.path)
     shutil.copytree(place.results, stored.scores("new"))
     write_json(stored.scores("old") / "sugarcrepe.json", {"of": "another evaluation"})
@@ -43,7 +43,7 @@ def sweep(tmp_path, runs):
 
 
 def test_a_study_is_a_run_with_its_trials_below_it(tmp_path, sweep, uri):
-    assert sync.update_study(sweep, uri, params(tmp_path))["added"] == 5
+    assert sync.study(sweep, uri, params(tmp_path))["added"] == 5
     client, found = tracked(uri)
     parent = found["study gamma"]
     assert parent.data.metrics == {"best/retrieval/t2i_recall_at_1": 0.7, "study/complete_trials": 2,
@@ -66,12 +66,12 @@ def test_a_study_is_a_run_with_its_trials_below_it(tmp_path, sweep, uri):
 
 
 def test_a_study_that_goes_on_keeps_its_finished_trials(tmp_path, sweep, uri):
-    sync.update_study(sweep, uri, params(tmp_path))
+    sync.study(sweep, uri, params(tmp_path))
     before = tracked(uri)[1]
     raw = json.loads((sweep / "trials.json").read_text())
     raw["trials"][3] |= {"state": "COMPLETE", "values": [0.9]}
     write_json(sweep / "trials.json", raw)
-    done = sync.update_study(sweep, uri, params(tmp_path))
+    done = sync.study(sweep, uri, params(tmp_path))
     assert (done["replaced"], done["unchanged"], done["added"]) == (2, 3, 0)
     after = tracked(uri)[1]
     assert len(after) == 5
@@ -84,19 +84,17 @@ def test_a_study_that_goes_on_keeps_its_finished_trials(tmp_path, sweep, uri):
 def test_the_grid_and_its_studies_go_together(tmp_path, sweep, uri):
     assert update(tmp_path, uri)["added"] == 9
     assert update(tmp_path, uri)["unchanged"] == 9
-    assert sync.update_study(sweep, uri, params(tmp_path))["unchanged"] == 5
+    assert sync.study(sweep, uri, params(tmp_path))["unchanged"] == 5
 
 
 def test_a_trial_that_stands_twice_is_refused(sweep):
     raw = json.loads((sweep / "trials.json").read_text())
     write_json(sweep / "trials.json", raw | {"trials": raw["trials"][:1] * 2})
     with pytest.raises(UserError, match="trial 0 stands twice"):
-        study_files.read_study(sweep, SummaryCache())
+        studies.read(sweep, Memory())
 
 
 def test_the_lowest_value_is_the_best_where_asked(sweep):
     raw = json.loads((sweep / "trials.json").read_text())
     write_json(sweep / "trials.json", raw | {"objectives": [{"metric": "loss", "direction": "minimize"}]})
-    assert {
-        name: t.number for name, t in study_files.best_trials(study_files.read_study(sweep, SummaryCache())).items()
-    } == {"loss": 0}
+    assert {name: t.number for name, t in studies.best(studies.read(sweep, Memory())).items()} == {"loss": 0}

@@ -12,10 +12,10 @@ import pytest
 
 from compclip.base import links
 from compclip.base.errors import UserError
-from compclip.runs.run_folder import Published
+from compclip.runs.folder import Published
 from compclip.track import __main__ as track_command
-from compclip.track import mlflow_runs, sync, tracking_store
-from compclip.track.mlflow_models import ModelTemplate
+from compclip.track import log, store, sync
+from compclip.track.models import Template
 from tests import fake_runs
 from tests.track.project import HOME, params, source, steps, tracked, update
 
@@ -67,8 +67,8 @@ def test_a_second_sync_adds_nothing(tmp_path, runs, uri):
 def test_the_content_of_an_entry_does_not_depend_on_the_process(tmp_path, runs):
     """Another process orders its sets in another way."""
     code = ("import sys; from pathlib import Path; from compclip.track import sync;"
-            "root = Path(sys.argv[1]); project = sync.load_project(root / 'params.yaml', root, root / 'studies');"
-            "print([e.content for e in project.entries])")  # fmt: skip
+            "root = Path(sys.argv[1]); made = sync.source(root / 'params.yaml', root, root / 'studies');"
+            "print([e.content for e in made.entries])")  # fmt: skip
     mine = str([e.content for e in source(tmp_path).entries])
     theirs = subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, check=True,
                             env={"PYTHONHASHSEED": "7", "PATH": "/usr/bin:/bin"})  # fmt: skip
@@ -108,7 +108,7 @@ def test_a_run_whose_logging_was_killed_is_logged_again(tmp_path, runs, uri, mon
     with pytest.raises(KeyboardInterrupt):
         update(tmp_path, uri)
     monkeypatch.undo()
-    assert not sync.synced_file(uri).exists()
+    assert not sync.stamp(uri).exists()
     update(tmp_path, uri)
     client, found = tracked(uri)
     assert len(found) == 4
@@ -118,9 +118,9 @@ def test_a_run_whose_logging_was_killed_is_logged_again(tmp_path, runs, uri, mon
 def test_doubles_of_writers_that_shared_no_lock_are_removed(tmp_path, runs, uri):
     update(tmp_path, uri)
     made = source(tmp_path)
-    with tracking_store.open_client(uri) as client:
+    with store.client(uri) as client:
         home = client.get_experiment_by_name(HOME).experiment_id
-        mlflow_runs.write_run(client, made.entries[0], home, "", ModelTemplate(tmp_path / "template"), link=True)
+        log.write(client, made.entries[0], home, "", Template(tmp_path / "template"), link=True)
     update(tmp_path, uri)
     assert len(tracked(uri)[1]) == 4
 
@@ -137,7 +137,7 @@ def test_a_grid_that_grows_takes_its_runs_along(tmp_path, runs, uri):
     path = tmp_path / "params.yaml"
     text = params(tmp_path, ("clic",)).read_text().replace("[vit]", "[vit, big]")
     path.write_text(text.replace("ViT-B-32}", "ViT-B-32}, big: {model: ViT-L-14}"))
-    done = sync.update_store(sync.load_project(path, runs, tmp_path / "studies"), uri)
+    done = sync.update(sync.source(path, runs, tmp_path / "studies"), uri)
     assert (done["replaced"], done["unchanged"]) == (2, 2)
     client, found = tracked(uri)
     where = {name: client.get_experiment(run.info.experiment_id).name for name, run in found.items()}
@@ -149,11 +149,11 @@ def test_an_experiment_whose_runs_all_moved_is_hidden_and_comes_back(tmp_path, r
     update(tmp_path, uri)
     path = tmp_path / "params.yaml"
     path.write_text(path.read_text().replace("[vit]", "[vit, big]").replace("32}", "32}, big: {model: ViT-L-14}"))
-    sync.update_store(sync.load_project(path, runs, tmp_path / "studies"), uri)
-    with tracking_store.open_client(uri) as client:
+    sync.update(sync.source(path, runs, tmp_path / "studies"), uri)
+    with store.client(uri) as client:
         assert client.get_experiment_by_name(HOME).lifecycle_stage == "deleted"
     assert update(tmp_path, uri)["replaced"] == 4
-    with tracking_store.open_client(uri) as client:
+    with store.client(uri) as client:
         assert client.get_experiment_by_name(HOME).lifecycle_stage == "active"
 
 
@@ -167,7 +167,7 @@ def test_rebuild_holds_the_files_and_nothing_else(tmp_path, runs, uri):
     update(tmp_path, uri)
     old = tracked(uri)[1]["clic-vit-scenes-0"].info
     shutil.rmtree(fake_runs.trained(runs, "clic-vit-scenes-1").path)
-    assert sync.rebuild_store(source(tmp_path), uri)["added"] == 3
+    assert sync.rebuild(source(tmp_path), uri)["added"] == 3
     # a new process reads the new file; in this one MLflow still holds the old one open
     copy = tmp_path / "copy.db"
     copy.write_bytes((tmp_path / "mlflow" / "mlflow.db").read_bytes())
@@ -181,7 +181,7 @@ def test_rebuild_holds_the_files_and_nothing_else(tmp_path, runs, uri):
 
 def test_the_view_shows_every_score_the_best_first(tmp_path, runs, uri):
     update(tmp_path, uri)
-    with tracking_store.open_client(uri) as client:
+    with store.client(uri) as client:
         tags = client.get_experiment_by_name(HOME).tags
     state = json.loads(tags["mlflow.sharedViewState.comparison"])
     assert state["orderByKey"] == "metrics.`score/comp`"

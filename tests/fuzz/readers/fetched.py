@@ -27,14 +27,14 @@ def readers() -> Iterator[Reader]:
 
 
 def _catalogue(folder: Path) -> None:
-    from compclip.fetch import catalogue
+    from compclip.data.fetch import catalogue
 
     entries = catalogue.FILE.read_text(encoding="utf-8").split("\n\n")
     (folder / "c.yaml").write_text("\n\n".join([*entries[1:4], *entries[-3:]]) + "\n")
 
 
 def _listing(_: random.Random) -> object:
-    from compclip.fetch import __main__ as command
+    from compclip.data.fetch import __main__ as command
 
     return command.main(["--catalogue", "c.yaml", "--list"])
 
@@ -47,15 +47,15 @@ def _answer(folder: Path) -> None:
 
 def _answered(_: random.Random) -> object:
     """Fetch a file over two connections, of which each gets one answer as its file has it."""
-    from compclip.fetch import http_transfer
+    from compclip.data.fetch import transfer
 
-    http_transfer.PAUSE_S = 0.0
+    transfer.PAUSE_S = 0.0
     with socket.create_server(("127.0.0.1", 0)) as server:
         thread = threading.Thread(target=_serve, args=(server,), daemon=True)
         thread.start()
-        wanted = http_transfer.Download(f"http://127.0.0.1:{server.getsockname()[1]}/302.http", 0, 1 << 20)
+        wanted = transfer.Wanted(f"http://127.0.0.1:{server.getsockname()[1]}/302.http", 0, 1 << 20)
         try:
-            http_transfer.download_file(wanted, Path("x.part"), lambda have, total: None)
+            transfer.fetch(wanted, Path("x.part"), lambda have, total: None)
         finally:
             server.shutdown(socket.SHUT_RDWR)  # which ends the thread's waiting
             thread.join()
@@ -84,9 +84,9 @@ def _archives(folder: Path) -> None:
 
 
 def _unpacked(rng: random.Random) -> object:
-    from compclip.fetch.archives import UnpackRule, unpack
+    from compclip.data.fetch.archives import Rule, unpack
 
-    rule = rng.choice((UnpackRule(), UnpackRule(("*.json",), 1, "in")))
+    rule = rng.choice((Rule(), Rule(("*.json",), 1, "in")))
     return unpack(Path(rng.choice(("a.zip", "a.tar.gz"))), Path("data/x"), rule, Path("data/.new"))
 
 
@@ -100,9 +100,9 @@ def _lists(folder: Path) -> None:
 
 
 def _columns(rng: random.Random) -> object:
-    from compclip.fetch import picture_lists
-    from compclip.fetch.catalogue import PictureList
+    from compclip.data.fetch import pictures
+    from compclip.data.fetch.catalogue import Pictures
 
     kind = rng.choice(("csv", "parquet"))
-    picture_lists._check_columns(Path(f"list.{kind}"), PictureList(list="x", format=kind, url="url", into="data/x"))
-    return picture_lists.count_pictures(Path())
+    pictures._check_columns(Path(f"list.{kind}"), Pictures(list="x", format=kind, url="url", into="data/x"))
+    return pictures.counts(Path())

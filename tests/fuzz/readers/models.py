@@ -161,13 +161,13 @@ def _adapter(folder: Path) -> None:
     _checkpoint(folder)
     clip = backbone.load(folder / "model").clip
     lora.inject(clip, Lora(patch="matrix"), ("image", "text"))
-    lora.save_and_merge(clip, folder / "adapter")
+    lora.finish(clip, folder / "adapter")
 
 
 def _adapted(_: random.Random) -> None:
-    from compclip.model import adapter_files
+    from compclip.model import lora
 
-    adapter_files.load_adapter(_fresh(), "adapter")
+    lora.load(_fresh(), "adapter")
 
 
 def _training(folder: Path) -> None:

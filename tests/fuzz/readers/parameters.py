@@ -48,12 +48,12 @@ def _overridden(rng: random.Random) -> None:
 
 def _studied(rng: random.Random) -> None:
     from compclip.config import read
-    from compclip.sweep import study_declaration
+    from compclip.sweep import declared
 
     params = read.load("params.yaml")
     for path in sorted(Path("experiments/studies").iterdir()):
-        study = study_declaration.load_study(path.stem)
-        study_declaration.trial_overrides(study, study_declaration.corner_values(study), params.methods)
+        study = declared.load(path.stem)
+        declared.overrides(study, declared.corner(study), params.methods)
 
 
 def _profiled(rng: random.Random) -> None:

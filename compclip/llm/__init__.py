@@ -1,1 +1,0 @@
-"""Ask language models: requests, cached answers, a server for the length of a task."""

@@ -1,1 +1,0 @@
-"""Make data sets: sources, captioners, rewriting, annotation, joins, file listings, overlaps."""
